@@ -1,0 +1,335 @@
+//! The contract between the engine and a store; read this first to add a store.
+//!
+//! A driver asks its store to decide, and passes on what the store says. Waiting, renewal, loss,
+//! cancellation, release on drop, retries and metrics are the engine's, written once.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::name::{Fence, Name, Owner};
+
+/// Grants, renews and takes back leases in one store.
+///
+/// Backends implement this trait; programs call [`Client`](crate::Client), which adds waiting,
+/// renewal and release on drop. The trait holds only what differs between stores.
+///
+/// # Contract
+///
+/// - **One decision.** Each request is decided atomically by the store, by the store's clock. No
+///   client wall time is ever sent.
+/// - **Exclusion.** While a lease runs, no other owner is granted the same name in a mode that
+///   conflicts ([`Mode`]).
+/// - **First come, first served.** A waiting claim keeps its place; nobody passes it but owners
+///   that hold the name already. Shared claims that stand together go in together.
+/// - **Fences grow.** Each grant of a name carries a larger [`Fence`] than every grant before it,
+///   and leaves room for the [`fences`](Claim::fences) that the claim asked for.
+/// - **Asking twice is safe.** A request whose answer was lost may be sent again; the repeat
+///   changes nothing more. Re-entry sends the depth it wants, so a repeat cannot count twice.
+/// - **Answers are values, faults are errors.** "Held by someone else" is [`Answer::Busy`], "no
+///   longer yours" is [`Renewed::Lost`]. An `Err` is a fault, and its variant says whether
+///   anything may have changed; when in doubt it is
+///   [`Indeterminate`](crate::Error::Indeterminate).
+/// - **Foreign owners never change anything.**
+/// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only what
+///   expires by itself.
+///
+/// A lease belongs to an owner *and* to the client that asked for it, so that two processes which
+/// share an owner count their depths apart. A driver knows its own client; leases by
+/// [`Life::Ttl`] belong to no client.
+///
+/// Drivers neither retry nor decide how long to wait. There are no provided methods: a wrapper
+/// that forgets to forward one must not compile.
+#[async_trait]
+pub trait Driver: Debug + Send + Sync + 'static {
+    /// Returns the kind of store, such as `"redis"`: for messages and metrics.
+    fn kind(&self) -> &'static str;
+
+    /// Grants the claim, or lets it stand in line, or says that the name is taken.
+    ///
+    /// The ttl starts when the store grants the lease, never earlier. Asking again with the same
+    /// name and owner refreshes the place in line, or restarts the ttl of the lease that was
+    /// granted meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name in a mode that
+    /// does not cover the claim's; faults as in the contract.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may leave a lease or a place behind. The engine never
+    /// drops one half way; it lets it end and then [withdraws](Self::withdraw).
+    async fn acquire(&self, claim: &Claim) -> Result<Answer>;
+
+    /// Undoes a claim, whatever became of it: leaves the line and gives back a grant.
+    ///
+    /// The owner's depth afterwards is at most one less than the claim's.
+    async fn withdraw(&self, claim: &Claim) -> Result<()>;
+
+    /// Restarts the ttl of each lease; answers in the same order.
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>>;
+
+    /// Lowers a lease to a depth, or frees it, and hands the name to whoever is next in line.
+    async fn release(&self, release: &Release) -> Result<Released>;
+
+    /// Waits for the next thing that the store has to tell this client.
+    ///
+    /// Only the engine calls this, from one task.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no news is lost.
+    async fn news(&self) -> News;
+
+    /// Lists who holds and who waits, for one name or for all of them, sorted by name.
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>>;
+
+    /// Takes a name away from all its holders, and returns them.
+    ///
+    /// The fence moves on, each holder is told by [`News::Lost`], and the next in line go in.
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
+}
+
+/// How a name is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Mode {
+    /// Alone.
+    Exclusive,
+    /// Together with other shared holders.
+    Shared,
+    /// With `take` of `of` permits; claims with different `of` all keep to the smallest.
+    Permits {
+        /// How many this claim takes, at least 1.
+        take: u32,
+        /// How many there are.
+        of: u32,
+    },
+}
+
+/// What ends a lease besides its release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Life {
+    /// Its ttl, or the end of the client that asked for it, where the store sees that.
+    Client,
+    /// Its ttl alone: it belongs to no client, and anyone who knows the owner may go on with it.
+    Ttl,
+}
+
+/// Whether a claim that cannot be granted at once stands in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wait {
+    /// It does not: the answer is [`Answer::Busy`], and nothing changes.
+    No,
+    /// It does: the answer is [`Answer::Queued`], and the grant comes as [`News::Granted`].
+    InLine,
+}
+
+/// One request for a name.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// What is asked for.
+    pub name: Name,
+    /// Who asks; chosen before the request goes out, so that a lost answer can be cleaned up.
+    pub owner: Owner,
+    /// How it is asked for.
+    pub mode: Mode,
+    /// How long the lease lasts unless renewed.
+    pub ttl: Duration,
+    /// The depth that the owner wants to have in this client: 1, or more for re-entry.
+    pub depth: u32,
+    /// Whether to stand in line.
+    pub wait: Wait,
+    /// What ends the lease.
+    pub life: Life,
+    /// How many fences to set aside for this grant, at least 1.
+    pub fences: u32,
+    /// For people who look at the lock.
+    pub about: About,
+}
+
+/// Who asks and why, for people who look at the lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct About {
+    /// Why the lock is wanted.
+    pub reason: Option<Box<str>>,
+    /// The machine that asks.
+    pub host: Box<str>,
+    /// The process that asks.
+    pub pid: u32,
+}
+
+/// What the store says to a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Somebody else holds the name or stands in line for it; nothing was changed.
+    Busy,
+    /// The claim is granted; its ttl starts with this answer's request.
+    Granted(Fence),
+    /// The claim stands in line, and news will follow.
+    Queued {
+        /// When to ask again if no news came: the next time at which a lease may end by itself.
+        ask_again: Duration,
+    },
+}
+
+/// Which lease to renew, and for how long.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// What is held.
+    pub name: Name,
+    /// Who holds it.
+    pub owner: Owner,
+    /// Which grant, or any of this owner's.
+    pub fence: Option<Fence>,
+    /// What ends the lease.
+    pub life: Life,
+    /// How long it lasts from now.
+    pub ttl: Duration,
+}
+
+/// What became of one renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renewed {
+    /// The lease runs for its ttl from now on.
+    Kept(Fence),
+    /// The owner holds the name no longer; nothing was changed.
+    Lost(Loss),
+}
+
+/// Which lease to let go.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// What is held.
+    pub name: Name,
+    /// Who holds it.
+    pub owner: Owner,
+    /// Which grant, or any of this owner's.
+    pub fence: Option<Fence>,
+    /// What ends the lease.
+    pub life: Life,
+    /// The depth to keep; 0 frees the lease.
+    pub depth: u32,
+    /// How long the name stays taken all the same, by nobody, after it was freed.
+    pub keep: Duration,
+}
+
+/// What became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Released {
+    /// The lease is freed.
+    Freed,
+    /// The lease is lowered to the depth asked for, and still held.
+    Lowered,
+    /// The owner did not hold the name any more, and nothing was changed.
+    NotHeld(Loss),
+}
+
+/// Why a lease is over that was not released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Loss {
+    /// An operator took it away.
+    #[error("the lock was evicted by an operator")]
+    Evicted,
+    /// It was not renewed in time.
+    #[error("the lease expired before it was renewed")]
+    Expired,
+    /// It is not in the store: it ended, or it never was.
+    #[error("the lease is not in the store any more")]
+    Gone,
+    /// It reached the longest time that its holder allowed itself.
+    #[error("the lock was held for as long as max_hold allows")]
+    MaxHold,
+    /// Another owner has it.
+    #[error("another owner holds the lock")]
+    TakenOver,
+    /// The store could not be reached until the lease was over.
+    #[error("the store could not be reached until the lease was over")]
+    Unreachable,
+}
+
+/// What a store tells a client of its own accord.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum News {
+    /// Something changed, or news may have been missed: ask again for this name, or for all.
+    AskAgain(Option<Name>),
+    /// A claim that stood in line is granted.
+    Granted {
+        /// The claim's name.
+        name: Name,
+        /// The claim's owner.
+        owner: Owner,
+        /// The number of this grant.
+        fence: Fence,
+        /// How long after it took the claim into the line the store granted it, by the store's
+        /// clock. The engine counts the lease from the first request plus this.
+        after: Duration,
+    },
+    /// A lease is over.
+    Lost {
+        /// The lease's name.
+        name: Name,
+        /// The lease's owner.
+        owner: Owner,
+        /// The lease's grant.
+        fence: Fence,
+        /// Why.
+        loss: Loss,
+    },
+}
+
+/// Who holds a name and who waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What is held.
+    pub name: Name,
+    /// Its holders, oldest first.
+    pub holders: Vec<Holder>,
+    /// Its line, first to last.
+    pub waiters: Vec<Waiter>,
+}
+
+/// One holder of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Who holds it.
+    pub owner: Owner,
+    /// How.
+    pub mode: Mode,
+    /// The number of the grant.
+    pub fence: Fence,
+    /// How many times the owner has locked it.
+    pub depth: u32,
+    /// Who that is, for people.
+    pub about: About,
+    /// Since when.
+    pub held: Duration,
+    /// Until when, unless renewed.
+    pub expires_in: Duration,
+}
+
+/// One waiter for a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// Who waits.
+    pub owner: Owner,
+    /// For what.
+    pub mode: Mode,
+    /// Who that is, for people.
+    pub about: About,
+    /// Since when.
+    pub waited: Duration,
+}

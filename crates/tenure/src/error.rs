@@ -1,0 +1,123 @@
+//! What went wrong, told apart by what the caller knows afterwards.
+
+use std::time::Duration;
+
+use crate::name::Name;
+
+/// A result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The cause of a fault, as the store's client reported it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A fault while asking a store, or a wait that ended.
+///
+/// Match on the variant to decide what to do next; the text is for people. Variants do not depend
+/// on Cargo features.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store's own data cannot be trusted; nothing was changed.
+    #[error("the {driver} store is damaged")]
+    Damaged {
+        /// The store that was asked.
+        driver: &'static str,
+        /// What is wrong, and what to do about it.
+        source: BoxError,
+    },
+
+    /// The request may or may not have taken effect.
+    ///
+    /// Assume both: the lock may be held in your name until its `ttl` has passed, and it is not
+    /// yours to use. The engine has asked again or goes on cleaning up in the background.
+    #[error("the {driver} store gave no answer, the request may have taken effect")]
+    Indeterminate {
+        /// The store that was asked, such as `"redis"`.
+        driver: &'static str,
+        /// What the store's client reported.
+        source: BoxError,
+    },
+
+    /// The text is not a lock name.
+    #[error("invalid lock name: {reason}")]
+    InvalidName {
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
+
+    /// An option of the request cannot be met.
+    #[error("invalid {option}: {reason}")]
+    InvalidOption {
+        /// The option, such as `"ttl"`.
+        option: &'static str,
+        /// The rule that it breaks.
+        reason: String,
+    },
+
+    /// The text is not an owner.
+    #[error("invalid owner: {reason}")]
+    InvalidOwner {
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
+
+    /// The URL does not name a store.
+    #[error("cannot open the store: {reason}")]
+    InvalidUrl {
+        /// What is wrong with it; never quotes a password.
+        reason: String,
+    },
+
+    /// The owner holds the name already, in a mode that does not cover the new one.
+    ///
+    /// Two readers that both wait to become writers would wait for ever, so a shared lock cannot
+    /// be upgraded: release it and ask again.
+    #[error("{name} is already held by this owner in another mode, release it first")]
+    ModeConflict {
+        /// The lock that was asked for.
+        name: Name,
+    },
+
+    /// The lock did not come free in time.
+    #[error("{name} was not free within {waited:?}")]
+    TimedOut {
+        /// The lock that was asked for.
+        name: Name,
+        /// How long the call waited.
+        waited: Duration,
+    },
+
+    /// The store could not be reached, and nothing was changed.
+    #[error("the {driver} store is unavailable, nothing was changed")]
+    Unavailable {
+        /// The store that was asked.
+        driver: &'static str,
+        /// What the store's client reported.
+        source: BoxError,
+    },
+
+    /// The store was made by a newer version of tenure.
+    #[error("the {driver} store has format {found}, this version reads {known}: update tenure")]
+    Version {
+        /// The store that was asked.
+        driver: &'static str,
+        /// The format that the store has.
+        found: u32,
+        /// The newest format that this version knows.
+        known: u32,
+    },
+}
+
+impl Error {
+    /// Returns whether the store is known to be as it was before the request.
+    ///
+    /// If not, the owner of a failed acquire has to be withdrawn.
+    pub fn nothing_changed(&self) -> bool {
+        !matches!(self, Self::Indeterminate { .. })
+    }
+
+    /// Whether asking again later may help.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Indeterminate { .. } | Self::Unavailable { .. })
+    }
+}

@@ -1,0 +1,9 @@
+//! Locks that hold across processes and machines.
+
+pub mod driver;
+mod error;
+mod name;
+pub mod store;
+
+pub use crate::error::{BoxError, Error, Result};
+pub use crate::name::{Fence, Name, Owner};

@@ -1,0 +1,1 @@
+//! Locks of one machine, with no server.

@@ -1,0 +1,230 @@
+//! Locks of one process: the reference that the other stores are compared with.
+//!
+//! Its clock is Tokio's, so that tests can pause time. It survives nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::driver::{
+    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+};
+use crate::error::{Error, Result};
+use crate::name::{Fence, Name, random_u128};
+use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, Session};
+
+/// One client of a memory store.
+///
+/// Dropping it ends its leases, as the end of a process does in other stores.
+#[derive(Debug)]
+pub struct Memory {
+    session: Session,
+    shared: Arc<Shared>,
+    /// Unbounded in type only: a session gets one notice for each of its claims and leases.
+    inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
+}
+
+impl Memory {
+    /// Opens a store of its own, which ends with its last client.
+    pub fn new() -> Self {
+        Self::join(Arc::new(Shared::default()))
+    }
+
+    /// Opens the store of this process that has the given label, and makes it if need be.
+    pub fn shared(label: &str) -> Self {
+        static STORES: Mutex<Option<HashMap<String, Weak<Shared>>>> = Mutex::new(None);
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores = stores.get_or_insert_default();
+        stores.retain(|_, store| store.strong_count() > 0);
+        let found = stores.get(label).and_then(Weak::upgrade);
+        let store = found.unwrap_or_default();
+        stores.insert(label.to_owned(), Arc::downgrade(&store));
+        Self::join(store)
+    }
+
+    /// Opens another client of the same store, as another process would.
+    pub fn another(&self) -> Self {
+        Self::join(Arc::clone(&self.shared))
+    }
+
+    fn join(shared: Arc<Shared>) -> Self {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let session = random_u128().max(NOBODY + 1);
+        shared.lock().inboxes.insert(session, sender);
+        Self {
+            session,
+            shared,
+            inbox: tokio::sync::Mutex::new(inbox),
+        }
+    }
+
+    /// Changes one name's ledger, and tells everybody whom the change concerns.
+    fn change<T>(&self, name: &Name, change: impl FnOnce(&mut Ledger, &mut Moment<'_>) -> T) -> T {
+        self.shared.lock().change(self.session, name, change)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Driver for Memory {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        self.change(&claim.name, |ledger, at| ledger.acquire(claim, at))
+            .map_err(|_| Error::ModeConflict {
+                name: claim.name.clone(),
+            })
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        self.change(&claim.name, |ledger, at| ledger.withdraw(claim, at));
+        Ok(())
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let renew =
+            |renewal: &Renewal| self.change(&renewal.name, |ledger, at| ledger.renew(renewal, at));
+        Ok(renewals.iter().map(renew).collect())
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released> {
+        Ok(self.change(&release.name, |ledger, at| ledger.release(release, at)))
+    }
+
+    async fn news(&self) -> News {
+        let mut inbox = self.inbox.lock().await;
+        match inbox.recv().await {
+            Some(news) => news,
+            // The sender lives in the shared store, which this client keeps alive.
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        let state = self.shared.lock();
+        let now = state.now();
+        let wanted = state
+            .ledgers
+            .iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let mut entries: Vec<_> = wanted
+            .map(|(name, ledger)| Entry {
+                name: name.clone(),
+                holders: ledger.holders(now),
+                waiters: ledger.waiters(now),
+            })
+            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()))
+            .collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        Ok(self.change(name, Ledger::evict))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.inboxes.remove(&self.session);
+        let names: Vec<_> = state.ledgers.keys().cloned().collect();
+        for name in names {
+            state.change(self.session, &name, |ledger, at| {
+                ledger.forget(at.session, at)
+            });
+        }
+    }
+}
+
+/// What all clients of one store share.
+#[derive(Debug, Default)]
+struct Shared(Mutex<State>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change leaves the state whole before anything that could panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    started: Instant,
+    ledgers: HashMap<Name, Ledger>,
+    fences: Counter,
+    inboxes: HashMap<Session, mpsc::UnboundedSender<News>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            ledgers: HashMap::new(),
+            fences: Counter(0),
+            inboxes: HashMap::new(),
+        }
+    }
+}
+
+impl State {
+    fn change<T>(
+        &mut self,
+        session: Session,
+        name: &Name,
+        change: impl FnOnce(&mut Ledger, &mut Moment<'_>) -> T,
+    ) -> T {
+        let now = self.now();
+        let mut notices = Vec::new();
+        let fences = &mut self.fences;
+        let mut at = Moment {
+            session,
+            now,
+            fences,
+            notices: &mut notices,
+        };
+        let mut ledger = self.ledgers.remove(name).unwrap_or_default();
+        let answer = change(&mut ledger, &mut at);
+        if !ledger.is_empty() {
+            self.ledgers.insert(name.clone(), ledger);
+        }
+        for Notice {
+            session,
+            owner,
+            what,
+        } in notices
+        {
+            if let Some(inbox) = self.inboxes.get(&session) {
+                // A closed inbox belongs to a client that is being dropped, and reads no more.
+                let _ = inbox.send(ledger::news(name.clone(), &owner, what));
+            }
+        }
+        answer
+    }
+
+    fn now(&self) -> Nanos {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+    }
+}
+
+/// The fences of all names: one number that grows with every grant.
+#[derive(Debug)]
+struct Counter(u64);
+
+impl Fences for Counter {
+    fn reserve(&mut self, count: u32) -> Fence {
+        let first = self.0 + 1;
+        self.0 += u64::from(count);
+        Fence::new(first).unwrap_or_else(|| unreachable!("one more than a number is not 0"))
+    }
+}

@@ -1,0 +1,13 @@
+//! The stores: each its own module, each behind its own feature but for memory.
+//!
+//! | store | module | lives in | waiters are told by |
+//! |---|---|---|---|
+//! | `memory:` | [`memory`] | this process | a channel |
+//! | `local:` | `local` | a folder of this machine | a Unix datagram |
+//!
+//! Drivers use [`driver`](crate::driver), the names and the error of this crate, and nothing else of it.
+
+pub(crate) mod ledger;
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub mod local;
+pub mod memory;
