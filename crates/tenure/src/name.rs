@@ -129,11 +129,6 @@ impl Owner {
         &self.0
     }
 
-    /// Whether this process made the owner, so that no other process can ask with it.
-    pub(crate) fn is_private(&self) -> bool {
-        self.0.starts_with(process_id())
-    }
-
     fn of_this_process(part: impl fmt::Display) -> Self {
         Self(format!("{}:{part}", process_id()).into())
     }

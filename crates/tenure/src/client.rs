@@ -1,0 +1,77 @@
+//! One client of a store: where locks are asked for.
+
+use std::sync::Arc;
+
+use crate::driver::{Driver, Entry, Holder, Mode};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::lock::{Lock, RwLock, Semaphore};
+use crate::name::Name;
+
+/// A client of a store, made by [`open`](crate::open()).
+///
+/// Cloning it is cheap and gives the same client: clones share one place in each line, one
+/// watchdog and one connection. It belongs to the Tokio runtime that it was opened in.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Client {
+    /// Makes a client of a driver of your own.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
+        Self {
+            engine: Engine::start(driver),
+        }
+    }
+
+    /// Returns the lock that one owner at a time holds.
+    ///
+    /// Nothing is asked yet; a name that breaks the rules is refused by the first call that asks.
+    pub fn mutex(&self, name: &str) -> Lock {
+        Lock::new(self, name, Mode::Exclusive)
+    }
+
+    /// Returns the lock that many read together or one writes alone.
+    pub fn rwlock(&self, name: &str) -> RwLock {
+        RwLock::new(self, name)
+    }
+
+    /// Returns the lock that `of` permits go round for.
+    pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
+        Semaphore::new(self, name, of)
+    }
+
+    /// Lists who holds and who waits, for one name or for all, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// What the store reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: listing changes nothing.
+    pub async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        self.engine.driver.list(only).await
+    }
+
+    /// Takes a lock away from all its holders, and returns them.
+    ///
+    /// The fence moves on, the holders are told, and the next in line go in. A holder that does
+    /// not listen may still write: only the fence keeps it out.
+    ///
+    /// # Errors
+    ///
+    /// What the store reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may or may not have taken effect. Call it again.
+    pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        self.engine.driver.evict(name).await
+    }
+}

@@ -1,0 +1,434 @@
+//! Asking the store: the first request, the wait for news, and what to do after a fault.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::{Answer, Claim, Loss, News, Wait};
+use crate::engine::clock::Tick;
+use crate::engine::lease::{Health, HeldLease, safe};
+use crate::engine::line::{Joined, Phase, Standing, Ticket, Turn, Wanted};
+use crate::engine::order::Order;
+use crate::engine::{Engine, to_end::to_end};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::name::{Fence, Name, Owner};
+
+impl Engine {
+    /// Waits for the lock, for as long as it takes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves the line and gives back what was granted meanwhile.
+    pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
+        let waiting = self.meter.wait(self.clock.now());
+        loop {
+            if let Some(guard) = self.enter_again(order).await? {
+                return Ok(waiting.over(guard, self.clock.now()));
+            }
+            let mut standing = match self.lines.join(order, self.clock.now()) {
+                Joined::Behind(standing) => standing,
+                Joined::First(ticket) => {
+                    let asked = Arc::clone(self).ask_first(ticket);
+                    match to_end(&self.runtime, asked).await? {
+                        First::Granted(guard) => return Ok(waiting.over(guard, self.clock.now())),
+                        First::Stand(standing) => standing,
+                    }
+                }
+            };
+            match standing.turn().await {
+                Some(Turn::Go(guard)) => return Ok(waiting.over(guard, self.clock.now())),
+                Some(Turn::Again) => {}
+                Some(Turn::Failed(error)) => return Err(error),
+                None => return Err(self.ended()),
+            }
+        }
+    }
+
+    /// Takes the lock if it is free right now.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a grant that nobody waits for any more is given back.
+    pub(crate) async fn try_lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
+        if let Some(guard) = self.enter_again(order).await? {
+            return Ok(Some(guard));
+        }
+        if self.lines.is_waited_for(&order.name) {
+            return Ok(None);
+        }
+        let (engine, order) = (Arc::clone(self), Arc::clone(order));
+        to_end(&self.runtime, async move {
+            let claim = order.claim(Wait::No);
+            let (sent, answer) = engine.ask_until_known(&claim).await?;
+            Ok(match answer {
+                Answer::Granted(fence) => Some(engine.guard(claim, &order, fence, sent)),
+                Answer::Busy | Answer::Queued { .. } => None,
+            })
+        })
+        .await
+    }
+
+    /// Enters a lock again that the order's owner holds in this client.
+    async fn enter_again(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
+        let Some(owner) = &order.owner else {
+            return Ok(None);
+        };
+        let Some(lease) = self.leases.find(&order.name, owner) else {
+            return Ok(None);
+        };
+        let (engine, order) = (Arc::clone(self), Arc::clone(order));
+        to_end(&self.runtime, async move {
+            let mut depth = lease.depth.lock().await;
+            if *depth == 0 || matches!(lease.health(engine.clock.now()), Health::Lost(_)) {
+                return Ok(None);
+            }
+            let mut claim = order.claim(Wait::No);
+            claim.depth = *depth + 1;
+            let (sent, answer) = engine.ask_until_known(&claim).await?;
+            if answer == Answer::Granted(lease.fence) {
+                *depth += 1;
+                lease.renewed(sent, claim.ttl);
+                drop(depth);
+                let guard = Guard::new(&engine, &lease, &order, lease.fence, 0, sent);
+                return Ok(Some(guard));
+            }
+            // The lease had ended unnoticed; a grant of this depth would be a new one.
+            engine.lose(&lease, Loss::Gone);
+            if matches!(answer, Answer::Granted(_)) {
+                claim.depth = 1;
+                engine.driver.withdraw(&claim).await?;
+            }
+            Ok(None)
+        })
+        .await
+    }
+
+    /// Sends the first request of a line, and stands at its front if the answer is to wait.
+    async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
+        let asked = self.ask_until_known(&ticket.claim).await;
+        let granted = match asked {
+            Ok((sent, Answer::Granted(fence))) => Some((fence, sent)),
+            Ok((_, Answer::Queued { ask_again })) => self.queued(&ticket, ask_again),
+            Ok((_, Answer::Busy)) => self.queued(&ticket, Duration::ZERO),
+            Err(error) => {
+                if self.lines.spend_first(&ticket) {
+                    self.attend(ticket.claim.name.clone());
+                }
+                return Err(error);
+            }
+        };
+        let Some((fence, start)) = granted else {
+            let standing = self.lines.stand_first(&ticket);
+            self.attend(ticket.claim.name.clone());
+            return Ok(First::Stand(standing));
+        };
+        if self.lines.spend_first(&ticket) {
+            self.attend(ticket.claim.name.clone());
+        }
+        Ok(First::Granted(self.guard(
+            ticket.claim.clone(),
+            &ticket.order,
+            fence,
+            start,
+        )))
+    }
+
+    /// Looks after a line until nobody waits in it any more.
+    fn attend(self: &Arc<Self>, name: Name) {
+        let engine = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let mut trouble = Trouble::default();
+            loop {
+                match engine.lines.wanted(&name, engine.clock.now()) {
+                    Wanted::Nothing => return,
+                    Wanted::Undo(ticket) => engine.undo(ticket.claim.clone()),
+                    Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
+                }
+            }
+        });
+    }
+
+    /// Brings a ticket one step further.
+    async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
+        match ticket.phase() {
+            Phase::Ask | Phase::Asking => {
+                if self.is_held_here(ticket) {
+                    return self.tell_first(ticket, Turn::Again);
+                }
+                ticket.advance(|_| Phase::Asking);
+                let sent = self.clock.now();
+                let answer = self.driver.acquire(&ticket.claim).await;
+                self.answered(ticket, sent, answer, trouble);
+            }
+            Phase::Granted { fence, start } => self.serve(ticket, fence, start),
+            Phase::Queued(until) => {
+                if self.clock.now() >= until {
+                    return ticket.advance(|phase| match phase {
+                        Phase::Queued(_) => Phase::Ask,
+                        other => other,
+                    });
+                }
+                tokio::select! {
+                    () = ticket.changed.notified() => {}
+                    () = self.clock.sleep_towards(until) => {}
+                }
+            }
+        }
+    }
+
+    fn answered(
+        self: &Arc<Self>,
+        ticket: &Arc<Ticket>,
+        sent: Tick,
+        answer: Result<Answer>,
+        trouble: &mut Trouble,
+    ) {
+        match answer {
+            Ok(Answer::Granted(fence)) => {
+                trouble.over();
+                self.serve(ticket, fence, sent);
+            }
+            Ok(Answer::Queued { ask_again }) => {
+                trouble.over();
+                if let Some((fence, start)) = self.queued(ticket, ask_again) {
+                    self.serve(ticket, fence, start);
+                }
+            }
+            Ok(Answer::Busy) => ticket.advance(|_| Phase::Queued(self.clock.now() + A_MOMENT)),
+            Err(error)
+                if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
+            {
+                tracing::debug!(name = %ticket.claim.name, %error, "asking again");
+                ticket.advance(|_| Phase::Queued(self.clock.now() + trouble.pause()));
+            }
+            Err(error) => {
+                trouble.over();
+                self.undo(ticket.claim.clone());
+                self.tell_first(ticket, Turn::Failed(error));
+            }
+        }
+    }
+
+    /// Notes that a ticket stands in line; returns its grant if news of that came meanwhile.
+    fn queued(&self, ticket: &Ticket, ask_again: Duration) -> Option<(Fence, Tick)> {
+        let jitter = ask_again.mul_f64(0.01 * fastrand::f64()) + A_MOMENT;
+        let until = self.clock.now() + ask_again + jitter;
+        let mut granted = None;
+        ticket.advance(|phase| match phase {
+            Phase::Granted { fence, start } if self.is_certain(ticket, start) => {
+                granted = Some((fence, start));
+                phase
+            }
+            Phase::Granted { .. } => Phase::Ask,
+            _ => Phase::Queued(until),
+        });
+        granted
+    }
+
+    /// Takes in what the store tells of its own accord.
+    pub(crate) fn hear(self: &Arc<Self>, news: News) {
+        match news {
+            News::AskAgain(only) => {
+                self.lines.ask_again(only.as_ref());
+                if only.is_none() {
+                    self.leases.renew_all();
+                }
+            }
+            News::Granted {
+                name,
+                owner,
+                fence,
+                after,
+            } => {
+                self.hear_granted(&name, &owner, fence, after);
+            }
+            News::Lost {
+                name,
+                owner,
+                fence,
+                loss,
+            } => {
+                let lease = self.leases.find(&name, &owner);
+                if let Some(lease) = lease.filter(|lease| lease.fence == fence) {
+                    self.lose(&lease, loss);
+                }
+            }
+        }
+    }
+
+    fn hear_granted(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence, after: Duration) {
+        let Some(ticket) = self.lines.ticket(name, owner) else {
+            // The ticket was taken back, or served by the answer to a repeated request.
+            let known = self
+                .leases
+                .find(name, owner)
+                .is_some_and(|lease| lease.fence == fence);
+            if !known {
+                self.release_stray(name, owner, fence);
+            }
+            return;
+        };
+        let start = ticket.start(after);
+        let certain = self.is_certain(&ticket, start);
+        let mut serve = false;
+        ticket.advance(|phase| match phase {
+            Phase::Asking => Phase::Granted { fence, start },
+            _ if certain => {
+                serve = true;
+                phase
+            }
+            _ => Phase::Ask,
+        });
+        if serve {
+            self.serve(&ticket, fence, start);
+        }
+    }
+
+    /// Whether news of a grant can be believed as it is.
+    ///
+    /// Old news may reach a new claim of the same owner, unless owners are never used twice; and
+    /// a grant that is half over is better renewed first. Asking again settles both.
+    fn is_certain(&self, ticket: &Ticket, start: Tick) -> bool {
+        let over = start + safe(ticket.claim.ttl);
+        ticket.order.owner.is_none() && over.since(self.clock.now()) > ticket.claim.ttl / 2
+    }
+
+    /// Gives a ticket's grant to the first in line.
+    fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, fence: Fence, start: Tick) {
+        let mut guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
+        while let Some(first) = self
+            .lines
+            .first_served_by(&ticket.claim.name, &ticket.order)
+        {
+            guard.set_order(&first.order);
+            match first.tell(Turn::Go(guard)) {
+                Err(Turn::Go(returned)) => guard = returned,
+                _ => return self.lines.spend(ticket),
+            }
+        }
+        self.lines.spend(ticket);
+        drop(guard);
+    }
+
+    /// Tells the waiter that a ticket was made for how asking ended.
+    fn tell_first(&self, ticket: &Arc<Ticket>, mut turn: Turn) {
+        self.lines.spend(ticket);
+        while let Some(first) = self.lines.first(&ticket.claim.name) {
+            match first.tell(turn) {
+                Ok(()) => return,
+                Err(returned) => turn = returned,
+            }
+        }
+    }
+
+    /// Whether the ticket's owner got the lock in this client by another way.
+    fn is_held_here(&self, ticket: &Ticket) -> bool {
+        let Some(owner) = &ticket.order.owner else {
+            return false;
+        };
+        self.leases.find(&ticket.claim.name, owner).is_some()
+    }
+
+    /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
+    async fn ask_until_known(self: &Arc<Self>, claim: &Claim) -> Result<(Tick, Answer)> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..TRIES {
+            let sent = self.clock.now();
+            match self.driver.acquire(claim).await {
+                Err(error) if !error.nothing_changed() => {
+                    tracing::debug!(name = %claim.name, %error, "asking again");
+                    tokio::time::sleep(jittered(pause)).await;
+                    pause *= 2;
+                }
+                answer => return answer.map(|answer| (sent, answer)),
+            }
+        }
+        let sent = self.clock.now();
+        let answer = self.driver.acquire(claim).await;
+        if answer.as_ref().is_err_and(|error| !error.nothing_changed()) {
+            self.undo(claim.clone());
+        }
+        answer.map(|answer| (sent, answer))
+    }
+
+    /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
+    pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
+        let engine = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let give_up = engine.clock.now() + claim.ttl;
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = engine.driver.withdraw(&claim).await {
+                if engine.clock.now() >= give_up || !error.is_outage() {
+                    tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
+                    return;
+                }
+                tokio::time::sleep(jittered(pause)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        });
+    }
+
+    /// Registers a grant, and makes the guard for it.
+    fn guard(
+        self: &Arc<Self>,
+        claim: Claim,
+        order: &Arc<Order>,
+        fence: Fence,
+        start: Tick,
+    ) -> Guard {
+        let lease = Arc::new(HeldLease::new(claim, fence, start, order.max_hold));
+        self.leases.add(&lease);
+        self.meter.granted();
+        tracing::debug!(name = %lease.claim.name, %fence, "granted");
+        Guard::new(self, &lease, order, fence, 0, start)
+    }
+
+    fn ended(&self) -> Error {
+        Error::Unavailable {
+            driver: self.driver.kind(),
+            source: "the client has ended".into(),
+        }
+    }
+}
+
+/// What comes of the first request of a line.
+#[derive(Debug)]
+enum First {
+    Granted(Guard),
+    Stand(Standing),
+}
+
+/// How long the store has not answered somebody who stands in line.
+#[derive(Debug, Default)]
+struct Trouble {
+    since: Option<Tick>,
+    tries: u32,
+}
+
+impl Trouble {
+    fn over(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether to go on: a place in line is worth an outage of one ttl.
+    fn bearable(&mut self, claim: &Claim, now: Tick) -> bool {
+        let since = *self.since.get_or_insert(now);
+        self.tries += 1;
+        now.since(since) < claim.ttl
+    }
+
+    fn pause(&self) -> Duration {
+        jittered((FIRST_PAUSE * 2_u32.pow(self.tries.min(6))).min(LONGEST_PAUSE))
+    }
+}
+
+/// Draws a wait between half of `pause` and all of it, so that clients do not ask in step.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + 0.5 * fastrand::f64())
+}
+
+const TRIES: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A little later than the time that the store named: just before, it would say no again.
+const A_MOMENT: Duration = Duration::from_millis(1);

@@ -1,0 +1,120 @@
+//! The clock that leases are counted on.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+/// A moment on a [`Clock`], in nanoseconds since the clock was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Tick(u64);
+
+impl Tick {
+    /// Later than every other moment.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// Returns how long after `earlier` this is, or zero.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Tick {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for Tick {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+/// Counts time also while the machine sleeps, as stores elsewhere do.
+///
+/// `Instant` stands still while a machine is suspended, so a lease counted on it would look alive
+/// after a night in which the store gave it away. Tokio's clock is read besides, and the larger
+/// of the two counts: outside tests that is always boot time, and tests may pause time.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    boot: Duration,
+    tokio: Instant,
+    /// How long a test says that the machine has slept.
+    #[cfg(test)]
+    pub(crate) slept: std::sync::atomic::AtomicU64,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self {
+            boot: boot_time(),
+            tokio: Instant::now(),
+            #[cfg(test)]
+            slept: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        let boot = boot_time().saturating_sub(self.boot);
+        #[cfg(test)]
+        let boot =
+            boot + Duration::from_nanos(self.slept.load(std::sync::atomic::Ordering::Relaxed));
+        Tick(nanos(boot.max(self.tokio.elapsed())))
+    }
+
+    /// Sleeps until `tick`, or for a second: a timer of Tokio's stands still while the machine is
+    /// suspended, so the caller looks at the clock again.
+    pub(crate) async fn sleep_towards(&self, tick: Tick) {
+        let left = tick.since(self.now()).min(Duration::from_secs(1));
+        tokio::time::sleep(left).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+const BOOT_TIME: ClockId = ClockId::Boottime;
+/// Apple's monotonic clock goes on while the machine sleeps.
+#[cfg(not(target_os = "linux"))]
+const BOOT_TIME: ClockId = ClockId::Monotonic;
+
+fn boot_time() -> Duration {
+    let now = clock_gettime(BOOT_TIME);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn follows_paused_time() {
+        let clock = Clock::start();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(clock.now().since(before) >= Duration::from_secs(59));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn reads_boot_time() {
+        let read = || {
+            let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+            let seconds = uptime.split(' ').next().unwrap();
+            Duration::from_secs_f64(seconds.parse().unwrap())
+        };
+        let rounding = Duration::from_millis(20);
+        let (before, now, after) = (read(), boot_time(), read());
+        assert!(before <= now + rounding && now <= after + rounding);
+    }
+}

@@ -1,0 +1,368 @@
+//! The local line: who in this process waits for a name, first come, first served.
+//!
+//! A process has at most one place in a store's line for a name; whoever is first in the local line
+//! gets the lease that comes of it, or one that is passed on.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::driver::{Claim, Wait};
+use crate::engine::clock::Tick;
+use crate::engine::order::Order;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::name::{Fence, Name, Owner};
+
+/// The local lines of all names that somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    lines: Mutex<HashMap<Name, Line>>,
+    next_waiter: AtomicU64,
+}
+
+/// The local line of one name.
+///
+/// It exists while somebody waits or a ticket is out. Whoever takes the last of both away removes it.
+#[derive(Debug, Default)]
+struct Line {
+    waiters: VecDeque<Waiter>,
+    ticket: Option<Arc<Ticket>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    order: Arc<Order>,
+    turn: oneshot::Sender<Turn>,
+}
+
+/// What a waiter is told at last.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// The lock is yours.
+    Go(Guard),
+    /// Your owner has the lock already: enter again.
+    Again,
+    /// Asking failed.
+    Failed(Error),
+}
+
+/// This process's place in the store's line for a name, or the request for one.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) order: Arc<Order>,
+    pub(crate) claim: Claim,
+    /// When the first request went out: the store took the claim in no earlier.
+    pub(crate) first_sent: Tick,
+    phase: Mutex<Phase>,
+    pub(crate) changed: Notify,
+}
+
+/// How far a ticket has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is to be asked for, for the first time or again.
+    Ask,
+    /// A request is out.
+    Asking,
+    /// It stands in the store's line; ask again at this time if no news came.
+    Queued(Tick),
+    /// News of its grant came while a request was out.
+    Granted {
+        /// The number of the grant.
+        fence: Fence,
+        /// When the store granted it, at the earliest.
+        start: Tick,
+    },
+}
+
+/// How a caller stands after joining.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// Nobody was there: ask the store with this ticket.
+    First(Arc<Ticket>),
+    /// Somebody is there: wait.
+    Behind(Standing),
+}
+
+/// What whoever attends to a line has to do next.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// Look after this ticket.
+    Attend(Arc<Ticket>),
+    /// Nobody wants this ticket any more: take it back, and ask what is next.
+    Undo(Arc<Ticket>),
+    /// Nothing: the line is gone.
+    Nothing,
+}
+
+/// A place in the local line; dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    lines: Arc<Lines>,
+    name: Name,
+    id: u64,
+    turn: oneshot::Receiver<Turn>,
+}
+
+impl Standing {
+    /// Waits for the turn; `None` if the engine has ended.
+    pub(crate) async fn turn(&mut self) -> Option<Turn> {
+        (&mut self.turn).await.ok()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.lines.leave(&self.name, self.id);
+        // A turn that was sent and not read gives its guard back with the channel.
+    }
+}
+
+impl Lines {
+    /// Stands in line, or goes ahead to ask if nobody is there.
+    pub(crate) fn join(self: &Arc<Self>, order: &Arc<Order>, now: Tick) -> Joined {
+        let mut lines = self.lock();
+        if let Some(line) = lines.get_mut(&order.name) {
+            let (waiter, standing) = self.waiter(order);
+            line.waiters.push_back(waiter);
+            return Joined::Behind(standing);
+        }
+        let ticket = Ticket::new(order, now, Phase::Asking);
+        let line = Line {
+            waiters: VecDeque::new(),
+            ticket: Some(Arc::clone(&ticket)),
+        };
+        lines.insert(order.name.clone(), line);
+        Joined::First(ticket)
+    }
+
+    /// Stands at the front, with a ticket that the store has put in its line.
+    pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
+        let (waiter, standing) = self.waiter(&ticket.order);
+        let mut lines = self.lock();
+        let line = lines.entry(ticket.order.name.clone()).or_default();
+        line.waiters.push_front(waiter);
+        standing
+    }
+
+    /// Whether anybody here waits or asks for the name.
+    pub(crate) fn is_waited_for(&self, name: &Name) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    /// Takes a ticket that nobody attends to out of its line, as it is spent.
+    ///
+    /// Returns whether others wait behind it: then the line needs an attendant.
+    pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
+        let mut lines = self.lock();
+        let Some(line) = lines.get_mut(&ticket.claim.name) else {
+            return false;
+        };
+        line.ticket = None;
+        if line.waiters.is_empty() {
+            lines.remove(&ticket.claim.name);
+            return false;
+        }
+        true
+    }
+
+    /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
+    pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
+        if let Some(line) = self.lock().get_mut(&ticket.claim.name)
+            && line.has(ticket)
+        {
+            line.ticket = None;
+        }
+        ticket.changed.notify_one();
+    }
+
+    /// Returns the ticket that is out for this claim.
+    pub(crate) fn ticket(&self, name: &Name, owner: &Owner) -> Option<Arc<Ticket>> {
+        let lines = self.lock();
+        let ticket = lines.get(name)?.ticket.as_ref()?;
+        (ticket.claim.owner == *owner).then(|| Arc::clone(ticket))
+    }
+
+    /// Makes tickets ask again: one name's, or all.
+    pub(crate) fn ask_again(&self, only: Option<&Name>) {
+        let lines = self.lock();
+        let concerned = lines
+            .iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name));
+        for ticket in concerned.filter_map(|(_, line)| line.ticket.as_ref()) {
+            ticket.advance(|phase| match phase {
+                Phase::Queued(_) => Phase::Ask,
+                other => other,
+            });
+        }
+    }
+
+    /// Takes the first waiter out of the line if a lease granted for `order` serves it.
+    pub(crate) fn first_served_by(&self, name: &Name, order: &Order) -> Option<TheirTurn> {
+        let mut lines = self.lock();
+        let line = lines.get_mut(name)?;
+        line.skip_those_who_left();
+        if !line.waiters.front()?.order.is_served_by(order) {
+            return None;
+        }
+        line.next()
+    }
+
+    /// Takes the first waiter out of the line, whoever it is.
+    pub(crate) fn first(&self, name: &Name) -> Option<TheirTurn> {
+        let mut lines = self.lock();
+        let line = lines.get_mut(name)?;
+        line.skip_those_who_left();
+        line.next()
+    }
+
+    /// Says what is to be done for a line; only its one attendant asks.
+    pub(crate) fn wanted(&self, name: &Name, now: Tick) -> Wanted {
+        let mut lines = self.lock();
+        let Some(line) = lines.get_mut(name) else {
+            return Wanted::Nothing;
+        };
+        line.skip_those_who_left();
+        let first = line.waiters.front();
+        match (first, line.ticket.take()) {
+            (None, None) => {
+                lines.remove(name);
+                Wanted::Nothing
+            }
+            (Some(first), None) => {
+                let ticket = Ticket::new(&first.order, now, Phase::Ask);
+                line.ticket = Some(Arc::clone(&ticket));
+                Wanted::Attend(ticket)
+            }
+            (Some(first), Some(ticket)) if first.order.is_served_by(&ticket.order) => {
+                line.ticket = Some(Arc::clone(&ticket));
+                Wanted::Attend(ticket)
+            }
+            (_, Some(ticket)) => Wanted::Undo(ticket),
+        }
+    }
+
+    /// Returns how many callers wait, in all lines.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn leave(&self, name: &Name, id: u64) {
+        let mut lines = self.lock();
+        let Some(line) = lines.get_mut(name) else {
+            return;
+        };
+        line.waiters.retain(|waiter| waiter.id != id);
+        if let Some(ticket) = &line.ticket {
+            ticket.changed.notify_one();
+        }
+    }
+
+    fn waiter(self: &Arc<Self>, order: &Arc<Order>) -> (Waiter, Standing) {
+        let (sender, turn) = oneshot::channel();
+        let id = self.next_waiter.fetch_add(1, Ordering::Relaxed);
+        let waiter = Waiter {
+            id,
+            order: Arc::clone(order),
+            turn: sender,
+        };
+        let name = order.name.clone();
+        (
+            waiter,
+            Standing {
+                lines: Arc::clone(self),
+                name,
+                id,
+                turn,
+            },
+        )
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Line>> {
+        // Nothing panics while a line is half changed.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A waiter whose turn has come, taken out of its line.
+#[derive(Debug)]
+pub(crate) struct TheirTurn {
+    pub(crate) order: Arc<Order>,
+    turn: oneshot::Sender<Turn>,
+}
+
+impl TheirTurn {
+    /// Tells the waiter; returns the turn if the waiter has left.
+    pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
+        self.turn.send(turn)
+    }
+}
+
+impl Line {
+    fn has(&self, ticket: &Arc<Ticket>) -> bool {
+        self.ticket
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, ticket))
+    }
+
+    fn skip_those_who_left(&mut self) {
+        while self
+            .waiters
+            .front()
+            .is_some_and(|first| first.turn.is_closed())
+        {
+            self.waiters.pop_front();
+        }
+    }
+
+    /// Takes the first waiter out.
+    fn next(&mut self) -> Option<TheirTurn> {
+        let waiter = self.waiters.pop_front()?;
+        if self.waiters.is_empty()
+            && let Some(ticket) = &self.ticket
+        {
+            // Nobody is left for it: its attendant takes it back.
+            ticket.changed.notify_one();
+        }
+        Some(TheirTurn {
+            order: waiter.order,
+            turn: waiter.turn,
+        })
+    }
+}
+
+impl Ticket {
+    fn new(order: &Arc<Order>, now: Tick, phase: Phase) -> Arc<Self> {
+        Arc::new(Self {
+            claim: order.claim(Wait::InLine),
+            order: Arc::clone(order),
+            first_sent: now,
+            phase: Mutex::new(phase),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the phase, and wakes whoever attends to the ticket.
+    pub(crate) fn advance(&self, change: impl FnOnce(Phase) -> Phase) {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        *phase = change(*phase);
+        self.changed.notify_one();
+    }
+
+    /// The start of a lease that was granted `after` the store took the claim in.
+    ///
+    /// The longer the wait, the further two clocks may have run apart.
+    pub(crate) fn start(&self, after: Duration) -> Tick {
+        self.first_sent + after - after / 1000
+    }
+}

@@ -1,0 +1,99 @@
+//! What every store's locks have in common: the line, the wait, renewal, loss and letting go.
+
+mod ask;
+pub(crate) mod clock;
+pub(crate) mod lease;
+mod line;
+mod meter;
+pub(crate) mod order;
+mod release;
+mod to_end;
+mod watchdog;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::driver::{Driver, Loss};
+use crate::engine::clock::Clock;
+use crate::engine::lease::HeldLease;
+use crate::engine::line::Lines;
+use crate::engine::meter::Meter;
+use crate::engine::watchdog::Leases;
+
+/// One client of a store: its waiters, its leases, and the two tasks that look after them.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) clock: Clock,
+    runtime: Handle,
+    lines: Arc<Lines>,
+    leases: Arc<Leases>,
+    meter: Meter,
+    tasks: OnceLock<[AbortHandle; 2]>,
+}
+
+impl Engine {
+    /// Starts an engine on the runtime that the caller is in.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub(crate) fn start(driver: Arc<dyn Driver>) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            meter: Meter::new(driver.kind()),
+            driver: Arc::clone(&driver),
+            clock: Clock::start(),
+            runtime: Handle::current(),
+            lines: Arc::default(),
+            leases: Arc::default(),
+            tasks: OnceLock::new(),
+        });
+        let news = engine.runtime.spawn(hear(Arc::downgrade(&engine), driver));
+        let leases = Arc::clone(&engine.leases);
+        let watchdog = engine
+            .runtime
+            .spawn(watchdog::watch(Arc::downgrade(&engine), leases));
+        // Nobody else has the engine yet, so this is the first and only time.
+        let _ = engine
+            .tasks
+            .set([news.abort_handle(), watchdog.abort_handle()]);
+        engine
+    }
+
+    /// Ends a lease that the store or the clock has taken away.
+    fn lose(&self, lease: &Arc<HeldLease>, loss: Loss) {
+        if lease.lose(loss) {
+            self.leases.remove(lease);
+            self.count_loss(lease);
+        }
+    }
+
+    /// Tells operators of a loss; the holder is told by its guard.
+    fn count_loss(&self, lease: &HeldLease) {
+        if let Some(loss) = lease.loss() {
+            self.meter.lost();
+            tracing::warn!(name = %lease.claim.name, fence = %lease.fence, %loss, "lost");
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for task in self.tasks.get().into_iter().flatten() {
+            task.abort();
+        }
+    }
+}
+
+/// Takes in the store's news until the engine has ended.
+async fn hear(engine: Weak<Engine>, driver: Arc<dyn Driver>) {
+    loop {
+        let news = driver.news().await;
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        engine.hear(news);
+    }
+}

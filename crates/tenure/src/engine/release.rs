@@ -1,0 +1,155 @@
+//! Letting go: to the next caller in this process, or to the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::{Loss, Release, Released};
+use crate::engine::ask::jittered;
+use crate::engine::lease::{Health, HeldLease};
+use crate::engine::line::Turn;
+use crate::engine::order::{MOST_PASSES, PASS_WINDOW};
+use crate::engine::{Engine, to_end::to_end};
+use crate::error::Result;
+use crate::guard::{Guard, Hold, Outcome};
+use crate::name::{Fence, Name, Owner};
+
+impl Engine {
+    /// Gives a hold back, and waits for the store's answer where the store has to be told.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the release goes on in the background.
+    pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
+        let Err(hold) = self.pass_on(hold) else {
+            return Ok(Outcome::Released);
+        };
+        to_end(&self.runtime, Arc::clone(self).release(hold)).await
+    }
+
+    /// Gives a hold back without waiting, as a drop has to.
+    pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
+        if let Err(hold) = self.pass_on(hold) {
+            let engine = Arc::clone(self);
+            self.runtime.spawn(async move {
+                let name = hold.lease.claim.name.clone();
+                if let Err(error) = engine.release(hold).await {
+                    tracing::warn!(%name, %error, "release on drop failed, trying again");
+                }
+            });
+        }
+    }
+
+    /// Forgets a hold without telling the store: its lease goes on by itself.
+    pub(crate) fn let_run(&self, hold: &Hold) {
+        self.retire(&hold.lease);
+    }
+
+    /// Passes a lease to the next caller in this process, if it is still fresh enough.
+    ///
+    /// That costs no request, so a hot lock is many times faster than one round trip each; the
+    /// bounds make sure that other processes get their turn.
+    fn pass_on(self: &Arc<Self>, hold: Hold) -> Result<(), Hold> {
+        let now = self.clock.now();
+        let fresh = now.since(hold.lease.granted) < PASS_WINDOW && hold.passes < MOST_PASSES;
+        if !(fresh && hold.order.is_plain() && hold.lease.health(now) == Health::Held) {
+            return Err(hold);
+        }
+        let name = &hold.lease.claim.name;
+        let Some(mut first) = self.lines.first_served_by(name, &hold.order) else {
+            return Err(hold);
+        };
+        let passes = hold.passes + 1;
+        let fence = hold.lease.fence.pass(passes);
+        let mut guard = Guard::new(self, &hold.lease, &first.order, fence, passes, now);
+        self.meter.given_back(now.since(hold.since));
+        self.meter.granted();
+        loop {
+            match first.tell(Turn::Go(guard)) {
+                Err(Turn::Go(returned)) => guard = returned,
+                _ => return Ok(()),
+            }
+            let Some(next) = self.lines.first_served_by(name, &hold.order) else {
+                break;
+            };
+            guard.set_order(&next.order);
+            first = next;
+        }
+        // Everybody has left meanwhile; the fence that nobody saw is not used again.
+        match guard.into_hold() {
+            Some(hold) => Err(hold),
+            None => Ok(()),
+        }
+    }
+
+    /// Lowers the lease's depth in the store, or frees it.
+    async fn release(self: Arc<Self>, hold: Hold) -> Result<Outcome> {
+        let lease = &hold.lease;
+        let mut depth = lease.depth.lock().await;
+        *depth = depth.saturating_sub(1);
+        if *depth > 0 {
+            let answer = self
+                .driver
+                .release(&lease.release(*depth, Duration::ZERO))
+                .await?;
+            return Ok(match answer {
+                Released::NotHeld(loss) => {
+                    self.lose(lease, loss);
+                    Outcome::NotHeld(lease.loss().unwrap_or(loss))
+                }
+                _ => Outcome::Lowered { depth: *depth },
+            });
+        }
+        let now = self.clock.now();
+        let held = now.since(hold.since);
+        let lost = self.retire(lease);
+        self.meter.given_back(held);
+        let request = lease.release(0, hold.order.at_least.saturating_sub(held));
+        match (self.driver.release(&request).await, lost) {
+            // The store is told all the same: by its clock the lease may run a little longer.
+            (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
+            (Ok(_), None) => Ok(Outcome::Released),
+            (Err(error), None) => {
+                self.release_later(request, lease.claim.ttl);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the care for a lease; returns why it was lost before, if it was.
+    fn retire(&self, lease: &Arc<HeldLease>) -> Option<Loss> {
+        self.leases.remove(lease);
+        lease.retire(self.clock.now())
+    }
+
+    /// Frees a grant that nobody waits for.
+    pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence) {
+        let request = Release {
+            name: name.clone(),
+            owner: owner.clone(),
+            fence: Some(fence),
+            life: crate::driver::Life::Client,
+            depth: 0,
+            keep: Duration::ZERO,
+        };
+        self.release_later(request, A_WHILE);
+    }
+
+    /// Sends a release in the background until the store confirms it or the lease is over anyway.
+    fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
+        let engine = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let give_up = engine.clock.now() + patience;
+            while let Err(error) = engine.driver.release(&request).await {
+                if engine.clock.now() >= give_up || !error.is_outage() {
+                    let name = &request.name;
+                    tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
+                    return;
+                }
+                tokio::time::sleep(jittered(PAUSE)).await;
+            }
+        });
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(200);
+const A_WHILE: Duration = Duration::from_secs(30);

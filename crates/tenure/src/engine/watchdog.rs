@@ -1,0 +1,186 @@
+//! One task that renews every lease of a client, in batches, and tells holders of losses in time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::driver::{Loss, Renewed};
+use crate::engine::Engine;
+use crate::engine::clock::Tick;
+use crate::engine::lease::{Care, HeldLease};
+use crate::name::{Name, Owner};
+
+/// The leases that a client holds.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    held: Mutex<Held>,
+    /// Rung when the watchdog has to look earlier than it planned.
+    earlier: Notify,
+}
+
+#[derive(Debug)]
+struct Held {
+    leases: HashMap<(Name, Owner), Arc<HeldLease>>,
+    /// When the watchdog looks next.
+    next_look: Tick,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        let held = Held {
+            leases: HashMap::new(),
+            next_look: Tick::NEVER,
+        };
+        Self {
+            held: Mutex::new(held),
+            earlier: Notify::new(),
+        }
+    }
+}
+
+impl Leases {
+    /// Takes a lease into care.
+    pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
+        let first_look = lease.granted + lease.claim.ttl / 3;
+        let mut held = self.lock();
+        held.leases.insert(key(lease), Arc::clone(lease));
+        if first_look < held.next_look {
+            held.next_look = first_look;
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Ends the care for a lease.
+    pub(crate) fn remove(&self, lease: &Arc<HeldLease>) {
+        let mut held = self.lock();
+        let key = key(lease);
+        if held
+            .leases
+            .get(&key)
+            .is_some_and(|own| Arc::ptr_eq(own, lease))
+        {
+            held.leases.remove(&key);
+        }
+    }
+
+    /// Returns the lease of an owner.
+    pub(crate) fn find(&self, name: &Name, owner: &Owner) -> Option<Arc<HeldLease>> {
+        // Cloning both is two counters, and lets the map have one key type.
+        self.lock()
+            .leases
+            .get(&(name.clone(), owner.clone()))
+            .cloned()
+    }
+
+    /// Makes every lease due: news may have been missed.
+    pub(crate) fn renew_all(&self) {
+        let mut held = self.lock();
+        for lease in held.leases.values() {
+            lease.hurry();
+        }
+        held.next_look = Tick::default();
+        self.earlier.notify_one();
+    }
+
+    /// Looks at every lease once: returns those to renew, those that are over, and the next look.
+    fn look(&self, now: Tick) -> Look {
+        let mut held = self.lock();
+        let mut look = Look {
+            due: Vec::new(),
+            over: Vec::new(),
+            next: Tick::NEVER,
+        };
+        for lease in held.leases.values() {
+            match lease.care(now) {
+                Care::Renew => look.due.push(Arc::clone(lease)),
+                Care::Forget => look.over.push(Arc::clone(lease)),
+                Care::Wait(until) => look.next = look.next.min(until),
+            }
+        }
+        for lease in &look.over {
+            held.leases.remove(&key(lease));
+        }
+        // What is being renewed is looked at again in time to tell of its loss.
+        for lease in &look.due {
+            look.next = look.next.min(now + lease.claim.ttl / 10);
+        }
+        held.next_look = look.next;
+        look
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        // Nothing panics while the map is half changed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Look {
+    due: Vec<Arc<HeldLease>>,
+    over: Vec<Arc<HeldLease>>,
+    next: Tick,
+}
+
+/// Renews until the engine has ended.
+pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
+    let mut renewals = JoinSet::new();
+    loop {
+        let Some(strong) = engine.upgrade() else {
+            return;
+        };
+        let look = leases.look(strong.clock.now());
+        for lease in &look.over {
+            strong.count_loss(lease);
+        }
+        for batch in look.due.chunks(LARGEST_BATCH) {
+            renewals.spawn(renew(Weak::clone(&engine), batch.to_vec()));
+        }
+        while renewals.try_join_next().is_some() {}
+        let nap = look.next.since(strong.clock.now()).min(LONGEST_NAP);
+        // The nap must not keep an engine alive that nobody uses any more.
+        drop(strong);
+        tokio::select! {
+            () = leases.earlier.notified() => {}
+            () = tokio::time::sleep(nap) => {}
+        }
+    }
+}
+
+/// Renews some leases with one request.
+async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
+    let Some(engine) = engine.upgrade() else {
+        return;
+    };
+    let sent = engine.clock.now();
+    let requests: Vec<_> = leases.iter().map(|lease| lease.renewal(sent)).collect();
+    let answers = match engine.driver.renew(&requests).await {
+        Ok(answers) => answers,
+        Err(error) => {
+            tracing::warn!(leases = leases.len(), %error, "renewal failed, trying again");
+            let now = engine.clock.now();
+            for lease in &leases {
+                lease.not_renewed(now);
+            }
+            engine.leases.earlier.notify_one();
+            return;
+        }
+    };
+    for ((lease, request), answer) in leases.iter().zip(&requests).zip(answers) {
+        match answer {
+            Renewed::Kept(fence) if fence == lease.fence => lease.renewed(sent, request.ttl),
+            Renewed::Kept(_) => engine.lose(lease, Loss::TakenOver),
+            Renewed::Lost(loss) => engine.lose(lease, loss),
+        }
+    }
+}
+
+fn key(lease: &HeldLease) -> (Name, Owner) {
+    (lease.claim.name.clone(), lease.claim.owner.clone())
+}
+
+const LARGEST_BATCH: usize = 1000;
+
+/// A timer of Tokio's stands still while the machine is suspended, so it is never trusted for long.
+const LONGEST_NAP: Duration = Duration::from_secs(1);

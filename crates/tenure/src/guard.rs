@@ -1,0 +1,170 @@
+//! The value that a caller holds while it has a lock.
+
+use std::sync::Arc;
+
+use crate::by_hand::Lease;
+use crate::driver::Loss;
+use crate::engine::Engine;
+use crate::engine::clock::Tick;
+use crate::engine::lease::HeldLease;
+use crate::engine::order::Order;
+use crate::error::Result;
+use crate::name::{Fence, Name, Owner};
+
+pub use crate::engine::lease::Health;
+
+/// A lock that was granted, held until released or dropped.
+///
+/// A guard says that the lock *was* granted, not that it still is: a paused process can outlive
+/// its lease. Send [`fence`](Self::fence) along with every write, and let the resource refuse
+/// fences smaller than the largest it has seen.
+///
+/// # Release on drop is not immediate
+///
+/// Dropping hands the release to the Tokio runtime and does not wait for it; if the runtime shuts
+/// down first, the lease ends by its `ttl`, or with the process where the store sees that. Call
+/// [`release`](Self::release) to wait and to see errors.
+#[must_use = "the lock is released as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    /// Taken out when the lock is given back.
+    hold: Option<Hold>,
+    name: Name,
+    fence: Fence,
+}
+
+/// What a guard has to give back.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    engine: Arc<Engine>,
+    pub(crate) lease: Arc<HeldLease>,
+    pub(crate) order: Arc<Order>,
+    pub(crate) passes: u32,
+    pub(crate) since: Tick,
+}
+
+/// How a release ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The lock is free, or belongs to the next in line.
+    Released,
+    /// The owner had locked it more than once, and still holds it.
+    Lowered {
+        /// How many times it is still locked.
+        depth: u32,
+    },
+    /// The lock was no longer held, and others may have had it meanwhile.
+    NotHeld(Loss),
+}
+
+impl Guard {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        lease: &Arc<HeldLease>,
+        order: &Arc<Order>,
+        fence: Fence,
+        passes: u32,
+        since: Tick,
+    ) -> Self {
+        let hold = Hold {
+            engine: Arc::clone(engine),
+            lease: Arc::clone(lease),
+            order: Arc::clone(order),
+            passes,
+            since,
+        };
+        Self {
+            hold: Some(hold),
+            name: order.name.clone(),
+            fence,
+        }
+    }
+
+    /// Returns the number that proves this grant to the resource.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// Returns what is locked.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Returns who holds it, as the store knows it.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.hold.as_ref().map(|hold| &hold.lease.claim.owner)
+    }
+
+    /// Returns whether the lock is held, at risk or lost, by this machine's clock.
+    pub fn health(&self) -> Health {
+        match &self.hold {
+            Some(hold) => hold.lease.health(hold.engine.clock.now()),
+            None => Health::Lost(Loss::Gone),
+        }
+    }
+
+    /// Waits until the lock is lost, and returns why.
+    ///
+    /// It is told before the store can grant the lock to another, by a margin of 1 % of the ttl
+    /// for clocks that run apart; after a sleep of the machine, within a second of waking.
+    /// [`health`](Self::health) knows at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: waiting changes nothing.
+    pub async fn lost(&self) -> Loss {
+        match &self.hold {
+            Some(hold) => hold.lease.lost().await,
+            None => Loss::Gone,
+        }
+    }
+
+    /// Lets go and waits for the store's answer.
+    ///
+    /// # Errors
+    ///
+    /// What the store reports. The release is then tried again in the background; failing that,
+    /// the lease ends by its `ttl`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a release that was cut short goes on in the background.
+    pub async fn release(mut self) -> Result<Outcome> {
+        match self.hold.take() {
+            Some(hold) => Arc::clone(&hold.engine).give_back(hold).await,
+            None => Ok(Outcome::NotHeld(Loss::Gone)),
+        }
+    }
+
+    pub(crate) fn set_order(&mut self, order: &Arc<Order>) {
+        if let Some(hold) = &mut self.hold {
+            hold.order = Arc::clone(order);
+        }
+    }
+
+    pub(crate) fn into_hold(mut self) -> Option<Hold> {
+        self.hold.take()
+    }
+
+    /// Turns the guard into a lease that nobody renews.
+    pub(crate) fn into_lease(mut self) -> Option<Lease> {
+        let hold = self.hold.take()?;
+        hold.engine.let_run(&hold);
+        let claim = &hold.lease.claim;
+        Some(Lease {
+            name: claim.name.clone(),
+            owner: claim.owner.clone(),
+            fence: Some(self.fence),
+            ttl: claim.ttl,
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            Arc::clone(&hold.engine).give_back_later(hold);
+        }
+    }
+}

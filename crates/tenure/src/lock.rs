@@ -1,0 +1,304 @@
+//! What callers ask for: a lock with its options, and the three ways to ask.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::by_hand::Lease;
+use crate::client::Client;
+use crate::driver::{About, Life, Mode};
+use crate::engine::order::Order;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::name::{Name, Owner};
+
+/// A lock that can be asked for, with its options.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// use std::time::Duration;
+///
+/// let locks = tenure::open("memory:").await?;
+/// let guard = locks.mutex("report").ttl(Duration::from_secs(10)).lock().await?;
+/// assert!(locks.mutex("report").try_lock().await?.is_none());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is locked before lock, try_lock or lock_timeout is called and awaited"]
+pub struct Lock {
+    client: Client,
+    /// The rule that the name breaks is told by the first call that can return an error.
+    name: std::result::Result<Name, &'static str>,
+    owner: Option<Owner>,
+    mode: Mode,
+    ttl: Duration,
+    max_hold: Option<Duration>,
+    at_least: Duration,
+    reason: Option<Box<str>>,
+}
+
+impl Lock {
+    pub(crate) fn new(client: &Client, name: &str, mode: Mode) -> Self {
+        let name = Name::new(name).map_err(|error| match error {
+            Error::InvalidName { reason } => reason,
+            _ => "it is not a name",
+        });
+        Self {
+            client: client.clone(),
+            name,
+            owner: None,
+            mode,
+            ttl: DEFAULT_TTL,
+            max_hold: None,
+            at_least: Duration::ZERO,
+            reason: None,
+        }
+    }
+
+    /// Sets how long the lease lasts unless renewed: 30 s if not set.
+    ///
+    /// A live holder renews by itself; the ttl is how long others wait for one that died or was
+    /// cut off.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets the longest time that the lock is held: the watchdog renews no further.
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// Sets the shortest time for which the name stays taken, also if released earlier.
+    ///
+    /// Jobs that must not run twice in a minute on two machines want this.
+    pub fn at_least(mut self, shortest: Duration) -> Self {
+        self.at_least = shortest;
+        self
+    }
+
+    /// Says why, for people who look at the lock.
+    pub fn reason(mut self, reason: &str) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Sets who asks; the same owner may lock again what it holds.
+    ///
+    /// Without this each call is an owner of its own, and a nested call waits for the outer one.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Lets nested calls of the running task (or thread) lock again: `owner(Owner::current())`.
+    pub fn reentrant(self) -> Self {
+        self.owner(Owner::current())
+    }
+
+    /// Waits for the lock, first come, first served.
+    ///
+    /// # Errors
+    ///
+    /// A name or option that breaks the rules; what the store reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. Dropping the future gives up the place in line. If the store had granted the
+    /// lock already, it is released in the background; until that release arrives, at the latest
+    /// when `ttl` ends, others find the lock held.
+    pub async fn lock(&self) -> Result<Guard> {
+        let order = self.order(Life::Client)?;
+        self.client.engine.lock(&order).await
+    }
+
+    /// Takes the lock if it is free right now and nobody stands in line for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        let order = self.order(Life::Client)?;
+        self.client.engine.try_lock(&order).await
+    }
+
+    /// Waits for the lock, for `patience` at the longest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] once `patience` has run out; otherwise as [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Self::lock).
+    pub async fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
+        let order = self.order(Life::Client)?;
+        self.wait(&order, patience).await
+    }
+
+    /// Waits for a lease that belongs to no process, to be renewed and released by hand.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Self::lock).
+    pub async fn lease(&self) -> Result<Lease> {
+        let order = self.order(Life::Ttl)?;
+        Ok(self.by_hand(self.client.engine.lock(&order).await?))
+    }
+
+    /// Takes a lease by hand if the lock is free right now and nobody stands in line for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Self::lock).
+    pub async fn try_lease(&self) -> Result<Option<Lease>> {
+        let order = self.order(Life::Ttl)?;
+        let guard = self.client.engine.try_lock(&order).await?;
+        Ok(guard.map(|guard| self.by_hand(guard)))
+    }
+
+    /// Waits for a lease by hand, for `patience` at the longest.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_timeout`](Self::lock_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Self::lock).
+    pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
+        let order = self.order(Life::Ttl)?;
+        Ok(self.by_hand(self.wait(&order, patience).await?))
+    }
+
+    async fn wait(&self, order: &Arc<Order>, patience: Duration) -> Result<Guard> {
+        let asked = tokio::time::timeout(patience, self.client.engine.lock(order));
+        asked.await.unwrap_or_else(|_| {
+            Err(Error::TimedOut {
+                name: order.name.clone(),
+                waited: patience,
+            })
+        })
+    }
+
+    fn by_hand(&self, guard: Guard) -> Lease {
+        let (name, fence) = (guard.name().clone(), guard.fence());
+        guard.into_lease().unwrap_or_else(|| Lease {
+            name,
+            owner: self.owner.clone().unwrap_or_else(Owner::unique),
+            fence: Some(fence),
+            ttl: self.ttl,
+        })
+    }
+
+    fn order(&self, life: Life) -> Result<Arc<Order>> {
+        let name = self
+            .name
+            .clone()
+            .map_err(|reason| Error::InvalidName { reason })?;
+        let order = Order {
+            name,
+            owner: self.owner.clone(),
+            mode: self.mode,
+            ttl: self.ttl,
+            life,
+            max_hold: self.max_hold,
+            at_least: self.at_least,
+            about: About {
+                reason: self.reason.clone(),
+                host: host().into(),
+                pid: std::process::id(),
+            },
+        };
+        order.check()?;
+        Ok(Arc::new(order))
+    }
+}
+
+/// A lock that many read together or one writes alone.
+///
+/// Readers and writers are served in the order in which they came, so neither starves.
+#[derive(Debug, Clone)]
+pub struct RwLock {
+    client: Client,
+    name: Box<str>,
+}
+
+impl RwLock {
+    pub(crate) fn new(client: &Client, name: &str) -> Self {
+        Self {
+            client: client.clone(),
+            name: name.into(),
+        }
+    }
+
+    /// Returns the lock for reading, together with other readers.
+    pub fn read(&self) -> Lock {
+        Lock::new(&self.client, &self.name, Mode::Shared)
+    }
+
+    /// Returns the lock for writing, alone.
+    pub fn write(&self) -> Lock {
+        Lock::new(&self.client, &self.name, Mode::Exclusive)
+    }
+}
+
+/// A lock that a number of permits go round for.
+///
+/// Everyone should name the same number; where they differ, the smallest counts.
+#[derive(Debug, Clone)]
+pub struct Semaphore {
+    client: Client,
+    name: Box<str>,
+    of: u32,
+}
+
+impl Semaphore {
+    pub(crate) fn new(client: &Client, name: &str, of: u32) -> Self {
+        Self {
+            client: client.clone(),
+            name: name.into(),
+            of,
+        }
+    }
+
+    /// Returns the lock that takes so many permits at once.
+    pub fn take(&self, permits: u32) -> Lock {
+        let mode = Mode::Permits {
+            take: permits,
+            of: self.of,
+        };
+        Lock::new(&self.client, &self.name, mode)
+    }
+}
+
+/// How long a lease lasts unless told otherwise.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+fn host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    })
+}

@@ -1,0 +1,84 @@
+//! From a URL to a client: the one list of schemes.
+
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::store::memory::Memory;
+
+/// Opens the store that a URL names.
+///
+/// | URL | store |
+/// |---|---|
+/// | `local:` | a folder of this machine, under the user's state directory; no server |
+/// | `local:/some/folder` | a folder of your choice |
+/// | `memory:` | a store of this client alone, for tests |
+/// | `memory:label` | a store that clients of this process share |
+///
+/// # Errors
+///
+/// [`Error::InvalidUrl`] for a URL that names no store; what the store reports.
+///
+/// # Panics
+///
+/// Outside a Tokio runtime.
+///
+/// # Cancel safety
+///
+/// Cancel safe: a dropped call leaves nothing that another call would find.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// let locks = tenure::open("memory:").await?;
+/// let guard = locks.mutex("inventory:001").lock().await?;
+/// println!("fence {}", guard.fence());
+/// # Ok(())
+/// # }
+/// ```
+pub async fn open(url: &str) -> Result<Client> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(invalid(format!(
+            "a store's URL begins with one of {SCHEMES}"
+        )));
+    };
+    let driver: Arc<dyn Driver> = match scheme {
+        "local" => local(rest).await?,
+        "memory" if rest.is_empty() => Arc::new(Memory::new()),
+        "memory" => Arc::new(Memory::shared(rest)),
+        // What follows the scheme may hold a password, and so is not repeated.
+        _ => {
+            return Err(invalid(format!(
+                "no store has the scheme {scheme:?}; known: {SCHEMES}"
+            )));
+        }
+    };
+    Ok(Client::with_driver(driver))
+}
+
+#[cfg(all(feature = "local", target_os = "linux"))]
+async fn local(folder: &str) -> Result<Arc<dyn Driver>> {
+    use crate::store::local::Local;
+    let folder = (!folder.is_empty()).then(|| std::path::Path::new(folder));
+    Ok(Arc::new(Local::open(folder).await?))
+}
+
+#[cfg(not(all(feature = "local", target_os = "linux")))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
+async fn local(_folder: &str) -> Result<Arc<dyn Driver>> {
+    Err(invalid(
+        "local: needs Linux and the feature \"local\" of the crate".to_owned(),
+    ))
+}
+
+fn invalid(reason: String) -> Error {
+    Error::InvalidUrl { reason }
+}
+
+const SCHEMES: &str = "local:, memory:";
