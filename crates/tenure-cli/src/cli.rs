@@ -18,7 +18,12 @@ use crate::{by_hand, duration, exit_code, inspect, output, pages, run, store, wa
 /// and lets go when COMMAND ends, however it ends. Others that ask for NAME wait in line, first
 /// come, first served.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, max_term_width = 100, subcommand_required = true)]
+#[command(
+    name = "tenure",
+    version,
+    max_term_width = 100,
+    subcommand_required = true
+)]
 #[command(after_long_help = after_help())]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -172,7 +177,12 @@ pub(crate) struct ReleaseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct HeldArgs {
     /// Who holds it, as `tenure acquire` printed it
-    #[arg(long, value_name = "TEXT", env = "TENURE_OWNER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "TENURE_OWNER",
+        hide_env_values = true
+    )]
     pub(crate) owner: String,
 
     /// Which grant; any of this owner's if not given

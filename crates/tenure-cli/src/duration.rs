@@ -96,7 +96,17 @@ mod tests {
 
     #[test]
     fn refuses_what_could_mean_two_things() {
-        for text in ["", "30", "s", "-5s", "1.5s", "5x", "1s5", "99999999999999999999s", "1 s"] {
+        for text in [
+            "",
+            "30",
+            "s",
+            "-5s",
+            "1.5s",
+            "5x",
+            "1s5",
+            "99999999999999999999s",
+            "1 s",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

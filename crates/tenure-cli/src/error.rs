@@ -119,7 +119,9 @@ fn advice(error: &Error) -> &'static str {
             "; an owner is 1 to 255 bytes of UTF-8 text without control characters"
         }
         Error::InvalidOption { option: "ttl", .. } => "; write for example --ttl 30s",
-        Error::InvalidOption { option: "permits", .. } => "; write for example --permits 1/3",
+        Error::InvalidOption {
+            option: "permits", ..
+        } => "; write for example --permits 1/3",
         Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
         Error::Unavailable { .. } => "; check --store and try again",
         Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",

@@ -76,7 +76,10 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
         for holder in &holders {
             let (owner, held) = (short(holder.owner.as_str()), Rounded(holder.held));
             let (who, fence) = (who(&holder.about), holder.fence);
-            writeln!(out, "took {name} from {who}, owner {owner}, held for {held}, fence {fence}")?;
+            writeln!(
+                out,
+                "took {name} from {who}, owner {owner}, held for {held}, fence {fence}"
+            )?;
         }
     }
     Ok(exit_code::DONE)

@@ -49,7 +49,7 @@ struct WaiterJson<'a> {
 
 /// How many permits an owner has or wants, where the lock has permits.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct PermitsJson {
+pub(crate) struct PermitsJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     take: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ struct PermitsJson {
 
 /// Who and why, as JSON.
 #[derive(Debug, Serialize)]
-struct AboutJson<'a> {
+pub(crate) struct AboutJson<'a> {
     reason: Option<&'a str>,
     host: &'a str,
     pid: u32,
@@ -128,7 +128,8 @@ fn mode_of(entry: &Entry) -> Mode {
     holding.or(waiting).unwrap_or(Mode::Exclusive)
 }
 
-fn word(mode: Mode) -> &'static str {
+/// Returns a mode as scripts read it.
+pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Shared => "shared",
         Mode::Permits { .. } => "permits",
@@ -165,7 +166,9 @@ pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(width);
     }
-    table.set_header(["NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON"]);
+    table.set_header([
+        "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
+    ]);
     for entry in entries {
         for holder in &entry.holders {
             table.add_row(holder_row(entry, holder));

@@ -27,7 +27,10 @@ impl Store {
     }
 
     /// Returns the URL as it may be shown.
-    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the screen shows it"))]
+    #[cfg_attr(
+        not(feature = "tui"),
+        expect(dead_code, reason = "only the screen shows it")
+    )]
     pub(crate) fn shown(&self) -> String {
         without_passwords(&self.url)
     }

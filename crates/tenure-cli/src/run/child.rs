@@ -49,7 +49,10 @@ impl Child {
     ) -> Result<Self> {
         let changes = unix::signal(SignalKind::child())?;
         let (program, arguments) = command.split_first().ok_or_else(|| {
-            Failure::new(exit_code::USAGE, "the command is missing: write it after --")
+            Failure::new(
+                exit_code::USAGE,
+                "the command is missing: write it after --",
+            )
         })?;
         let mut terminal = Terminal::open();
         let first_steps = FirstSteps {
@@ -173,10 +176,6 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
         }
         io::ErrorKind::PermissionDenied => {
             let sentence = format!("{program} may not be executed; is it a program, with mode +x?");
-            Failure::new(exit_code::CANNOT_RUN, sentence)
-        }
-        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            let sentence = format!("{program} is not a program; does it begin with a #! line?");
             Failure::new(exit_code::CANNOT_RUN, sentence)
         }
         _ => Failure::new(

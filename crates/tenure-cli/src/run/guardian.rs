@@ -59,7 +59,11 @@ impl Guardian {
             return;
         }
         // Without a guardian the command is still ended by ourselves.
-        if self.orders.write_all(&Order::Deadline(deadline).bytes()).is_ok() {
+        if self
+            .orders
+            .write_all(&Order::Deadline(deadline).bytes())
+            .is_ok()
+        {
             self.deadline = deadline;
         }
     }

@@ -1,6 +1,9 @@
 //! The few calls around a new process that have no safe form.
 
-#![allow(unsafe_code, reason = "signal masks and the time between fork and exec; see each proof")]
+#![allow(
+    unsafe_code,
+    reason = "signal masks and the time between fork and exec; see each proof"
+)]
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;

@@ -53,13 +53,10 @@ pub(super) enum Ended {
 }
 
 impl<'a> Vigil<'a> {
-    pub(super) fn new(
-        guard: &'a Guard,
-        child: Child,
-        guardian: Guardian,
-        args: &RunArgs,
-    ) -> Self {
-        let lease = args.max_hold.map_or(args.ask.ttl, |hold| hold.min(args.ask.ttl));
+    pub(super) fn new(guard: &'a Guard, child: Child, guardian: Guardian, args: &RunArgs) -> Self {
+        let lease = args
+            .max_hold
+            .map_or(args.ask.ttl, |hold| hold.min(args.ask.ttl));
         Self {
             guard,
             child,
@@ -119,9 +116,9 @@ impl<'a> Vigil<'a> {
         match &mut self.ending {
             // A renewal that succeeds late must reach the guardian before it acts, so the looks
             // become frequent towards the end.
-            None => (left / 4).clamp(SHORTEST_NAP, LONGEST_NAP).min(
-                left.saturating_sub(self.notice).max(SHORTEST_NAP),
-            ),
+            None => (left / 4)
+                .clamp(SHORTEST_NAP, LONGEST_NAP)
+                .min(left.saturating_sub(self.notice).max(SHORTEST_NAP)),
             Some(ending) if ending.killed => LONGEST_NAP,
             Some(ending) if now >= ending.kill_at => {
                 ending.killed = true;
