@@ -1,5 +1,7 @@
 //! Locks that hold across processes and machines.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod driver;
 mod error;
 mod name;
