@@ -3,6 +3,8 @@
 pub mod blocking;
 mod by_hand;
 mod client;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod driver;
 mod engine;
 mod error;
