@@ -208,6 +208,18 @@ impl Ledger {
             .filter(move |session| *session != own && *session != NOBODY)
     }
 
+    /// Returns all sessions that hold the name or stand in line for it.
+    #[cfg(feature = "local")]
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = Session> {
+        self.sessions_but(NOBODY)
+    }
+
+    /// Whether a lease has run out that nobody has ended yet.
+    #[cfg(feature = "local")]
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        self.rows.iter().any(|row| row.ends <= now)
+    }
+
     /// Ends what has run out, lets in whose turn it is, and sees to who is then first in line.
     pub(crate) fn settle(&mut self, at: &mut Moment<'_>) {
         self.let_in(at);

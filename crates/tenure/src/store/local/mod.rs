@@ -1,20 +1,273 @@
-//! Locks of one machine, with no server.
+//! Locks of one machine, with no server: processes share a folder.
+//!
+//! # The folder
+//!
+//! | file | content |
+//! |---|---|
+//! | `format` | `tenure local 1`: the layout of this folder |
+//! | `lock` | empty; whoever reads or changes the state holds an exclusive file lock on it |
+//! | `fence` | a ceiling of all fences given out, on the disk, with a checksum |
+//! | `state-<boot>.mdb` | an LMDB file: a ledger for each name that is held or waited for, and the next fence; of one boot of the machine |
+//! | `clients/<session>` | one for each client, which holds a file lock on it as long as it lives |
+//! | `clients/<session>.sock` | the client's inbox, a Unix datagram socket |
+//!
+//! The default folder is `tenure` in `$XDG_STATE_HOME`, or in `~/.local/state`, for its user
+//! alone. In another folder, files get the rights of the folder: whoever may write in it may
+//! lock, so that a group shares locks in a folder that the group may write to.
+//!
+//! # What it promises
+//!
+//! - Each change is one LMDB transaction, made while all others are kept out by the file lock.
+//!   A process that is killed in the midst of it has changed nothing, and the kernel drops its
+//!   lock.
+//! - The state need not survive a power cut, because every holder on the machine ends with it. A
+//!   new boot begins with a new state, and with fences from the ceiling.
+//! - A client's end is seen by its file lock. A client that waits watches the processes before
+//!   it, so that it goes on within milliseconds after one of them died. Where it cannot see them
+//!   (another pid namespace, a child that inherited the files), the ttl is the backstop.
+//! - The clock is the machine's boot time, which runs while the machine sleeps.
+//!
+//! Network file systems, and those which a machine shares with its guests, are refused: their
+//! file locks and mappings do not hold.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
+
+use crate::driver::{
+    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+};
 use crate::error::{Error, Result};
-use crate::store::memory::Memory;
+use crate::name::{Name, random_u128};
+use crate::store::ledger::{Ledger, NOBODY, Session};
 
-/// Stands in until the store is here.
+mod change;
+mod check;
+mod fault;
+mod fence;
+mod folder;
+mod gate;
+mod inbox;
+mod presence;
+mod raw;
+mod state;
+mod watch;
+
+use change::Change;
+use fault::KIND;
+use inbox::Inbox;
+use presence::Presence;
+use state::State;
+use watch::Watches;
+
+/// One client of the locks in a folder.
+///
+/// Dropping it ends its leases, as the end of its process does.
 #[derive(Debug)]
-pub struct Local;
+pub struct Local {
+    session: Session,
+    state: Arc<State>,
+    inbox: Inbox,
+    watches: Watches,
+}
 
 impl Local {
-    /// Opens nothing.
-    #[expect(clippy::unused_async, reason = "stands in")]
-    pub async fn open(_folder: Option<&Path>) -> Result<Memory> {
-        Err(Error::InvalidUrl {
-            reason: "not here yet".into(),
-        })
+    /// Opens the locks of a folder, and makes it if need be; without one, the user's own.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidUrl`](Error::InvalidUrl) if there is no folder to take, or it is on a network
+    /// file system; [`Unavailable`](Error::Unavailable) if it cannot be written to;
+    /// [`Damaged`](Error::Damaged) if its files make no sense; [`Version`](Error::Version) if
+    /// they are from a newer version.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what a dropped call has made in the folder, the next one removes.
+    pub async fn open(folder: Option<&Path>) -> Result<Self> {
+        let folder = folder::choose(folder)?;
+        let opened = tokio::task::spawn_blocking(move || State::open(&folder)).await;
+        let state = opened.map_err(|error| fault::unavailable(error.to_string()))??;
+        let session = random_u128().max(NOBODY + 1);
+        let section = state.enter().await?;
+        let failed = |error| fault::io(&state.folder.clients(), &error);
+        let dead = presence::sessions(&state.folder).map_err(failed)?;
+        let dead = state.dead_among(dead.into_iter());
+        let presence = Presence::show(&state.folder, session).map_err(failed)?;
+        let inbox = Inbox::open(&state.folder, session, presence).map_err(failed)?;
+        let client = Self {
+            session,
+            inbox,
+            watches: Watches::default(),
+            state: Arc::clone(&state),
+        };
+        if !dead.is_empty() {
+            let forget = |change: &mut Change<'_>| state.forget(change, &dead);
+            let ((), letters) = state.change(section, session, forget)?;
+            state.send(letters).await;
+        }
+        Ok(client)
+    }
+
+    /// Makes one change, and tells everybody whom it concerns.
+    async fn change<T>(&self, change: impl FnOnce(&mut Change<'_>) -> Result<T>) -> Result<T> {
+        let section = self.state.enter().await?;
+        let (answer, letters) = self.state.change(section, self.session, change)?;
+        if !letters.is_empty() {
+            self.state.send(letters).await;
+        }
+        Ok(answer)
+    }
+
+    /// Decides a claim; also returns who is before it.
+    fn decide(&self, claim: &Claim, change: &mut Change<'_>) -> Result<(Answer, Vec<Session>)> {
+        let mut before = Vec::new();
+        let answer = change.name(&claim.name, |ledger, at| {
+            let answer = ledger.acquire(claim, at);
+            if matches!(answer, Ok(Answer::Busy | Answer::Queued { .. })) {
+                let others: BTreeSet<_> = ledger.sessions_but(self.session).collect();
+                before.extend(others);
+            }
+            answer
+        })?;
+        match answer {
+            Ok(answer) => Ok((answer, before)),
+            Err(_) => Err(Error::ModeConflict {
+                name: claim.name.clone(),
+            }),
+        }
     }
 }
+
+#[async_trait]
+impl Driver for Local {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        let section = self.state.enter().await?;
+        let (answer, before, letters) = {
+            let mut change = Change::begin(&self.state, &section, self.session)?;
+            let (mut answer, mut before) = self.decide(claim, &mut change)?;
+            let unwatched = before.iter().copied();
+            let unwatched = unwatched.filter(|session| !self.watches.has(*session));
+            let dead = self.state.dead_among(unwatched);
+            if !dead.is_empty() {
+                // Begun anew, so that the claim is decided as if they had never been there.
+                drop(change);
+                change = Change::begin(&self.state, &section, self.session)?;
+                self.state.forget(&mut change, &dead)?;
+                (answer, before) = self.decide(claim, &mut change)?;
+            }
+            (answer, before, change.commit()?)
+        };
+        drop(section);
+        if let Answer::Queued { .. } = answer {
+            self.watches.add(&self.state, before);
+        }
+        if !letters.is_empty() {
+            self.state.send(letters).await;
+        }
+        Ok(answer)
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        self.change(|change| change.name(&claim.name, |ledger, at| ledger.withdraw(claim, at)))
+            .await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let mut sorted: Vec<_> = renewals.iter().enumerate().collect();
+        sorted.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+        let mut answers = Vec::with_capacity(renewals.len());
+        // Others get their turn between two batches.
+        for batch in sorted.chunks(BATCH) {
+            let renewed = self.change(|change| {
+                let renew = |(at, renewal): &(usize, &Renewal)| {
+                    let renewed =
+                        change.name(&renewal.name, |ledger, at| ledger.renew(renewal, at));
+                    renewed.map(|renewed| (*at, renewed))
+                };
+                batch.iter().map(renew).collect::<Result<Vec<_>>>()
+            });
+            answers.extend(renewed.await?);
+        }
+        answers.sort_by_key(|(at, _)| *at);
+        Ok(answers.into_iter().map(|(_, renewed)| renewed).collect())
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released> {
+        self.change(|change| change.name(&release.name, |ledger, at| ledger.release(release, at)))
+            .await
+    }
+
+    async fn news(&self) -> News {
+        self.inbox.next().await
+    }
+
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        if let Some(name) = only {
+            let entry = |change: &mut Change<'_>| {
+                change.name(name, |ledger, at| entry(name.clone(), ledger, at.now))
+            };
+            return Ok(self.change(entry).await?.into_iter().collect());
+        }
+        let mut entries = Vec::new();
+        let mut after = None;
+        loop {
+            let read = |change: &mut Change<'_>| {
+                let page = change.page(after.as_ref(), BATCH, |_| true)?;
+                Ok((page, change.now()))
+            };
+            let (page, now) = self.change(read).await?;
+            let found = page.found.into_iter();
+            entries.extend(found.filter_map(|(name, ledger)| entry(name, &ledger, now)));
+            after = page.next;
+            if after.is_none() {
+                return Ok(entries);
+            }
+        }
+    }
+
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        self.change(|change| change.name(name, Ledger::evict)).await
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        match self.state.bury_within(FAREWELL, self.session) {
+            Ok(()) => self.state.folder.remove_client(self.session),
+            // Others find out by the file lock, which ends with this client.
+            Err(error) => tracing::debug!(%error, "a client ends without saying so"),
+        }
+    }
+}
+
+/// How many names one change reads or renews.
+const BATCH: usize = 1_000;
+
+/// How long the end of a client may take.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// What to show of a ledger, if anything.
+fn entry(name: Name, ledger: &Ledger, now: u64) -> Option<Entry> {
+    let (holders, waiters) = (ledger.holders(now), ledger.waiters(now));
+    let empty = holders.is_empty() && waiters.is_empty();
+    (!empty).then_some(Entry {
+        name,
+        holders,
+        waiters,
+    })
+}
+
+#[cfg(test)]
+mod tests;

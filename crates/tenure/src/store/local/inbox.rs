@@ -1,0 +1,153 @@
+//! Messages between clients: one datagram socket each, and a flag for what did not fit.
+//!
+//! A receiver's queue is short (`net.unix.max_dgram_qlen`, often 10). When it is full, the sender
+//! puts up a flag in the receiver's presence file and tries once more. No message is missed:
+//!
+//! - If the second try succeeds, the receiver has a message to read, after the flag went up.
+//! - If not, the queue was full after the flag went up, so the receiver has a message to read.
+//!   (The second try has a socket of its own. The first one's may be refused for what it has sent
+//!   to others who do not read; a fresh one only by a full queue.)
+//! - In both cases it reads until the queue is empty, and then at the latest looks at the flag. It
+//!   finds it up, takes it down, and asks the store again about everything. A flag that goes up
+//!   between the look and the taking down is for a change that was made before it, so that
+//!   asking shows the change.
+
+use std::io;
+use std::os::unix::net::UnixDatagram as Sender;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixDatagram as Receiver;
+
+use crate::driver::News;
+use crate::name::Name;
+use crate::store::ledger::{self, NOBODY, Notice, Session, What};
+use crate::store::local::folder::Folder;
+use crate::store::local::presence::{self, Presence};
+
+/// A notice on its way: about which name, and for whom.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) name: Name,
+    pub(super) notice: Notice,
+}
+
+/// A letter as it is sent.
+#[derive(Debug, Serialize, Deserialize)]
+struct Message<'a> {
+    name: &'a str,
+    owner: &'a str,
+    what: What,
+}
+
+/// The socket that letters are sent from.
+#[derive(Debug)]
+pub(super) struct Outbox(Sender);
+
+impl Outbox {
+    pub(super) fn open() -> io::Result<Self> {
+        let socket = Sender::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self(socket))
+    }
+
+    /// Sends the letters without waiting; returns the sessions where nobody listens.
+    pub(super) fn send(&self, folder: &Folder, letters: &[Letter]) -> Vec<Session> {
+        let mut gone = Vec::new();
+        for Letter { name, notice } in letters {
+            let to = notice.session;
+            if to == NOBODY {
+                continue;
+            }
+            let message = Message {
+                name: name.as_str(),
+                owner: &notice.owner,
+                what: notice.what,
+            };
+            match self.send_one(folder, to, &message) {
+                Ok(()) => {}
+                Err(error) if nobody_listens(&error) => gone.push(to),
+                // The receiver asks again when a lease ends by itself.
+                Err(error) => tracing::warn!(%name, %error, "a message to a client is lost"),
+            }
+        }
+        gone
+    }
+
+    fn send_one(&self, folder: &Folder, to: Session, message: &Message<'_>) -> io::Result<()> {
+        let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+        let path = folder.socket(to);
+        match self.0.send_to(&bytes, &path) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        presence::raise_overflow(folder, to)?;
+        tracing::debug!(
+            name = message.name,
+            "a client's inbox is full, it will ask again"
+        );
+        match Self::open()?.0.send_to(&bytes, &path) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where a client hears what concerns it.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    socket: Receiver,
+    presence: Presence,
+}
+
+impl Inbox {
+    /// Opens the inbox of a client that has shown up.
+    pub(super) fn open(folder: &Folder, session: Session, presence: Presence) -> io::Result<Self> {
+        let path = folder.socket(session);
+        let socket = Receiver::bind(&path)?;
+        folder.share(&path)?;
+        Ok(Self { socket, presence })
+    }
+
+    /// Waits for the next letter.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a letter is taken out, or the flag down, only to be returned at once.
+    pub(super) async fn next(&self) -> News {
+        let mut bytes = [0; 1024];
+        loop {
+            match self.socket.try_recv(&mut bytes) {
+                Ok(length) => match read(&bytes[..length]) {
+                    Some(news) => return news,
+                    None => continue,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => tracing::warn!(%error, "a message cannot be read"),
+            }
+            if self.presence.take_overflow() {
+                return News::AskAgain(None);
+            }
+            if let Err(error) = self.socket.readable().await {
+                tracing::warn!(%error, "no more messages can be read");
+                // Only at the end of the runtime; leases then end by themselves.
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+/// Reads a message; one that makes no sense is not one of ours.
+fn read(bytes: &[u8]) -> Option<News> {
+    let message: Message<'_> = postcard::from_bytes(bytes).ok()?;
+    let name = Name::new(message.name).ok()?;
+    Some(ledger::news(name, message.owner, message.what))
+}
+
+/// Whether the socket, or the client that it belonged to, is no more.
+fn nobody_listens(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+    )
+}

@@ -1,0 +1,299 @@
+//! The state of one folder, shared by all clients of this process.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use heed::{Env, WithoutTls};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::error::{Error, Result};
+use crate::store::ledger::Session;
+use crate::store::local::change::{Change, Counter, FENCE};
+use crate::store::local::folder::Folder;
+use crate::store::local::gate::{Gate, PATIENCE, Section};
+use crate::store::local::inbox::{Letter, Outbox};
+use crate::store::local::raw::Table;
+use crate::store::local::{check, fault, fence, presence, raw};
+
+/// Kept free on the disk for the state, so that releases still work when the disk is full.
+const RESERVED_BYTES: u64 = 1 << 20;
+
+/// Which file the processes of this state lock, so that a second one is noticed.
+const LOCK: &[u8] = b"\0lock";
+
+/// One open folder.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) folder: Folder,
+    pub(super) env: Env<WithoutTls>,
+    pub(super) table: Table,
+    gate: Gate,
+    outbox: Outbox,
+    path: PathBuf,
+}
+
+impl State {
+    /// Opens the folder's state, or shares it with the other clients of this process.
+    ///
+    /// Blocks on the disk, and for the others' changes.
+    pub(super) fn open(path: &Path) -> Result<Arc<Self>> {
+        /// LMDB must not open a file twice in one process.
+        static OPEN: Mutex<Option<HashMap<PathBuf, Weak<State>>>> = Mutex::new(None);
+        let folder = Folder::open(path)?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = open.get_or_insert_default();
+        open.retain(|_, state| state.strong_count() > 0);
+        if let Some(state) = open.get(folder.path()).and_then(Weak::upgrade) {
+            state.refuse_replaced()?;
+            return Ok(state);
+        }
+        let key = folder.path().to_owned();
+        let state = Arc::new(Self::open_first(folder)?);
+        open.insert(key, Arc::downgrade(&state));
+        Ok(state)
+    }
+
+    fn open_first(folder: Folder) -> Result<Self> {
+        let lock = folder.lock_file()?;
+        let inode = lock.metadata().map_or(0, |found| found.ino());
+        let gate = Gate::new(lock);
+        let section = gate.enter_within(PATIENCE);
+        let section = section.map_err(|error| refused(folder.path(), &error))?;
+        let path = make(&folder, &section)?;
+        let (env, table) = open_checked(&path, &section)?;
+        let outbox = Outbox::open().map_err(|error| fault::io(folder.path(), &error))?;
+        let state = Self {
+            folder,
+            env,
+            table,
+            gate,
+            outbox,
+            path,
+        };
+        state.refuse_second_lock(&section, inode)?;
+        drop(section);
+        Ok(state)
+    }
+
+    /// Waits until nobody else reads or changes the state.
+    pub(super) async fn enter(&self) -> Result<Section> {
+        let entered = self.gate.enter().await;
+        entered.map_err(|error| refused(self.folder.path(), &error))
+    }
+
+    /// The same from a thread that may block.
+    pub(super) fn enter_within(&self, patience: Duration) -> Result<Section> {
+        let entered = self.gate.enter_within(patience);
+        entered.map_err(|error| refused(self.folder.path(), &error))
+    }
+
+    /// Makes one change, leaves the section, and returns the letters to send.
+    pub(super) fn change<T>(
+        &self,
+        section: Section,
+        session: Session,
+        change: impl FnOnce(&mut Change<'_>) -> Result<T>,
+    ) -> Result<(T, Vec<Letter>)> {
+        let mut going = Change::begin(self, &section, session)?;
+        let answer = change(&mut going)?;
+        Ok((answer, going.commit()?))
+    }
+
+    /// Sends letters. A receiver that turns out dead is forgotten, and what was granted to it
+    /// goes to the next.
+    pub(super) async fn send(&self, letters: Vec<Letter>) {
+        let gone = self.outbox.send(&self.folder, &letters);
+        if gone.is_empty() {
+            return;
+        }
+        if let Err(error) = self.bury(gone).await {
+            tracing::warn!(%error, "a dead client is not forgotten yet, its leases end by their ttl");
+        }
+    }
+
+    /// Forgets those of the sessions that are dead; returns how many.
+    pub(super) async fn bury(&self, suspects: Vec<Session>) -> Result<usize> {
+        let mut buried = 0;
+        let mut suspects = suspects;
+        // Ends, because each round but the last takes a dead client's files away.
+        while !suspects.is_empty() {
+            let section = self.enter().await?;
+            let (dead, letters) = self.bury_in(section, &suspects)?;
+            buried += dead;
+            suspects = self.outbox.send(&self.folder, &letters);
+        }
+        Ok(buried)
+    }
+
+    /// The same from a thread that may block, for a client that ends.
+    pub(super) fn bury_within(&self, patience: Duration, session: Session) -> Result<()> {
+        let section = self.enter_within(patience)?;
+        let (_, letters) = self.change(section, session, |change| change.forget(session))?;
+        let mut suspects = self.outbox.send(&self.folder, &letters);
+        while !suspects.is_empty() {
+            let section = self.enter_within(patience)?;
+            let (_, letters) = self.bury_in(section, &suspects)?;
+            suspects = self.outbox.send(&self.folder, &letters);
+        }
+        Ok(())
+    }
+
+    fn bury_in(&self, section: Section, suspects: &[Session]) -> Result<(usize, Vec<Letter>)> {
+        let dead = self.dead_among(suspects.iter().copied());
+        if dead.is_empty() {
+            return Ok((0, Vec::new()));
+        }
+        let mut change = Change::begin(self, &section, dead[0])?;
+        self.forget(&mut change, &dead)?;
+        Ok((dead.len(), change.commit()?))
+    }
+
+    /// Forgets dead sessions within a change that is going on, and takes their files away.
+    pub(super) fn forget(&self, change: &mut Change<'_>, dead: &[Session]) -> Result<()> {
+        for session in dead {
+            change.forget(*session)?;
+            self.folder.remove_client(*session);
+        }
+        tracing::info!(count = dead.len(), "forgot clients that have ended");
+        Ok(())
+    }
+
+    /// Those of the sessions that are dead; only asked in a section.
+    pub(super) fn dead_among(&self, sessions: impl Iterator<Item = Session>) -> Vec<Session> {
+        sessions
+            .filter(|session| presence::is_dead(&self.folder, *session))
+            .collect()
+    }
+
+    /// Maps a fault of LMDB before the commit.
+    pub(super) fn fault(&self, error: heed::Error) -> Error {
+        fault::lmdb(&self.path, error)
+    }
+
+    pub(super) fn damaged(&self, what: &dyn std::fmt::Display) -> Error {
+        fault::damaged_state(&self.path, what)
+    }
+
+    /// Notices that the state file is not the one which this process has open.
+    fn refuse_replaced(&self) -> Result<()> {
+        let ours = self
+            .env
+            .try_clone_inner_file()
+            .map_err(|error| self.fault(error))?;
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let ours = ours.metadata().map(identity).ok();
+        if ours.is_some() && fs::metadata(&self.path).map(identity).ok() == ours {
+            return Ok(());
+        }
+        Err(replaced(&self.path))
+    }
+
+    /// Notices that the lock file was replaced while others lock the old one.
+    fn refuse_second_lock(&self, section: &Section, inode: u64) -> Result<()> {
+        let inode = inode.to_le_bytes();
+        let mut change = self.env.write_txn().map_err(|error| self.fault(error))?;
+        let known = self
+            .table
+            .get(&change, LOCK)
+            .map_err(|error| self.fault(error))?;
+        if known == Some(&inode) {
+            return Ok(());
+        }
+        if known.is_some() {
+            refuse_if_in_use(&self.folder, section, &self.folder.path().join("lock"))?;
+        }
+        let put = self.table.put(&mut change, LOCK, &inode);
+        put.map_err(|error| self.fault(error))?;
+        change.commit().map_err(|error| self.fault(error))
+    }
+}
+
+/// Makes what is missing of the folder; returns the state file.
+fn make(folder: &Folder, section: &Section) -> Result<PathBuf> {
+    let made = folder.format()?;
+    let path = folder.state();
+    let exists = path
+        .try_exists()
+        .map_err(|error| fault::io(&path, &error))?;
+    let ceiling = fence::read(folder)?;
+    if made.is_some() && ceiling.is_none() {
+        return Err(fence::lost(folder, "is missing"));
+    }
+    if !exists {
+        refuse_if_in_use(folder, section, &path)?;
+        folder.remove_earlier_boots()?;
+        let next = ceiling.unwrap_or(1);
+        let fences = Counter::new(next, fence::raise(folder, next)?);
+        make_state(folder, section, &path, &fences)?;
+    }
+    if made.is_none() {
+        folder.write_format()?;
+    }
+    Ok(path)
+}
+
+/// Makes a state file under another name first: a crash must not leave half of it.
+fn make_state(folder: &Folder, alone: &Section, path: &Path, fences: &Counter) -> Result<()> {
+    let draft = path.with_extension("tmp");
+    let failed = |error: io::Error| fault::io(path, &error);
+    let file = folder.file(&draft).map_err(failed)?;
+    match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES) {
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(failed(error.into())),
+    }
+    let wrong = |error| fault::lmdb(path, error);
+    let (env, table) = raw::open(&draft, alone).map_err(wrong)?;
+    let mut change = env.write_txn().map_err(wrong)?;
+    let put = table.put(&mut change, FENCE, &fences.write());
+    put.and_then(|()| change.commit()).map_err(wrong)?;
+    drop(env);
+    fs::rename(&draft, path).map_err(failed)
+}
+
+/// Opens a state file that was looked at first: LMDB trusts what it maps.
+fn open_checked(path: &Path, alone: &Section) -> Result<(Env<WithoutTls>, Table)> {
+    let begun = Instant::now();
+    check::whole(path)?;
+    loop {
+        match raw::open(path, alone) {
+            // The last client of this process is closing it on another thread.
+            Err(heed::Error::EnvAlreadyOpened) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.map_err(|error| fault::lmdb(path, error)),
+        }
+    }
+}
+
+/// A file is missing or new that clients which are still alive have in use.
+fn refuse_if_in_use(folder: &Folder, _alone: &Section, path: &Path) -> Result<()> {
+    let sessions = presence::sessions(folder).map_err(|error| fault::io(folder.path(), &error))?;
+    let mut sessions = sessions.into_iter();
+    if sessions.all(|session| presence::is_dead(folder, session)) {
+        return Ok(());
+    }
+    Err(replaced(path))
+}
+
+fn replaced(path: &Path) -> Error {
+    fault::damaged(format!(
+        "{} was deleted or replaced while programs use it: stop them, then start again",
+        path.display()
+    ))
+}
+
+fn refused(folder: &Path, error: &io::Error) -> Error {
+    if error.kind() != io::ErrorKind::TimedOut {
+        return fault::io(folder, error);
+    }
+    fault::unavailable(format!(
+        "another process stands still in the middle of a change of {}: look for a stopped \
+         program, and continue or kill it",
+        folder.display()
+    ))
+}
