@@ -1,11 +1,16 @@
 //! Locks that hold across processes and machines.
 
+pub mod blocking;
 mod by_hand;
 mod client;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod driver;
 mod engine;
 mod error;
 mod guard;
+#[cfg(any(test, feature = "conformance"))]
+pub mod layer;
 mod lock;
 mod name;
 mod open;

@@ -193,8 +193,12 @@ impl HeldLease {
         let renewable = self
             .ends_by
             .is_none_or(|end| now + self.claim.ttl / 3 < end);
-        // Leases that are due about the same time go out together.
-        let soon = now + self.claim.ttl / 30;
+        // Leases that are due about the same time go out together; a retry waits out its pause.
+        let soon = if state.failing {
+            now
+        } else {
+            now + self.claim.ttl / 30
+        };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;
             return Care::Renew;

@@ -247,12 +247,6 @@ impl Lines {
         }
     }
 
-    /// Returns how many callers wait, in all lines.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
     fn leave(&self, name: &Name, id: u64) {
         let mut lines = self.lock();
         let Some(line) = lines.get_mut(name) else {

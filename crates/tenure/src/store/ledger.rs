@@ -43,6 +43,7 @@ struct Row {
     owner: Box<str>,
     session: Session,
     mode: Mode,
+    /// How often the owner has locked it; 0 if it is kept for nobody after its release.
     depth: u32,
     fence: u64,
     since: Nanos,
@@ -63,6 +64,8 @@ struct Place {
     fences: u32,
     ttl: Nanos,
     asked: Nanos,
+    /// When it was told to ask again.
+    asks: Nanos,
     about: About,
 }
 
@@ -113,26 +116,10 @@ impl Ledger {
         claim: &Claim,
         at: &mut Moment<'_>,
     ) -> Result<Answer, ModeConflict> {
+        self.let_in(at);
+        let answer = self.decide(claim, at);
         self.settle(at);
-        let session = at.session_of(claim.life);
-        if let Some(fence) = self.enter_again(claim, session, at.now)? {
-            return Ok(Answer::Granted(fence));
-        }
-        // A claim granted while it stood in line belongs to its session only from then on.
-        if let Some(place) = self.place_mut(&claim.owner, at.session) {
-            place.ttl = nanos(claim.ttl);
-            return Ok(self.queued(at.now));
-        }
-        if self.line.is_empty() && self.fits(claim.owner.as_str(), claim.mode) {
-            return Ok(Answer::Granted(self.grant(Place::new(claim, at), at)));
-        }
-        match claim.wait {
-            Wait::No => Ok(Answer::Busy),
-            Wait::InLine => {
-                self.line.push_back(Place::new(claim, at));
-                Ok(self.queued(at.now))
-            }
-        }
+        answer
     }
 
     /// Leaves the line, and lowers a grant to one less than the claim's depth.
@@ -140,54 +127,48 @@ impl Ledger {
         let (owner, session) = (claim.owner.as_str(), at.session_of(claim.life));
         let waiting = at.session;
         self.line.retain(|place| !place.is(owner, waiting));
-        if let Some(row) = self.rows.iter_mut().find(|row| row.is(owner, session)) {
-            row.depth = row.depth.min(claim.depth.saturating_sub(1));
+        if let Some(mine) = self.rows.iter().position(|row| row.is(owner, session)) {
+            let depth = claim.depth.saturating_sub(1);
+            if depth == 0 {
+                self.rows.remove(mine);
+            } else {
+                self.rows[mine].depth = self.rows[mine].depth.min(depth);
+            }
         }
-        self.rows.retain(|row| row.depth > 0);
         self.settle(at);
     }
 
     /// Restarts a lease.
     pub(crate) fn renew(&mut self, renewal: &Renewal, at: &mut Moment<'_>) -> Renewed {
-        self.settle(at);
+        self.let_in(at);
         let session = at.session_of(renewal.life);
-        match self.held(&renewal.owner, session, renewal.fence) {
-            Ok(row) => {
+        let renewed = match self.held(&renewal.owner, session, renewal.fence) {
+            Ok(mine) => {
+                let row = &mut self.rows[mine];
                 row.ends = at.now.saturating_add(nanos(renewal.ttl));
                 Renewed::Kept(row.fence())
             }
             Err(loss) => Renewed::Lost(loss),
-        }
+        };
+        self.call_first(at);
+        renewed
     }
 
     /// Lowers or frees a lease.
     pub(crate) fn release(&mut self, release: &Release, at: &mut Moment<'_>) -> Released {
-        self.settle(at);
+        self.let_in(at);
         let session = at.session_of(release.life);
-        let row = match self.held(&release.owner, session, release.fence) {
-            Ok(row) => row,
-            Err(loss) => return Released::NotHeld(loss),
+        let released = match self.held(&release.owner, session, release.fence) {
+            Ok(mine) => self.let_go(mine, release, at.now),
+            Err(loss) => Released::NotHeld(loss),
         };
-        if release.depth > 0 {
-            row.depth = row.depth.min(release.depth);
-            return Released::Lowered;
-        }
-        if release.keep.is_zero() {
-            row.depth = 0;
-            self.rows.retain(|row| row.depth > 0);
-        } else {
-            row.session = NOBODY;
-            row.depth = 1;
-            row.ends = at.now.saturating_add(nanos(release.keep));
-            self.tell_first_to_ask_again(at.notices);
-        }
         self.settle(at);
-        Released::Freed
+        released
     }
 
     /// Takes the name away from its holders, and returns them.
     pub(crate) fn evict(&mut self, at: &mut Moment<'_>) -> Vec<Holder> {
-        self.settle(at);
+        self.let_in(at);
         let evicted = self.holders(at.now);
         for row in self.rows.drain(..) {
             let what = What::Lost {
@@ -239,26 +220,15 @@ impl Ledger {
         self.rows.iter().any(|row| row.ends <= now)
     }
 
-    /// Ends what has run out, and lets in whose turn it is.
+    /// Ends what has run out, lets in whose turn it is, and sees to who is then first in line.
     pub(crate) fn settle(&mut self, at: &mut Moment<'_>) {
-        self.rows.retain(|row| row.ends > at.now);
-        while let Some(first) = self.line.front() {
-            if !self.fits(&first.owner, first.mode) {
-                return;
-            }
-            let Some(place) = self.line.pop_front() else {
-                return;
-            };
-            let (session, owner) = (place.session, place.owner.clone());
-            let after = at.now.saturating_sub(place.asked);
-            let fence = self.grant(place, at).get();
-            let what = What::Granted { fence, after };
-            at.notices.push(Notice {
-                session,
-                owner,
-                what,
-            });
-        }
+        self.let_in(at);
+        self.call_first(at);
+    }
+
+    /// Whether nothing will be left at the given time but what has run out.
+    pub(crate) fn is_over(&self, now: Nanos) -> bool {
+        self.line.is_empty() && self.rows.iter().all(|row| row.ends <= now)
     }
 
     /// Lists the holders, one for each owner and client, oldest first.
@@ -289,75 +259,139 @@ impl Ledger {
         .collect()
     }
 
-    /// Grants a claim of an owner that holds the name already, here or in another client.
-    fn enter_again(
-        &mut self,
-        claim: &Claim,
-        session: Session,
-        now: Nanos,
-    ) -> Result<Option<Fence>, ModeConflict> {
-        let owner = claim.owner.as_str();
-        let Some(mine) = self.rows.iter().find(|row| &*row.owner == owner) else {
-            return Ok(None);
-        };
-        if !covers(mine.mode, claim.mode) {
-            return Err(ModeConflict);
-        }
-        let (mode, fence, ends) = (
-            mine.mode,
-            mine.fence(),
-            now.saturating_add(nanos(claim.ttl)),
-        );
-        match self.rows.iter_mut().find(|row| row.is(owner, session)) {
-            Some(row) => {
-                row.depth = claim.depth;
-                row.ends = ends;
-            }
-            None => self.rows.push(Row {
-                owner: owner.into(),
+    /// Ends what has run out, and lets in whose turn it is.
+    fn let_in(&mut self, at: &mut Moment<'_>) {
+        self.rows.retain(|row| row.ends > at.now);
+        while let Some(place) = self.next().and_then(|next| self.line.remove(next)) {
+            let (session, owner) = (place.session, place.owner.clone());
+            let after = at.now.saturating_sub(place.asked);
+            let fence = self.grant(place, at).get();
+            let what = What::Granted { fence, after };
+            at.notices.push(Notice {
                 session,
-                mode,
-                depth: claim.depth,
-                fence: fence.get(),
-                since: now,
-                ends,
-                about: claim.about.clone(),
-            }),
+                owner,
+                what,
+            });
         }
-        Ok(Some(fence))
     }
 
+    /// Lowers or frees a lease, or keeps it for nobody.
+    fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
+        let row = &mut self.rows[mine];
+        if release.depth > 0 {
+            row.depth = row.depth.min(release.depth);
+            return Released::Lowered;
+        }
+        if release.keep.is_zero() {
+            self.rows.remove(mine);
+        } else {
+            row.session = NOBODY;
+            row.depth = 0;
+            row.ends = now.saturating_add(nanos(release.keep));
+        }
+        Released::Freed
+    }
+
+    /// Decides a claim when everybody else had their turn.
+    fn decide(&mut self, claim: &Claim, at: &mut Moment<'_>) -> Result<Answer, ModeConflict> {
+        let owner = claim.owner.as_str();
+        let held = self.mode_of(owner);
+        let waiting = at.session;
+        if held.is_some_and(|held| covers(held, claim.mode)) {
+            // A place that it still had would be granted once more, after its release.
+            self.line.retain(|place| !place.is(owner, waiting));
+            return Ok(Answer::Granted(self.grant(Place::new(claim, at), at)));
+        }
+        let ends = self.first_end(at.now);
+        let mut line = self.line.iter_mut();
+        if let Some(place) = line.find(|place| place.is(owner, waiting)) {
+            if !covers(place.mode, claim.mode) {
+                return Err(ModeConflict);
+            }
+            if claim.wait == Wait::No {
+                return Ok(Answer::Busy);
+            }
+            place.ttl = nanos(claim.ttl);
+            place.asks = ends;
+            return Ok(queued(ends, at.now));
+        }
+        if held.is_some() {
+            return Err(ModeConflict);
+        }
+        if self.line.is_empty() && self.fits(claim.mode) {
+            return Ok(Answer::Granted(self.grant(Place::new(claim, at), at)));
+        }
+        match claim.wait {
+            Wait::No => Ok(Answer::Busy),
+            Wait::InLine => {
+                let asks = ends;
+                let place = Place::new(claim, at);
+                self.line.push_back(Place { asks, ..place });
+                Ok(queued(ends, at.now))
+            }
+        }
+    }
+
+    /// Whose turn it is: a claim of an owner that is in already, else the first in line.
+    fn next(&self) -> Option<usize> {
+        let covered = |place: &Place| {
+            let held = self.mode_of(&place.owner);
+            held.is_some_and(|held| covers(held, place.mode))
+        };
+        let first = || self.line.front().filter(|first| self.fits(first.mode));
+        let entering = self.line.iter().position(covered);
+        entering.or_else(|| first().map(|_| 0))
+    }
+
+    /// Adds a lease: a new one, or for an owner that is in already one more of the same grant.
     fn grant(&mut self, place: Place, at: &mut Moment<'_>) -> Fence {
-        let fence = at.fences.reserve(place.fences.max(1));
+        let session = if place.bound { place.session } else { NOBODY };
+        let ends = at.now.saturating_add(place.ttl);
+        let mut rows = self.rows.iter_mut();
+        if let Some(row) = rows.find(|row| row.is(&place.owner, session)) {
+            row.depth = place.depth;
+            row.ends = ends;
+            return row.fence();
+        }
+        let mut rows = self.rows.iter();
+        let (mode, fence) = match rows.find(|row| row.is_of(&place.owner)) {
+            Some(row) => (row.mode, row.fence()),
+            None => (place.mode, at.fences.reserve(place.fences.max(1))),
+        };
         self.rows.push(Row {
             owner: place.owner,
-            session: if place.bound { place.session } else { NOBODY },
-            mode: place.mode,
+            session,
+            mode,
             depth: place.depth,
             fence: fence.get(),
             since: at.now,
-            ends: at.now.saturating_add(place.ttl),
+            ends,
             about: place.about,
         });
         fence
     }
 
-    /// Whether the mode goes together with what other owners hold.
-    fn fits(&self, owner: &str, mode: Mode) -> bool {
-        let mut others = self.rows.iter().filter(|row| &*row.owner != owner);
+    /// How the owner holds the name, here or in another client.
+    fn mode_of(&self, owner: &str) -> Option<Mode> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.is_of(owner)).map(|row| row.mode)
+    }
+
+    /// Whether an owner that is not in yet can go in beside those that are.
+    fn fits(&self, mode: Mode) -> bool {
         match mode {
-            Mode::Exclusive => others.next().is_none(),
-            Mode::Shared => others.all(|row| row.mode == Mode::Shared),
+            Mode::Exclusive => self.rows.is_empty(),
+            Mode::Shared => self.rows.iter().all(|row| row.mode == Mode::Shared),
             Mode::Permits { take, of } => {
-                let mut seen: Vec<&str> = Vec::new();
+                let mut seen: Vec<u64> = Vec::new();
                 let (mut taken, mut limit) = (take, of);
-                for row in others {
+                for row in &self.rows {
                     let Mode::Permits { take, of } = row.mode else {
                         return false;
                     };
-                    // Two clients that share an owner share its permits.
-                    if !seen.contains(&&*row.owner) {
-                        seen.push(&row.owner);
+                    // Two clients that share an owner share its grant and so its permits.
+                    if !seen.contains(&row.fence) {
+                        seen.push(row.fence);
                         taken = taken.saturating_add(take);
                     }
                     limit = limit.min(of);
@@ -368,49 +402,51 @@ impl Ledger {
     }
 
     /// The owner's row of this session and this grant, or why it has none.
-    fn held(
-        &mut self,
-        owner: &Owner,
-        session: Session,
-        fence: Option<Fence>,
-    ) -> Result<&mut Row, Loss> {
-        let others = self.rows.iter().any(|row| &*row.owner != owner.as_str());
-        let mut rows = self.rows.iter_mut();
-        let mine = rows.find(|row| {
+    fn held(&self, owner: &Owner, session: Session, fence: Option<Fence>) -> Result<usize, Loss> {
+        let mut rows = self.rows.iter();
+        let mine = rows.position(|row| {
             row.is(owner.as_str(), session) && fence.is_none_or(|fence| fence == row.fence())
         });
-        mine.ok_or(if others { Loss::TakenOver } else { Loss::Gone })
+        let others = || self.rows.iter().any(|row| &*row.owner != owner.as_str());
+        mine.ok_or_else(|| {
+            if others() {
+                Loss::TakenOver
+            } else {
+                Loss::Gone
+            }
+        })
     }
 
-    fn place_mut(&mut self, owner: &Owner, session: Session) -> Option<&mut Place> {
-        self.line
-            .iter_mut()
-            .find(|place| place.is(owner.as_str(), session))
+    /// When the first lease ends that is not renewed.
+    fn first_end(&self, now: Nanos) -> Nanos {
+        self.rows.iter().map(|row| row.ends).min().unwrap_or(now)
     }
 
-    /// The answer to a claim in line: the first lease that may end by itself names the time.
-    fn queued(&self, now: Nanos) -> Answer {
-        let ends = self.rows.iter().map(|row| row.ends).min().unwrap_or(now);
-        Answer::Queued {
-            ask_again: Duration::from_nanos(ends.saturating_sub(now)),
-        }
-    }
-
-    fn tell_first_to_ask_again(&self, notices: &mut Vec<Notice>) {
-        if let Some(first) = self.line.front() {
-            let (session, owner) = (first.session, first.owner.clone());
-            notices.push(Notice {
-                session,
-                owner,
-                what: What::AskAgain,
-            });
-        }
+    /// Tells the first in line to ask again if a lease may now end before it would.
+    ///
+    /// Nobody else watches that end, and who comes after the first relies on it.
+    fn call_first(&mut self, at: &mut Moment<'_>) {
+        let ends = self.first_end(at.now);
+        let Some(first) = self.line.front_mut().filter(|first| first.asks > ends) else {
+            return;
+        };
+        first.asks = ends;
+        at.notices.push(Notice {
+            session: first.session,
+            owner: first.owner.clone(),
+            what: What::AskAgain,
+        });
     }
 }
 
 impl Row {
     fn is(&self, owner: &str, session: Session) -> bool {
-        self.session == session && &*self.owner == owner
+        self.session == session && self.is_of(owner)
+    }
+
+    /// Whether the owner has it; a name that is kept after its release is nobody's.
+    fn is_of(&self, owner: &str) -> bool {
+        self.depth > 0 && &*self.owner == owner
     }
 
     fn fence(&self) -> Fence {
@@ -430,6 +466,7 @@ impl Place {
             fences: claim.fences,
             ttl: nanos(claim.ttl),
             asked: at.now,
+            asks: at.now,
             about: claim.about.clone(),
         }
     }
@@ -475,6 +512,13 @@ pub(crate) fn news(name: Name, owner_text: &str, what: What) -> crate::driver::N
             fence: Fence::new(fence).unwrap_or(smallest),
             loss,
         },
+    }
+}
+
+/// The answer to a claim in line: the first lease that may end by itself names the time.
+fn queued(ends: Nanos, now: Nanos) -> Answer {
+    Answer::Queued {
+        ask_again: Duration::from_nanos(ends.saturating_sub(now)),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Its clock is Tokio's, so that tests can pause time. It survives nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
@@ -117,16 +118,14 @@ impl Driver for Memory {
             .ledgers
             .iter()
             .filter(|(name, _)| only.is_none_or(|only| only == *name));
-        let mut entries: Vec<_> = wanted
+        let entries = wanted
             .map(|(name, ledger)| Entry {
                 name: name.clone(),
                 holders: ledger.holders(now),
                 waiters: ledger.waiters(now),
             })
-            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()))
-            .collect();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()));
+        Ok(entries.collect())
     }
 
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
@@ -161,7 +160,10 @@ impl Shared {
 #[derive(Debug)]
 struct State {
     started: Instant,
-    ledgers: HashMap<Name, Ledger>,
+    /// Sorted, for the list and so that a sweep can go on where the last one ended.
+    ledgers: BTreeMap<Name, Ledger>,
+    changes: usize,
+    swept: Option<Name>,
     fences: Counter,
     inboxes: HashMap<Session, mpsc::UnboundedSender<News>>,
 }
@@ -170,7 +172,9 @@ impl Default for State {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            ledgers: HashMap::new(),
+            ledgers: BTreeMap::new(),
+            changes: 0,
+            swept: None,
             fences: Counter(0),
             inboxes: HashMap::new(),
         }
@@ -209,7 +213,29 @@ impl State {
                 let _ = inbox.send(ledger::news(name.clone(), &owner, what));
             }
         }
+        self.changes += 1;
+        if self.changes.is_multiple_of(SWEEP_EVERY) {
+            self.sweep(now);
+        }
         answer
+    }
+
+    /// Drops ledgers whose leases ran out and that nobody asked for again: the next few, in turn.
+    fn sweep(&mut self, now: Nanos) {
+        let from = match self.swept.take() {
+            Some(swept) => Bound::Excluded(swept),
+            None => Bound::Unbounded,
+        };
+        let next = self.ledgers.range((from, Bound::Unbounded)).take(SWEEP);
+        let seen: Vec<_> = next
+            .map(|(name, ledger)| (name.clone(), ledger.is_over(now)))
+            .collect();
+        if seen.len() == SWEEP {
+            self.swept = seen.last().map(|(name, _)| name.clone());
+        }
+        for (name, _) in seen.iter().filter(|(_, is_over)| *is_over) {
+            self.ledgers.remove(name);
+        }
     }
 
     fn now(&self) -> Nanos {
@@ -226,5 +252,73 @@ impl Fences for Counter {
         let first = self.0 + 1;
         self.0 += u64::from(count);
         Fence::new(first).unwrap_or_else(|| unreachable!("one more than a number is not 0"))
+    }
+}
+
+/// How many changes pass between two sweeps.
+const SWEEP_EVERY: usize = 256;
+
+/// How many ledgers a sweep looks at: more than changes can have made since the last, so that
+/// sweeps catch up with whoever makes up a name for each lease and never releases it.
+const SWEEP: usize = 4 * SWEEP_EVERY;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::driver::{About, Life, Mode, Wait};
+    use crate::name::Owner;
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_that_expire_unasked_for_leave_nothing() {
+        let store = Memory::new();
+        for number in 0..20_000 {
+            store.acquire(&claim(number)).await.unwrap();
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        let kept = store.shared.lock().ledgers.len();
+        assert!(kept < 1_000, "{kept} ledgers, of which 100 are alive");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_keeps_what_is_held_or_waited_for() {
+        let store = Memory::new();
+        let other = store.another();
+        let held = claim(0);
+        store.acquire(&held).await.unwrap();
+        let waiting = Claim {
+            owner: Owner::unique(),
+            ..claim(0)
+        };
+        other.acquire(&waiting).await.unwrap();
+        tokio::time::advance(held.ttl).await;
+        let alive = Claim {
+            ttl: Duration::from_secs(60),
+            ..claim(1)
+        };
+        store.acquire(&alive).await.unwrap();
+        for number in 2..2_000 {
+            store.acquire(&claim(number)).await.unwrap();
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        let first = store.list(Some(&held.name)).await.unwrap();
+        let second = store.list(Some(&alive.name)).await.unwrap();
+        assert_eq!(first[0].waiters.len(), 1);
+        assert_eq!(second[0].holders.len(), 1);
+    }
+
+    fn claim(number: u32) -> Claim {
+        Claim {
+            name: Name::new(&format!("order:{number}")).unwrap(),
+            owner: Owner::unique(),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_millis(100),
+            depth: 1,
+            wait: Wait::InLine,
+            life: Life::Client,
+            fences: 1,
+            about: About::default(),
+        }
     }
 }

@@ -26,6 +26,9 @@ const SWEEP: &[u8] = b"\0sweep";
 const SWEEP_EVERY: u32 = 64;
 const SWEEP_LEDGERS: usize = 128;
 
+/// Room for a usual ledger.
+const LEDGER_BYTES: usize = 512;
+
 /// A transaction that is going on; dropped without [`commit`](Self::commit), it changes nothing.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
@@ -63,8 +66,8 @@ impl<'a> Change<'a> {
             now: now(),
             fences: Counter::default(),
             letters: Vec::new(),
-            before: Vec::new(),
-            after: Vec::new(),
+            before: Vec::with_capacity(LEDGER_BYTES),
+            after: Vec::with_capacity(LEDGER_BYTES),
             dirty: false,
         };
         let fences = change.value(FENCE)?.and_then(Counter::read);

@@ -1,11 +1,12 @@
-//! Lets in one at a time: a mutex among the tasks of this process, a file lock among processes.
+//! Lets in one at a time: a flag among the tasks of this process, a file lock among processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 /// How long to wait for others. A change takes microseconds, so who takes longer stands still.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,19 +16,34 @@ const TRIES: u32 = 100;
 
 /// The entrance to the state: both locks are taken before it is read or changed.
 #[derive(Debug)]
-pub(super) struct Gate {
-    file: Arc<Mutex<File>>,
+pub(super) struct Gate(Arc<Locks>);
+
+/// A file lock belongs to the open file, so that the tasks which share it need one of their own.
+///
+/// That one is not handed from task to task: whoever runs when it is free may take it. A change
+/// is much shorter than waking the next in line, which everybody else would have to wait for.
+#[derive(Debug)]
+struct Locks {
+    taken: AtomicBool,
+    freed: Notify,
+    file: File,
 }
 
 /// The time in which nobody else reads or changes the state; it ends when dropped.
 #[derive(Debug)]
-pub(super) struct Section(OwnedMutexGuard<File>);
+pub(super) struct Section(Turn);
+
+/// The time in which no other task of this process tries the file lock.
+#[derive(Debug)]
+struct Turn(Arc<Locks>);
 
 impl Gate {
     pub(super) fn new(file: File) -> Self {
-        Self {
-            file: Arc::new(Mutex::new(file)),
-        }
+        Self(Arc::new(Locks {
+            taken: AtomicBool::new(false),
+            freed: Notify::new(),
+            file,
+        }))
     }
 
     /// Waits for the others, for [`PATIENCE`] at the longest.
@@ -59,9 +75,12 @@ impl Gate {
     pub(super) fn enter_within(&self, patience: Duration) -> io::Result<Section> {
         let begun = Instant::now();
         let mut count = 0;
-        while begun.elapsed() < patience {
+        loop {
             if let Some(section) = self.try_enter()? {
                 return Ok(section);
+            }
+            if begun.elapsed() > patience {
+                return Err(io::ErrorKind::TimedOut.into());
             }
             if count < TRIES {
                 rest(count);
@@ -70,53 +89,88 @@ impl Gate {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        Err(io::ErrorKind::TimedOut.into())
     }
 
     fn try_enter(&self) -> io::Result<Option<Section>> {
-        let Ok(file) = Arc::clone(&self.file).try_lock_owned() else {
-            return Ok(None);
+        match self.try_turn() {
+            Some(turn) => Ok(turn.try_lock()?.ok()),
+            None => Ok(None),
+        }
+    }
+
+    fn try_turn(&self) -> Option<Turn> {
+        let was_taken = self.0.taken.swap(true, Ordering::Acquire);
+        (!was_taken).then(|| Turn(Arc::clone(&self.0)))
+    }
+
+    /// Waits for the tasks of this process, then for other processes.
+    async fn wait(&self) -> io::Result<Section> {
+        let mut turn = loop {
+            match self.try_turn() {
+                Some(turn) => break turn,
+                // Not missed if it happened just now: the notice is kept for the next who waits.
+                None => self.0.freed.notified().await,
+            }
         };
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Section(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
+        for count in 0..TRIES {
+            turn = match turn.try_lock()? {
+                Ok(section) => return Ok(section),
+                Err(turn) => turn,
+            };
+            rest(count);
+        }
+        turn.lock_on_a_thread().await
+    }
+}
+
+impl Turn {
+    /// Takes the file lock if it is free; gives the turn back if not.
+    fn try_lock(self) -> io::Result<Result<Section, Self>> {
+        match self.0.file.try_lock() {
+            Ok(()) => Ok(Ok(Section(self))),
+            Err(TryLockError::WouldBlock) => Ok(Err(self)),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// Waits in the kernel's line, on a thread of its own.
+    fn lock(self) -> io::Result<Section> {
+        loop {
+            match self.0.file.lock() {
+                Ok(()) => return Ok(Section(self)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits in the kernel, on a thread of its own.
     ///
     /// The thread is not one of the runtime's: a runtime that shuts down waits for its blocking
     /// threads, and this one may wait for a stopped process. There is at most one, because it
-    /// holds the mutex, and it ends as soon as it has the lock, wanted or not.
-    async fn wait(&self) -> io::Result<Section> {
-        let file = Arc::clone(&self.file).lock_owned().await;
+    /// has the turn, and it ends as soon as it has the lock, wanted or not.
+    async fn lock_on_a_thread(self) -> io::Result<Section> {
         let (entered, result) = oneshot::channel();
         let thread = std::thread::Builder::new().name("tenure-local".to_owned());
         thread.spawn(move || {
             // If nobody waits any more, the section comes back and ends here.
-            let _ = entered.send(lock(file));
+            let _ = entered.send(self.lock());
         })?;
-        result
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+        let gone = |_| Err(io::ErrorKind::Interrupted.into());
+        result.await.unwrap_or_else(gone)
     }
 }
 
 impl Drop for Section {
     fn drop(&mut self) {
         // Fails only for a file that is no file; the lock would end with it.
-        let _ = self.0.unlock();
+        let _ = self.0.0.file.unlock();
     }
 }
 
-fn lock(file: OwnedMutexGuard<File>) -> io::Result<Section> {
-    loop {
-        match file.lock() {
-            Ok(()) => return Ok(Section(file)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+        self.0.freed.notify_one();
     }
 }
 

@@ -7,8 +7,8 @@
 //! - If not, the queue was full after the flag went up, so the receiver has a message to read.
 //!   (The second try has a socket of its own. The first one's may be refused for what it has sent
 //!   to others who do not read; a fresh one only by a full queue.)
-//! - In both cases it reads until the queue is empty, and only then looks at the flag. It finds
-//!   it up, takes it down, and asks the store again about everything. A flag that goes up
+//! - In both cases it reads until the queue is empty, and then at the latest looks at the flag. It
+//!   finds it up, takes it down, and asks the store again about everything. A flag that goes up
 //!   between the look and the taking down is for a change that was made before it, so that
 //!   asking shows the change.
 

@@ -1,0 +1,298 @@
+//! The same locks for code that is not async: the same words, without `await`.
+//!
+//! Usable without a Tokio runtime, and from inside one without a panic. A call from inside a
+//! runtime blocks the thread it runs on, so it belongs into
+//! [`spawn_blocking`](tokio::task::spawn_blocking). Waiting, renewal and release run on one
+//! thread that all blocking clients of a process share, made by the first of them.
+//!
+//! # Examples
+//!
+//! ```
+//! # fn main() -> tenure::Result<()> {
+//! let locks = tenure::blocking::open("memory:")?;
+//! let guard = locks.mutex("inventory:001").lock()?;
+//! println!("fence {}", guard.fence());
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+
+use crate::driver::{Entry, Holder, Loss};
+use crate::error::{Error, Result};
+use crate::guard::{Health, Outcome};
+use crate::name::{Fence, Name, Owner};
+
+/// Opens the store that a URL names; see [`tenure::open`](crate::open()).
+///
+/// # Errors
+///
+/// As [`tenure::open`](crate::open()).
+pub fn open(url: &str) -> Result<Client> {
+    let url = url.to_owned();
+    let inner = wait(async move { crate::open(&url).await })?;
+    Ok(Client { inner })
+}
+
+/// A client of a store; see [`tenure::Client`](crate::Client).
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: crate::Client,
+}
+
+impl Client {
+    /// Returns the lock that one owner at a time holds.
+    pub fn mutex(&self, name: &str) -> Lock {
+        Lock {
+            inner: self.inner.mutex(name),
+        }
+    }
+
+    /// Returns the lock that many read together or one writes alone.
+    pub fn rwlock(&self, name: &str) -> RwLock {
+        RwLock {
+            inner: self.inner.rwlock(name),
+        }
+    }
+
+    /// Returns the lock that `of` permits go round for.
+    pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
+        Semaphore {
+            inner: self.inner.semaphore(name, of),
+        }
+    }
+
+    /// Lists who holds and who waits; see [`Client::list`](crate::Client::list).
+    ///
+    /// # Errors
+    ///
+    /// What the store reports.
+    pub fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        let (client, only) = (self.inner.clone(), only.cloned());
+        wait(async move { client.list(only.as_ref()).await })
+    }
+
+    /// Takes a lock away from all its holders; see [`Client::evict`](crate::Client::evict).
+    ///
+    /// # Errors
+    ///
+    /// What the store reports.
+    pub fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        let (client, name) = (self.inner.clone(), name.clone());
+        wait(async move { client.evict(&name).await })
+    }
+}
+
+/// A lock that can be asked for, with its options; see [`tenure::Lock`](crate::Lock).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is locked before lock, try_lock or lock_timeout is called"]
+pub struct Lock {
+    inner: crate::Lock,
+}
+
+impl Lock {
+    /// Sets how long the lease lasts unless renewed.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            inner: self.inner.ttl(ttl),
+        }
+    }
+
+    /// Sets the longest time that the lock is held.
+    pub fn max_hold(self, longest: Duration) -> Self {
+        Self {
+            inner: self.inner.max_hold(longest),
+        }
+    }
+
+    /// Sets the shortest time for which the name stays taken.
+    pub fn at_least(self, shortest: Duration) -> Self {
+        Self {
+            inner: self.inner.at_least(shortest),
+        }
+    }
+
+    /// Says why, for people who look at the lock.
+    pub fn reason(self, reason: &str) -> Self {
+        Self {
+            inner: self.inner.reason(reason),
+        }
+    }
+
+    /// Sets who asks; the same owner may lock again what it holds.
+    pub fn owner(self, owner: Owner) -> Self {
+        Self {
+            inner: self.inner.owner(owner),
+        }
+    }
+
+    /// Lets nested calls of this thread lock again.
+    pub fn reentrant(self) -> Self {
+        Self {
+            inner: self.inner.reentrant(),
+        }
+    }
+
+    /// Waits for the lock, first come, first served.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`](crate::Lock::lock).
+    pub fn lock(&self) -> Result<Guard> {
+        let lock = self.inner.clone();
+        wait(async move { lock.lock().await }).map(Guard::new)
+    }
+
+    /// Takes the lock if it is free right now and nobody stands in line for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        let lock = self.inner.clone();
+        Ok(wait(async move { lock.try_lock().await })?.map(Guard::new))
+    }
+
+    /// Waits for the lock, for `patience` at the longest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
+    pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
+        let lock = self.inner.clone();
+        wait(async move { lock.lock_timeout(patience).await }).map(Guard::new)
+    }
+}
+
+/// A lock that many read together or one writes alone; see [`tenure::RwLock`](crate::RwLock).
+#[derive(Debug, Clone)]
+pub struct RwLock {
+    inner: crate::RwLock,
+}
+
+impl RwLock {
+    /// Returns the lock for reading, together with other readers.
+    pub fn read(&self) -> Lock {
+        Lock {
+            inner: self.inner.read(),
+        }
+    }
+
+    /// Returns the lock for writing, alone.
+    pub fn write(&self) -> Lock {
+        Lock {
+            inner: self.inner.write(),
+        }
+    }
+}
+
+/// A lock that a number of permits go round for; see [`tenure::Semaphore`](crate::Semaphore).
+#[derive(Debug, Clone)]
+pub struct Semaphore {
+    inner: crate::Semaphore,
+}
+
+impl Semaphore {
+    /// Returns the lock that takes so many permits at once.
+    pub fn take(&self, permits: u32) -> Lock {
+        Lock {
+            inner: self.inner.take(permits),
+        }
+    }
+}
+
+/// A lock that was granted, held until released or dropped; see [`tenure::Guard`](crate::Guard).
+#[must_use = "the lock is released as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    inner: crate::Guard,
+}
+
+impl Guard {
+    fn new(inner: crate::Guard) -> Self {
+        Self { inner }
+    }
+
+    /// Returns the number that proves this grant to the resource.
+    pub fn fence(&self) -> Fence {
+        self.inner.fence()
+    }
+
+    /// Returns what is locked.
+    pub fn name(&self) -> &Name {
+        self.inner.name()
+    }
+
+    /// Returns whether the lock is held, at risk or lost, by this machine's clock.
+    pub fn health(&self) -> Health {
+        self.inner.health()
+    }
+
+    /// Waits until the lock is lost, for `patience` at the longest; `None` if it is still held.
+    pub fn lost_timeout(&self, patience: Duration) -> Option<Loss> {
+        let lost = self.inner.lost_handle();
+        wait(async move {
+            let lost = tokio::time::timeout(patience, async {
+                match lost {
+                    Some(lease) => lease.lost().await,
+                    None => Loss::Gone,
+                }
+            });
+            Ok(lost.await.ok())
+        })
+        .unwrap_or(Some(Loss::Gone))
+    }
+
+    /// Lets go and waits for the store's answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::release`](crate::Guard::release).
+    pub fn release(self) -> Result<Outcome> {
+        let guard = self.inner;
+        wait(async move { guard.release().await })
+    }
+}
+
+/// Runs a call on the shared thread, and blocks this one until it is done.
+fn wait<T: Send + 'static>(call: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let (sender, answer) = mpsc::sync_channel(1);
+    runtime()?.spawn(async move {
+        // The receiver waits below; it can only be gone if its thread was ended.
+        let _ = sender.send(call.await);
+    });
+    answer
+        .recv()
+        .unwrap_or_else(|_| Err(no_thread("the thread of the blocking clients has ended")))
+}
+
+/// The runtime of all blocking clients, on a thread of its own.
+///
+/// A runtime's own threads refuse to block on another runtime; a plain channel they do not mind.
+fn runtime() -> Result<Handle> {
+    static RUNTIME: OnceLock<Option<Handle>> = OnceLock::new();
+    let handle = RUNTIME.get_or_init(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name("tenure".to_owned());
+        thread
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))
+            .ok()?;
+        Some(handle)
+    });
+    handle
+        .clone()
+        .ok_or_else(|| no_thread("no thread could be started for the blocking clients"))
+}
+
+fn no_thread(reason: &'static str) -> Error {
+    Error::Unavailable {
+        driver: "blocking",
+        source: reason.into(),
+    }
+}

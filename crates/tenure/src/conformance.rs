@@ -1,0 +1,168 @@
+//! The rules that every driver keeps, as tests that the author of a driver can run.
+//!
+//! Each rule is a function whose name is the sentence that it proves; it opens as many clients of
+//! one store as it needs, and panics where the store breaks the rule. [`conformance!`] makes one
+//! test of each. Rules use names of their own, so that all of them can run at once on one server,
+//! and they wait for what has to happen rather than for a time to pass.
+//!
+//! [`conformance!`]: crate::conformance!
+//!
+//! # Examples
+//!
+//! A driver's test file names how another client of the store is opened, and calls the macro. Here
+//! the store is the memory store; a real one starts its server in `open` and keeps it in the
+//! fixture, so that it stops with the test.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use tenure::conformance::Fixture;
+//! use tenure::driver::Driver;
+//! use tenure::store::memory::Memory;
+//!
+//! mod rules {
+//!     tenure::conformance!(super::open());
+//! }
+//!
+//! struct Store(Memory);
+//!
+//! #[async_trait]
+//! impl Fixture for Store {
+//!     async fn client(&self) -> Arc<dyn Driver> {
+//!         Arc::new(self.0.another())
+//!     }
+//! }
+//!
+//! async fn open() -> Store {
+//!     Store(Memory::new())
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The test crate needs `tenure` with the feature `conformance`, `async-trait`, and `tokio` with
+//! `macros`, `rt` and `time`.
+
+mod claims;
+mod ends;
+mod fences;
+mod line;
+mod lists;
+mod modes;
+mod stage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::driver::Driver;
+
+pub use claims::*;
+pub use ends::*;
+pub use fences::*;
+pub use line::*;
+pub use lists::*;
+pub use modes::*;
+
+/// One store, of which the rules open clients.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// Opens another client of the same store, as another process would.
+    ///
+    /// Dropping the last `Arc` ends the client, as the end of its process would.
+    async fn client(&self) -> Arc<dyn Driver>;
+
+    /// Returns a lease short enough to wait for its end: 300 ms, more for a store that counts
+    /// in seconds.
+    fn short(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
+
+/// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
+/// resolves to.
+///
+/// [`Fixture`]: crate::conformance::Fixture
+#[macro_export]
+macro_rules! conformance {
+    ($open:expr) => {
+        $crate::conformance!(
+            @each $open;
+            a_busy_claim_changes_nothing,
+            a_handed_over_lease_is_what_was_asked_for,
+            a_kept_name_goes_to_the_next_in_time,
+            a_kept_name_is_nobodys_and_then_free,
+            a_kept_name_outlives_its_client,
+            a_large_take_at_the_head_is_not_starved,
+            a_lease_by_client_ends_with_its_client,
+            a_lease_by_ttl_expires,
+            a_lease_by_ttl_outlives_its_client,
+            a_lease_lasts_for_its_ttl,
+            a_mode_that_is_not_covered_is_a_conflict,
+            a_place_in_line_ends_with_its_client,
+            a_release_hands_over_to_the_next,
+            a_release_lowers_to_the_depth_asked_for,
+            a_renewal_after_expiry_does_not_revive_the_lease,
+            a_renewal_extends_the_lease,
+            a_second_release_says_gone,
+            a_short_lease_after_a_long_one_lets_the_next_in,
+            a_strangers_release_changes_nothing,
+            a_strangers_renewal_changes_nothing,
+            a_strangers_withdrawal_changes_nothing,
+            a_try_beside_the_own_place_is_busy,
+            a_try_does_not_jump_the_line,
+            a_waiting_writer_is_not_passed_by_later_readers,
+            a_withdrawn_claim_leaves_the_line,
+            a_writer_excludes_readers,
+            an_eviction_moves_the_fence_on,
+            an_eviction_takes_the_name_from_every_holder,
+            an_eviction_tells_the_holder_and_lets_the_next_in,
+            an_exclusive_lock_refuses_a_second_owner,
+            an_expired_lease_frees_the_name,
+            an_expired_lease_lets_the_next_in,
+            an_old_fence_changes_nothing,
+            asking_again_keeps_the_place,
+            asking_again_restarts_the_lease,
+            evicting_a_free_name_returns_nothing,
+            exclusive_and_permits_exclude_each_other,
+            fences_grow_whatever_ended_the_lease_before,
+            fences_leave_room_for_the_block_that_was_reserved,
+            leaving_the_line_lets_those_behind_in,
+            names_used_once_leave_nothing_in_the_list,
+            news_is_not_lost_when_a_wait_is_given_up,
+            nobody_is_told_to_wait_past_the_lease,
+            one_of_many_claims_at_once_is_granted,
+            permits_are_granted_up_to_their_number,
+            permits_keep_to_the_smallest_number,
+            re_entry_does_not_wait_in_line,
+            re_entry_has_the_depth_that_was_asked_for,
+            readers_that_stand_together_go_in_together,
+            reading_under_a_write_lock_is_re_entry,
+            renewals_are_answered_in_their_order,
+            shared_and_permits_exclude_each_other,
+            shared_holders_go_together_and_exclude_a_writer,
+            shared_holders_have_a_fence_each,
+            the_line_is_first_come_first_served,
+            the_list_is_sorted_and_filtered_by_name,
+            the_list_shows_a_lease_by_ttl,
+            the_list_shows_waiters_in_order,
+            the_list_shows_who_holds_and_why,
+            the_same_claim_asked_twice_is_granted_once,
+            two_clients_of_one_owner_go_in_together,
+            two_clients_of_one_owner_share_its_permits,
+            two_clients_share_an_owner,
+            unusual_names_are_distinct_locks,
+            withdrawing_a_granted_claim_lets_the_next_in,
+            withdrawing_re_entry_only_lowers_it,
+            withdrawing_what_never_was_changes_nothing,
+        );
+    };
+    (@each $open:expr; $($rule:ident,)+) => {$(
+        #[tokio::test]
+        async fn $rule() {
+            let fixture = $open.await;
+            $crate::conformance::$rule(&fixture).await;
+        }
+    )+};
+}

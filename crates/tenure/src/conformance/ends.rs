@@ -1,0 +1,276 @@
+//! How leases end: by time, with their client, by an operator, or kept for a while.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Fixture;
+use super::stage::{TOLERANCE, TTL, cast, until};
+use crate::driver::{Answer, Life, Loss, Mode, Released, Renewed};
+
+/// A lease that is not renewed ends by itself, and the name is free.
+pub async fn an_expired_lease_frees_the_name(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let older = ann.ttl(fixture.short()).locks().await;
+    let newer = bob.locks_in_time().await;
+    assert!(older < newer);
+    bob.is_held_by(&[&bob]).await;
+    assert_eq!(ann.releases().await, Released::NotHeld(Loss::TakenOver));
+    bob.is_held_by(&[&bob]).await;
+}
+
+/// A lease lasts for its ttl, counted from the request at the earliest.
+pub async fn a_lease_lasts_for_its_ttl(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let asked = Instant::now();
+    ann.ttl(fixture.short()).locks().await;
+    bob.locks_in_time().await;
+    let lasted = asked.elapsed();
+    assert!(
+        lasted + TOLERANCE >= fixture.short(),
+        "over after {lasted:?}"
+    );
+}
+
+/// A renewal makes the lease last for its ttl from then on.
+pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let first_end = fixture.short() * 4;
+    let fence = ann.ttl(first_end).locks().await;
+    let past_first_end = Instant::now() + first_end + TOLERANCE;
+    assert_eq!(ann.renews(Some(fence)).await, Renewed::Kept(fence));
+    assert_eq!(ann.renews(None).await, Renewed::Kept(fence));
+    let left = ann.entry().await.holders[0].expires_in;
+    assert!(left > TTL / 2 && left <= TTL, "renewed for {left:?}");
+    sleep_until(past_first_end).await;
+    bob.is_refused().await;
+    ann.is_held_by(&[&ann]).await;
+}
+
+/// A renewal after the end says that the lease is lost, and does not bring it back.
+pub async fn a_renewal_after_expiry_does_not_revive_the_lease(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let fence = ann.ttl(fixture.short()).locks().await;
+    until("the lease to end", || async {
+        ann.entry().await.holders.is_empty()
+    })
+    .await;
+    for named in [Some(fence), None] {
+        assert!(matches!(ann.renews(named).await, Renewed::Lost(_)));
+    }
+    assert!(ann.entry().await.holders.is_empty(), "it was revived");
+    bob.locks().await;
+    for named in [Some(fence), None] {
+        assert_eq!(ann.renews(named).await, Renewed::Lost(Loss::TakenOver));
+    }
+    bob.is_held_by(&[&bob]).await;
+}
+
+/// Renewals sent together are answered in their order, each for itself.
+pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let parties = [0, 1, 2, 3, 4].map(|_| ann.at(super::stage::fresh_name()));
+    let mut renewals = Vec::new();
+    let mut expected = Vec::new();
+    for (index, party) in parties.iter().enumerate() {
+        if index % 2 == 0 {
+            let fence = party.locks().await;
+            renewals.push(party.renewal(Some(fence)));
+            expected.push(Renewed::Kept(fence));
+        } else {
+            bob.at(party.claim().name.clone()).locks().await;
+            renewals.push(party.renewal(None));
+            expected.push(Renewed::Lost(Loss::TakenOver));
+        }
+    }
+    let answers = ann.driver().renew(&renewals).await;
+    assert_eq!(answers.expect("the store answers"), expected);
+    let none = ann.driver().renew(&[]).await;
+    assert_eq!(none.expect("the store answers"), []);
+}
+
+/// A lease of life `Ttl` outlives its client; who knows the owner renews and releases it from
+/// another.
+pub async fn a_lease_by_ttl_outlives_its_client(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let ann = ann.life(Life::Ttl);
+    let heir = ann.through(&bob);
+    let fence = ann.locks().await;
+    drop(ann);
+    bob.is_refused().await;
+    assert_eq!(heir.locks().await, fence, "asking again goes on with it");
+    bob.is_held_by(&[&heir]).await;
+    assert_eq!(heir.renews(Some(fence)).await, Renewed::Kept(fence));
+    let next_heir = heir.through(&eve);
+    drop((bob, heir));
+    eve.is_refused().await;
+    let released = next_heir.releases_with(|release| release.fence = Some(fence));
+    assert_eq!(released.await, Released::Freed);
+    eve.locks().await;
+}
+
+/// A lease of life `Ttl` ends by its ttl.
+pub async fn a_lease_by_ttl_expires(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    ann.life(Life::Ttl).ttl(fixture.short()).locks().await;
+    bob.locks_in_time().await;
+}
+
+/// A lease of life `Client` ends with its client, and the next in line goes in.
+pub async fn a_lease_by_client_ends_with_its_client(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    drop(ann);
+    bob.turn().await;
+    bob.is_held_by(&[&bob]).await;
+    drop(bob);
+    eve.locks_in_time().await;
+}
+
+/// A place in line ends with its client, whatever life the lease was to have.
+pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
+    let [ann, bob, dan, eve] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    dan.life(Life::Ttl).stands().await;
+    eve.stands().await;
+    drop(bob);
+    drop(dan);
+    until("the dead to leave the line", || async {
+        ann.line().await == [eve.owner()]
+    })
+    .await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    eve.turn().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// A name that is kept after its release is taken by nobody, not even its last owner, and then
+/// free.
+pub async fn a_kept_name_is_nobodys_and_then_free(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    for life in [Life::Client, Life::Ttl] {
+        let ann = ann.life(life);
+        let keep = fixture.short() * 4;
+        let older = ann.locks().await;
+        let kept = ann.releases_with(|release| release.keep = keep);
+        assert_eq!(kept.await, Released::Freed);
+        let released = Instant::now();
+        bob.is_refused().await;
+        ann.is_refused().await;
+        assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
+        assert_eq!(ann.releases().await, Released::NotHeld(Loss::Gone));
+        ann.withdraws().await;
+        bob.is_refused().await;
+        let newer = bob.locks_in_time().await;
+        let lasted = released.elapsed();
+        assert!(lasted + TOLERANCE >= keep, "free after {lasted:?}");
+        assert!(older < newer);
+        assert_eq!(bob.releases().await, Released::Freed);
+    }
+}
+
+/// A kept name stays kept when the client that released it ends.
+pub async fn a_kept_name_outlives_its_client(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    ann.locks().await;
+    let kept = ann.releases_with(|release| release.keep = TTL);
+    assert_eq!(kept.await, Released::Freed);
+    drop(ann);
+    sleep(TOLERANCE).await;
+    bob.is_refused().await;
+}
+
+/// Who stands in line goes in when the time is over for which a name was kept, although the
+/// lease would have lasted longer; also if the first in line leaves meanwhile.
+pub async fn a_kept_name_goes_to_the_next_in_time(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    let kept = ann.releases_with(|release| release.keep = fixture.short());
+    assert_eq!(kept.await, Released::Freed);
+    bob.withdraws().await;
+    eve.turn().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// Who stands in line is never told to wait longer than the lease in front of it lasts.
+pub async fn nobody_is_told_to_wait_past_the_lease(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    let (left, told) = (ann.entry().await.holders[0].expires_in, bob.stands().await);
+    assert!(told <= left + TOLERANCE, "{left:?} left, told {told:?}");
+    assert!(told > Duration::ZERO, "asking at once is polling");
+    let short = ann.ttl(TTL / 4);
+    short.locks().await;
+    for waiter in [&bob, &eve] {
+        let told = waiter.stands().await;
+        assert!(told <= TTL / 4 + TOLERANCE, "told {told:?}");
+    }
+}
+
+/// Who stands in line goes in when the lease in front of it ends by itself.
+pub async fn an_expired_lease_lets_the_next_in(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    ann.ttl(fixture.short()).locks().await;
+    bob.stands().await;
+    bob.turn().await;
+    bob.is_held_by(&[&bob]).await;
+}
+
+/// A short lease that is handed over and never renewed does not hold up those behind it until
+/// the end of the long lease that they first stood behind.
+pub async fn a_short_lease_after_a_long_one_lets_the_next_in(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    let bob = bob.ttl(fixture.short());
+    bob.stands().await;
+    eve.stands().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    eve.turn().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// An eviction takes the name from its holder, tells it, returns it and lets the next in.
+pub async fn an_eviction_tells_the_holder_and_lets_the_next_in(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let fence = ann.depth(2).locks().await;
+    bob.stands().await;
+    let evicted = eve.evicts().await;
+    assert_eq!(evicted.len(), 1, "{evicted:?}");
+    assert_eq!(evicted[0].owner, ann.owner());
+    assert_eq!(evicted[0].fence, fence);
+    assert_eq!(evicted[0].depth, 2);
+    assert_eq!(ann.loses().await, (fence, Loss::Evicted));
+    assert!(bob.turn().await.fence > fence);
+    bob.is_held_by(&[&bob]).await;
+    let lost = Renewed::Lost(Loss::TakenOver);
+    assert_eq!(ann.renews(Some(fence)).await, lost);
+    assert_eq!(ann.releases().await, Released::NotHeld(Loss::TakenOver));
+}
+
+/// An eviction takes the name from all its holders, those of no client among them.
+pub async fn an_eviction_takes_the_name_from_every_holder(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
+    let bob = bob.life(Life::Ttl);
+    ann.locks().await;
+    bob.locks().await;
+    assert_eq!(eve.evicts().await.len(), 2);
+    assert!(eve.entry().await.holders.is_empty());
+    ann.loses().await;
+    eve.locks().await;
+    for party in [&ann, &bob] {
+        assert_eq!(party.renews(None).await, Renewed::Lost(Loss::TakenOver));
+    }
+}
+
+/// Evicting a free name takes nothing from anybody.
+pub async fn evicting_a_free_name_returns_nothing(fixture: &dyn Fixture) {
+    let [ann] = cast(fixture).await;
+    assert!(ann.evicts().await.is_empty());
+    assert!(ann.entry().await.holders.is_empty());
+    assert!(matches!(ann.tries().await, Answer::Granted(_)));
+}

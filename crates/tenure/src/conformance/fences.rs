@@ -1,0 +1,65 @@
+//! The numbers of grants.
+
+use super::Fixture;
+use super::stage::{Party, cast};
+use crate::driver::{Life, Mode, Released};
+use crate::name::Fence;
+
+/// Each grant has a larger fence than all before it: after a release, an expiry, an eviction and
+/// the end of a client, and whoever is granted.
+pub async fn fences_grow_whatever_ended_the_lease_before(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let mut fences = vec![ann.locks().await];
+    assert_eq!(ann.releases().await, Released::Freed);
+    fences.push(ann.locks().await);
+    assert_eq!(ann.releases().await, Released::Freed);
+    fences.push(bob.ttl(fixture.short()).locks().await);
+    fences.push(ann.locks_in_time().await);
+    assert_eq!(eve.evicts().await.len(), 1);
+    fences.push(bob.life(Life::Ttl).locks().await);
+    eve.stands().await;
+    assert_eq!(bob.life(Life::Ttl).releases().await, Released::Freed);
+    fences.push(eve.turn().await.fence);
+    drop(eve);
+    fences.push(bob.locks_in_time().await);
+    assert_growing(&fences);
+}
+
+/// Holders that share a name have a fence each, in the order of their grants.
+pub async fn shared_holders_have_a_fence_each(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let mut fences = Vec::new();
+    for party in [&ann, &bob, &eve] {
+        fences.push(party.mode(Mode::Shared).locks().await);
+    }
+    assert_growing(&fences);
+}
+
+/// A grant leaves room for the fences that were asked for, also when it is handed over.
+pub async fn fences_leave_room_for_the_block_that_was_reserved(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let block = |party: &Party| party.but(|claim| claim.fences = 64);
+    let (ann, bob) = (block(&ann), block(&bob));
+    let first = ann.locks().await;
+    bob.stands().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    let second = bob.turn().await.fence;
+    assert_eq!(bob.releases().await, Released::Freed);
+    let third = eve.locks().await;
+    assert!(second.get() >= first.get() + 64, "{first} then {second}");
+    assert!(third.get() >= second.get() + 64, "{second} then {third}");
+}
+
+/// An eviction moves the fence on, beyond the block of the grant that it ended.
+pub async fn an_eviction_moves_the_fence_on(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let first = ann.but(|claim| claim.fences = 64).locks().await;
+    ann.evicts().await;
+    let second = bob.locks().await;
+    assert!(second.get() >= first.get() + 64, "{first} then {second}");
+}
+
+fn assert_growing(fences: &[Fence]) {
+    let growing = fences.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(growing, "fences in the order of grants: {fences:?}");
+}

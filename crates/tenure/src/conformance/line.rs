@@ -1,0 +1,237 @@
+//! The waiters of a name, first come first served.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Fixture;
+use super::modes::permits;
+use super::stage::{TOLERANCE, assert_same, cast, until};
+use crate::driver::{Answer, Life, Mode, News, Released, Wait};
+
+/// A release hands the name to the next in line and tells it; the list shows it as the holder.
+pub async fn a_release_hands_over_to_the_next(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let fence = ann.locks().await;
+    let asked = Instant::now();
+    bob.stands().await;
+    let stood = Instant::now();
+    sleep(TOLERANCE * 2).await;
+    let at_least = stood.elapsed();
+    assert_eq!(ann.releases().await, Released::Freed);
+    let turn = bob.turn().await;
+    let at_most = asked.elapsed();
+    assert!(turn.fence > fence);
+    if let Some(after) = turn.after {
+        assert!(
+            after + TOLERANCE >= at_least && after <= at_most + TOLERANCE,
+            "stood for {at_least:?} to {at_most:?}, the store says {after:?}"
+        );
+    }
+    let entry = ann.entry().await;
+    assert!(entry.waiters.is_empty());
+    assert_eq!(entry.holders.len(), 1);
+    assert_eq!(entry.holders[0].owner, bob.owner());
+    assert_eq!(entry.holders[0].fence, turn.fence);
+    assert_eq!(
+        bob.locks().await,
+        turn.fence,
+        "asking again changes nothing"
+    );
+    assert_eq!(bob.releases().await, Released::Freed);
+}
+
+/// Waiters go in one after the other in the order in which they came, whichever client they use.
+pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let waiters = [
+        bob.neighbour(),
+        eve.neighbour(),
+        bob.neighbour(),
+        ann.neighbour(),
+        eve.neighbour(),
+    ];
+    let mut fence = ann.locks().await;
+    for waiter in &waiters {
+        waiter.stands().await;
+    }
+    let expected: Vec<_> = waiters.iter().map(|waiter| waiter.owner()).collect();
+    let mut holder = &ann;
+    for (index, waiter) in waiters.iter().enumerate() {
+        assert_eq!(ann.line().await, expected[index..]);
+        assert_eq!(holder.releases().await, Released::Freed);
+        let turn = waiter.turn().await;
+        assert!(turn.fence > fence);
+        waiter.is_held_by(&[waiter]).await;
+        (holder, fence) = (waiter, turn.fence);
+    }
+}
+
+/// Asking again while in line keeps the place, and makes no second one.
+pub async fn asking_again_keeps_the_place(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    bob.stands().await;
+    assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.turn().await;
+    assert_eq!(eve.releases().await, Released::Freed);
+    assert!(ann.entry().await.holders.is_empty());
+}
+
+/// A withdrawn claim leaves the line, and the one behind it is next.
+pub async fn a_withdrawn_claim_leaves_the_line(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    bob.withdraws().await;
+    bob.withdraws().await;
+    assert_eq!(ann.line().await, [eve.owner()]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    eve.turn().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// When the first in line leaves, those behind it that fit go in at once.
+pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
+    let [ann, bob, eve, dan] = cast(fixture).await;
+    let (ann, eve) = (ann.mode(Mode::Shared), eve.mode(Mode::Shared));
+    ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    bob.withdraws().await;
+    eve.turn().await;
+    ann.is_held_by(&[&ann, &eve]).await;
+    let reader = eve.neighbour();
+    dan.stands().await;
+    reader.stands().await;
+    drop(dan);
+    reader.turn().await;
+}
+
+/// A claim that does not wait is refused while others stand in line, and so does not pass them.
+pub async fn a_try_does_not_jump_the_line(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let ann = ann.mode(Mode::Shared);
+    ann.locks().await;
+    bob.stands().await;
+    eve.is_refused().await;
+    eve.mode(Mode::Shared).is_refused().await;
+    assert_eq!(ann.line().await, [bob.owner()]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+}
+
+/// A claim that does not wait is told "busy" while its owner stands in line, and keeps the place.
+pub async fn a_try_beside_the_own_place_is_busy(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    let tried = bob.asks(Wait::No).await.expect("the store answers");
+    assert_eq!(tried, Answer::Busy);
+    assert_eq!(ann.line().await, [bob.owner()]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+}
+
+/// Readers that come later do not pass a writer that stands in line.
+pub async fn a_waiting_writer_is_not_passed_by_later_readers(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, eve) = (ann.mode(Mode::Shared), eve.mode(Mode::Shared));
+    ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    ann.is_held_by(&[&ann]).await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+    bob.is_held_by(&[&bob]).await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.turn().await;
+}
+
+/// Readers that stand together go in together, up to the next writer.
+pub async fn readers_that_stand_together_go_in_together(fixture: &dyn Fixture) {
+    let [ann, bob, dan, eve] = cast(fixture).await;
+    let (bob, dan) = (bob.mode(Mode::Shared), dan.mode(Mode::Shared));
+    let later = bob.neighbour();
+    ann.locks().await;
+    bob.stands().await;
+    dan.stands().await;
+    eve.stands().await;
+    later.stands().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    let (first, second) = (bob.turn().await.fence, dan.turn().await.fence);
+    assert!(first < second);
+    ann.is_held_by(&[&bob, &dan]).await;
+    assert_eq!(ann.line().await, [eve.owner(), later.owner()]);
+    assert_eq!(bob.releases().await, Released::Freed);
+    assert_eq!(dan.releases().await, Released::Freed);
+    eve.turn().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// A claim for many permits at the head of the line is not starved by smaller ones behind it.
+pub async fn a_large_take_at_the_head_is_not_starved(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, bob, eve) = (
+        permits(&ann, 1, 3),
+        permits(&bob, 3, 3),
+        permits(&eve, 1, 3),
+    );
+    ann.locks().await;
+    bob.stands().await;
+    eve.is_refused().await;
+    eve.stands().await;
+    ann.is_held_by(&[&ann]).await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+    bob.is_held_by(&[&bob]).await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.turn().await;
+}
+
+/// A claim that is handed over has the life and the depth that it asked for.
+pub async fn a_handed_over_lease_is_what_was_asked_for(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let bob = bob.life(Life::Ttl).depth(2);
+    ann.locks().await;
+    bob.stands().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.turn().await;
+    assert_same(&ann.depths().await, &[(bob.owner(), 2)]);
+    let heir = bob.through(&ann);
+    drop(bob);
+    eve.is_refused().await;
+    assert_eq!(heir.releases().await, Released::Freed);
+    eve.locks().await;
+}
+
+/// A wait for news that is given up loses no news.
+pub async fn news_is_not_lost_when_a_wait_is_given_up(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    ann.locks().await;
+    bob.stands().await;
+    let give_up = || timeout(Duration::from_millis(1), bob.driver().news());
+    assert!(
+        !matches!(give_up().await, Ok(News::Granted { .. })),
+        "granted while another holds the name"
+    );
+    assert_eq!(ann.releases().await, Released::Freed);
+    until("the grant to be told in many short waits", || async {
+        match give_up().await {
+            Ok(News::Granted { owner, .. }) => owner == bob.owner(),
+            Ok(News::AskAgain(_)) => {
+                let answer = bob.asks(Wait::InLine).await;
+                matches!(answer, Ok(Answer::Granted(_)))
+            }
+            Ok(other) => panic!("unexpected news: {other:?}"),
+            Err(_) => false,
+        }
+    })
+    .await;
+}

@@ -1,0 +1,131 @@
+//! Which modes go together.
+
+use super::Fixture;
+use super::stage::{Party, assert_same, cast};
+use crate::driver::{Mode, Released};
+
+/// Shared holders go together, and a writer is refused until the last of them is out.
+pub async fn shared_holders_go_together_and_exclude_a_writer(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
+    ann.locks().await;
+    bob.locks().await;
+    ann.is_held_by(&[&ann, &bob]).await;
+    eve.is_refused().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    eve.is_refused().await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.locks().await;
+}
+
+/// While a writer holds the name, readers are refused.
+pub async fn a_writer_excludes_readers(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let reader = bob.mode(Mode::Shared);
+    ann.locks().await;
+    reader.is_refused().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    reader.locks().await;
+}
+
+/// Permits are granted up to their number and no further.
+pub async fn permits_are_granted_up_to_their_number(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, bob, eve) = (
+        permits(&ann, 2, 4),
+        permits(&bob, 1, 4),
+        permits(&eve, 2, 4),
+    );
+    ann.locks().await;
+    bob.locks().await;
+    eve.is_refused().await;
+    let single = permits(&eve, 1, 4);
+    single.locks().await;
+    assert_eq!(single.releases().await, Released::Freed);
+    eve.is_refused().await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.locks().await;
+    ann.is_held_by(&[&ann, &eve]).await;
+}
+
+/// Claims that name different numbers of permits all keep to the smallest.
+pub async fn permits_keep_to_the_smallest_number(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let (ann, bob) = (permits(&ann, 1, 5), permits(&bob, 1, 2));
+    ann.locks().await;
+    bob.locks().await;
+    let eve = permits(&eve, 1, 5);
+    eve.is_refused().await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.locks().await;
+    bob.is_refused().await;
+}
+
+/// Two clients that share an owner share its permits.
+pub async fn two_clients_of_one_owner_share_its_permits(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let ann = permits(&ann, 2, 3);
+    let twin = ann.through(&bob);
+    let bob = permits(&bob, 1, 3);
+    assert_eq!(ann.locks().await, twin.locks().await);
+    bob.locks().await;
+    permits(&bob.neighbour(), 1, 3).is_refused().await;
+}
+
+/// An exclusive holder and holders of permits exclude each other.
+pub async fn exclusive_and_permits_exclude_each_other(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    excludes(&ann, &permits(&bob, 1, 5)).await;
+    excludes(&permits(&ann, 1, 5), &bob).await;
+}
+
+/// Shared holders and holders of permits exclude each other.
+pub async fn shared_and_permits_exclude_each_other(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    excludes(&ann.mode(Mode::Shared), &permits(&bob, 1, 5)).await;
+    excludes(&permits(&ann, 1, 5), &bob.mode(Mode::Shared)).await;
+}
+
+/// An owner that holds a name alone may also read it; that is entering again.
+pub async fn reading_under_a_write_lock_is_re_entry(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let fence = ann.locks().await;
+    let reader = ann.mode(Mode::Shared).depth(2);
+    assert_eq!(reader.locks().await, fence);
+    assert_same(&ann.depths().await, &[(ann.owner(), 2)]);
+    bob.mode(Mode::Shared).is_refused().await;
+    assert_eq!(reader.releases_to(1).await, Released::Lowered);
+    assert_eq!(ann.entry().await.holders[0].mode, Mode::Exclusive);
+    bob.mode(Mode::Shared).is_refused().await;
+}
+
+/// An owner that holds a name in one mode is told of a conflict when it asks for another that
+/// the first does not cover, and keeps what it has.
+pub async fn a_mode_that_is_not_covered_is_a_conflict(fixture: &dyn Fixture) {
+    let [ann, bob] = cast(fixture).await;
+    let shared = ann.mode(Mode::Shared);
+    shared.locks().await;
+    ann.depth(2).conflicts().await;
+    ann.through(&bob).conflicts().await;
+    permits(&ann, 1, 2).conflicts().await;
+    let entry = ann.entry().await;
+    assert!(entry.waiters.is_empty(), "{:?}", entry.waiters);
+    assert_eq!(entry.holders[0].mode, Mode::Shared);
+    ann.is_held_by(&[&ann]).await;
+    assert_eq!(shared.releases().await, Released::Freed);
+    permits(&ann, 1, 2).locks().await;
+    shared.conflicts().await;
+    ann.conflicts().await;
+}
+
+pub(super) fn permits(party: &Party, take: u32, of: u32) -> Party {
+    party.mode(Mode::Permits { take, of })
+}
+
+async fn excludes(first: &Party, second: &Party) {
+    first.locks().await;
+    second.is_refused().await;
+    assert_eq!(first.releases().await, Released::Freed);
+    second.locks().await;
+    assert_eq!(second.releases().await, Released::Freed);
+}

@@ -1,0 +1,461 @@
+//! What the rules share: parties that ask for one name, each in a client of its own.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Fixture;
+use crate::driver::{
+    About, Answer, Claim, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
+    Renewal, Renewed, Wait,
+};
+use crate::error::{Error, Result};
+use crate::name::{Fence, Name, Owner};
+
+/// Longer than any rule runs.
+pub(super) const TTL: Duration = Duration::from_secs(60);
+
+/// How long a rule waits for what has to happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What stores that count in milliseconds may be off by, and messages may take.
+pub(super) const TOLERANCE: Duration = Duration::from_millis(50);
+
+/// Parties that ask for one fresh name, each with an owner and a client of its own.
+pub(super) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
+    let name = fresh_name();
+    let mut parties = Vec::new();
+    for _ in 0..N {
+        let client = Client::open(fixture).await;
+        parties.push(Party::new(client, name.clone(), Owner::unique()));
+    }
+    let Ok(parties) = parties.try_into() else {
+        unreachable!("so many were made");
+    };
+    parties
+}
+
+/// A name that nobody else uses: rules share one server and run at once.
+pub(super) fn fresh_name() -> Name {
+    name(&format!("conformance/{}", Owner::unique()))
+}
+
+pub(super) fn name(text: &str) -> Name {
+    Name::new(text).expect("a rule uses valid names")
+}
+
+/// Asks until `found` says yes; fails with `what` if it does not happen in time.
+pub(super) async fn until<F, Fut>(what: &str, mut found: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = bool>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    while !found().await {
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A client and the news that nobody has asked for yet.
+#[derive(Debug)]
+struct Client {
+    driver: Arc<dyn Driver>,
+    unread: Mutex<Unread>,
+}
+
+#[derive(Debug, Default)]
+struct Unread {
+    news: Vec<News>,
+    /// How often the store said "ask again", which concerns every party of the client.
+    calls: u64,
+}
+
+impl Client {
+    async fn open(fixture: &dyn Fixture) -> Arc<Self> {
+        Arc::new(Self {
+            driver: fixture.client().await,
+            unread: Mutex::default(),
+        })
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, news: News) {
+        let mut unread = self.unread();
+        match news {
+            News::AskAgain(_) => unread.calls += 1,
+            news => unread.news.push(news),
+        }
+    }
+
+    fn take<T>(&self, wanted: impl FnMut(&News) -> Option<T>) -> Option<T> {
+        let mut unread = self.unread();
+        let mut wanted = wanted;
+        let found = unread
+            .news
+            .iter()
+            .enumerate()
+            .find_map(|(index, news)| wanted(news).map(|found| (index, found)));
+        let (index, found) = found?;
+        unread.news.remove(index);
+        Some(found)
+    }
+}
+
+/// One owner in one client, and the claim that it makes.
+///
+/// The methods that are verbs in the third person ask the store; those that can only go one way
+/// in every rule fail if it goes another.
+#[derive(Debug)]
+pub(super) struct Party {
+    client: Arc<Client>,
+    claim: Claim,
+    waiting: Mutex<Waiting>,
+}
+
+/// What a party in line remembers, as the engine would.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    asks_at: Option<Instant>,
+    calls: u64,
+    last: Option<Fence>,
+}
+
+/// A claim that stood in line and was granted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) fence: Fence,
+    /// How long it stood in line, unless it learnt of its grant by asking again.
+    pub(super) after: Option<Duration>,
+}
+
+impl Party {
+    fn new(client: Arc<Client>, name: Name, owner: Owner) -> Self {
+        let claim = Claim {
+            name,
+            owner,
+            mode: Mode::Exclusive,
+            ttl: TTL,
+            depth: 1,
+            wait: Wait::InLine,
+            life: Life::Client,
+            fences: 1,
+            about: About {
+                reason: Some("conformance".into()),
+                host: "here".into(),
+                pid: std::process::id(),
+            },
+        };
+        Self::with(client, claim)
+    }
+
+    fn with(client: Arc<Client>, claim: Claim) -> Self {
+        Self {
+            client,
+            claim,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// The same owner in the same client, with another claim.
+    pub(super) fn but(&self, change: impl FnOnce(&mut Claim)) -> Self {
+        let mut claim = self.claim.clone();
+        change(&mut claim);
+        Self::with(Arc::clone(&self.client), claim)
+    }
+
+    pub(super) fn mode(&self, mode: Mode) -> Self {
+        self.but(|claim| claim.mode = mode)
+    }
+
+    pub(super) fn ttl(&self, ttl: Duration) -> Self {
+        self.but(|claim| claim.ttl = ttl)
+    }
+
+    pub(super) fn depth(&self, depth: u32) -> Self {
+        self.but(|claim| claim.depth = depth)
+    }
+
+    pub(super) fn life(&self, life: Life) -> Self {
+        self.but(|claim| claim.life = life)
+    }
+
+    pub(super) fn at(&self, name: Name) -> Self {
+        self.but(|claim| claim.name = name)
+    }
+
+    /// Another owner in the same client.
+    pub(super) fn neighbour(&self) -> Self {
+        self.but(|claim| claim.owner = Owner::unique())
+    }
+
+    /// The same owner in the client of another.
+    pub(super) fn through(&self, other: &Self) -> Self {
+        Self::with(Arc::clone(&other.client), self.claim.clone())
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.client.driver
+    }
+
+    pub(super) async fn asks(&self, wait: Wait) -> Result<Answer> {
+        let claim = Claim {
+            wait,
+            ..self.claim.clone()
+        };
+        let sent = Instant::now();
+        let answer = self.client.driver.acquire(&claim).await?;
+        let mut waiting = self.waiting();
+        match answer {
+            Answer::Granted(fence) => waiting.last = Some(fence),
+            Answer::Queued { ask_again } => waiting.asks_at = Some(sent + ask_again),
+            Answer::Busy => {}
+        }
+        Ok(answer)
+    }
+
+    /// Asks without standing in line.
+    pub(super) async fn tries(&self) -> Answer {
+        let answer = self.asks(Wait::No).await.expect("the store answers");
+        assert!(
+            !matches!(answer, Answer::Queued { .. }),
+            "a claim that does not wait was put in line"
+        );
+        answer
+    }
+
+    pub(super) async fn is_refused(&self) {
+        assert_eq!(self.tries().await, Answer::Busy);
+    }
+
+    /// Asks, and is granted at once.
+    pub(super) async fn locks(&self) -> Fence {
+        match self.tries().await {
+            Answer::Granted(fence) => fence,
+            other => panic!("expected a grant at once, got {other:?}"),
+        }
+    }
+
+    /// Asks, and is put in line.
+    pub(super) async fn stands(&self) -> Duration {
+        let answer = self.asks(Wait::InLine).await.expect("the store answers");
+        match answer {
+            Answer::Queued { ask_again } => ask_again,
+            other => panic!("expected a place in line, got {other:?}"),
+        }
+    }
+
+    pub(super) async fn conflicts(&self) {
+        for wait in [Wait::No, Wait::InLine] {
+            let answer = self.asks(wait).await;
+            assert!(
+                matches!(&answer, Err(Error::ModeConflict { name }) if *name == self.claim.name),
+                "expected a mode conflict, got {answer:?}"
+            );
+        }
+    }
+
+    /// Waits for the grant of a claim in line; asks again when told to, as the engine would.
+    pub(super) async fn turn(&self) -> Turn {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(turn) = self.client.take(|news| self.grant_in(news)) {
+                self.waiting().last = Some(turn.fence);
+                return turn;
+            }
+            if let Some(fence) = self.asks_if_called().await {
+                return Turn { fence, after: None };
+            }
+            let asks_at = self.waiting().asks_at.unwrap_or(deadline);
+            match timeout_at(deadline.min(asks_at), self.client.driver.news()).await {
+                Ok(news) => self.client.keep(news),
+                Err(_) => assert!(
+                    Instant::now() < deadline,
+                    "no grant in {PATIENCE:?}, by news or by asking again; the store lists {:?}",
+                    self.entry().await,
+                ),
+            }
+        }
+    }
+
+    /// The grant of this claim that has not been seen yet.
+    fn grant_in(&self, news: &News) -> Option<Turn> {
+        let News::Granted {
+            name,
+            owner,
+            fence,
+            after,
+        } = news
+        else {
+            return None;
+        };
+        let mine = (name, owner) == (&self.claim.name, &self.claim.owner);
+        let known = self.waiting().last.is_some_and(|last| *fence <= last);
+        (mine && !known).then_some(Turn {
+            fence: *fence,
+            after: Some(*after),
+        })
+    }
+
+    /// Asks again if the store said so, or if the time that it named has come.
+    async fn asks_if_called(&self) -> Option<Fence> {
+        let calls = self.client.unread().calls;
+        let called = {
+            let mut waiting = self.waiting();
+            let called = waiting.calls < calls;
+            waiting.calls = calls;
+            called || waiting.asks_at.is_some_and(|at| at <= Instant::now())
+        };
+        if !called {
+            return None;
+        }
+        match self.asks(Wait::InLine).await.expect("the store answers") {
+            Answer::Granted(fence) => Some(fence),
+            Answer::Queued { .. } => None,
+            Answer::Busy => panic!("a claim in line was told that the name is busy"),
+        }
+    }
+
+    /// Waits until the store says that this party's lease is over.
+    pub(super) async fn loses(&self) -> (Fence, Loss) {
+        let mine = |news: &News| match news {
+            News::Lost {
+                name,
+                owner,
+                fence,
+                loss,
+            } if (name, owner) == (&self.claim.name, &self.claim.owner) => Some((*fence, *loss)),
+            _ => None,
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(lost) = self.client.take(mine) {
+                return lost;
+            }
+            match timeout_at(deadline, self.client.driver.news()).await {
+                Ok(news) => self.client.keep(news),
+                Err(_) => panic!("the holder was not told in {PATIENCE:?} that its lease is over"),
+            }
+        }
+    }
+
+    /// Releases whatever grant it has, to depth 0.
+    pub(super) async fn releases(&self) -> Released {
+        self.releases_with(|_| {}).await
+    }
+
+    pub(super) async fn releases_to(&self, depth: u32) -> Released {
+        self.releases_with(|release| release.depth = depth).await
+    }
+
+    pub(super) async fn releases_with(&self, change: impl FnOnce(&mut Release)) -> Released {
+        let mut release = Release {
+            name: self.claim.name.clone(),
+            owner: self.claim.owner.clone(),
+            fence: None,
+            life: self.claim.life,
+            depth: 0,
+            keep: Duration::ZERO,
+        };
+        change(&mut release);
+        let released = self.client.driver.release(&release).await;
+        released.expect("the store answers")
+    }
+
+    pub(super) fn renewal(&self, fence: Option<Fence>) -> Renewal {
+        Renewal {
+            name: self.claim.name.clone(),
+            owner: self.claim.owner.clone(),
+            fence,
+            life: self.claim.life,
+            ttl: self.claim.ttl,
+        }
+    }
+
+    pub(super) async fn renews(&self, fence: Option<Fence>) -> Renewed {
+        let renewed = self.client.driver.renew(&[self.renewal(fence)]).await;
+        let renewed = renewed.expect("the store answers");
+        assert_eq!(renewed.len(), 1, "one answer for one renewal");
+        renewed[0]
+    }
+
+    pub(super) async fn withdraws(&self) {
+        let withdrawn = self.client.driver.withdraw(&self.claim).await;
+        withdrawn.expect("the store answers");
+    }
+
+    /// Takes the name away from its holders.
+    pub(super) async fn evicts(&self) -> Vec<Holder> {
+        let evicted = self.client.driver.evict(&self.claim.name).await;
+        evicted.expect("the store answers")
+    }
+
+    /// Asks until the name is free and takes it.
+    pub(super) async fn locks_in_time(&self) -> Fence {
+        until("the name to come free", || async {
+            matches!(self.tries().await, Answer::Granted(_))
+        })
+        .await;
+        self.locks().await
+    }
+
+    /// What the store lists for the name; the holders and waiters are empty if it lists nothing.
+    pub(super) async fn entry(&self) -> Entry {
+        let name = &self.claim.name;
+        let listed = self.client.driver.list(Some(name)).await;
+        let mut listed = listed.expect("the store answers");
+        assert!(listed.len() <= 1, "one name, listed {listed:?}");
+        listed.pop().unwrap_or_else(|| Entry {
+            name: name.clone(),
+            holders: Vec::new(),
+            waiters: Vec::new(),
+        })
+    }
+
+    /// Who holds the name and how deep, oldest first.
+    pub(super) async fn depths(&self) -> Vec<(Owner, u32)> {
+        let holders = self.entry().await.holders;
+        let depths = holders.into_iter();
+        depths.map(|holder| (holder.owner, holder.depth)).collect()
+    }
+
+    /// Who waits, first to last.
+    pub(super) async fn line(&self) -> Vec<Owner> {
+        let waiters = self.entry().await.waiters;
+        waiters.into_iter().map(|waiter| waiter.owner).collect()
+    }
+
+    /// Fails unless these parties, and nobody else, hold the name once each.
+    pub(super) async fn is_held_by(&self, parties: &[&Self]) {
+        let expected: Vec<_> = parties.iter().map(|party| (party.owner(), 1)).collect();
+        assert_same(&self.depths().await, &expected);
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.claim.owner.clone()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compares owners with depths; shows the owners' text, which `Debug` hides.
+pub(super) fn assert_same(found: &[(Owner, u32)], expected: &[(Owner, u32)]) {
+    let show = |holders: &[(Owner, u32)]| -> Vec<String> {
+        let holders = holders.iter();
+        holders
+            .map(|(owner, depth)| format!("{owner} × {depth}"))
+            .collect()
+    };
+    assert_eq!(show(found), show(expected), "who holds it, how deep");
+}

@@ -1,0 +1,245 @@
+//! Every public async fn may be dropped at every poll, and leaves nothing behind.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
+use tenure::Owner;
+use tenure::layer::{Call, Trouble};
+
+use crate::{World, millis, secs};
+
+/// Polls a future up to so many times; returns its output if it was done by then.
+async fn polls<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = times;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A world in which every request takes a while to get there, and its answer to come back.
+fn slow_world(late: Trouble) -> World {
+    let world = World::new();
+    for call in [Call::Acquire, Call::Withdraw, Call::Release] {
+        world.fault.always(call, late);
+    }
+    world
+}
+
+const LATE: [Trouble; 2] = [
+    Trouble::LateRequest(millis(10)),
+    Trouble::LateAnswer(millis(10)),
+];
+
+/// Enough for every future here to end: the loops stop at the first that does.
+const MOST_POLLS: usize = 100;
+
+#[tokio::test(start_paused = true)]
+async fn lock_on_a_free_name() {
+    for late in LATE {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(late);
+            let done = polls(times, world.here.mutex("a").ttl(secs(3600)).lock())
+                .await
+                .is_some();
+            world
+                .assert_nothing_left(&format!("{late:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_in_line() {
+    for late in LATE {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(late);
+            let first = world.there.mutex("a").lock().await.unwrap();
+            let lock = world.here.mutex("a").ttl(secs(3600));
+            let release = async {
+                tokio::time::sleep(millis(50)).await;
+                first.release().await.unwrap();
+                std::future::pending::<()>().await;
+            };
+            let done = tokio::select! {
+                done = polls(times, lock.lock()) => done.is_some(),
+                () = release => unreachable!(),
+            };
+            drop(lock);
+            for _ in 0..100 {
+                tokio::time::sleep(millis(1)).await;
+            }
+            // The first was cut off as well if its release had not begun: it frees on drop.
+            world
+                .assert_nothing_left(&format!("{late:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_behind_another_task_of_the_process() {
+    for times in 0..MOST_POLLS {
+        let world = slow_world(LATE[0]);
+        let first = world.here.mutex("a").lock().await.unwrap();
+        let here = world.here.clone();
+        let second = tokio::spawn(async move { here.mutex("a").lock().await });
+        tokio::time::sleep(millis(30)).await;
+        let third = world.here.mutex("a");
+        let others = async {
+            first.release().await.unwrap();
+            second.await.unwrap().unwrap().release().await.unwrap();
+        };
+        let ask = async { polls(times, third.lock()).await.is_some() };
+        let (done, ()) = tokio::join!(ask, others);
+        world.assert_nothing_left(&format!("{times} polls")).await;
+        if done {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_lock() {
+    for late in LATE {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(late);
+            let lock = world.here.mutex("a").ttl(secs(3600));
+            let done = polls(times, lock.try_lock()).await.is_some();
+            world
+                .assert_nothing_left(&format!("{late:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_timeout() {
+    for patience in [millis(0), millis(5), millis(10), millis(15), millis(60)] {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(LATE[1]);
+            let lock = world.here.mutex("a").ttl(secs(3600));
+            let done = polls(times, lock.lock_timeout(patience)).await.is_some();
+            world
+                .assert_nothing_left(&format!("{patience:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_by_hand() {
+    for times in 0..MOST_POLLS {
+        let world = slow_world(LATE[1]);
+        let lock = world.here.mutex("a").ttl(secs(3600));
+        let lease = polls(times, lock.lease()).await;
+        let done = lease.is_some();
+        if let Some(lease) = lease {
+            world.there.release(&lease.unwrap()).await.unwrap();
+        }
+        world.assert_nothing_left(&format!("{times} polls")).await;
+        if done {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn re_entry_keeps_the_outer_hold() {
+    for late in LATE {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(late);
+            let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
+            let outer = lock.lock().await.unwrap();
+            let done = polls(times, lock.lock()).await.is_some();
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!(world.depth("a").await, 1, "{late:?}, {times} polls");
+            drop(outer);
+            world
+                .assert_nothing_left(&format!("{late:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release() {
+    for late in LATE {
+        for times in 0..MOST_POLLS {
+            let world = slow_world(late);
+            let guard = world.here.mutex("a").ttl(secs(3600)).lock().await.unwrap();
+            let done = polls(times, guard.release()).await.is_some();
+            world
+                .assert_nothing_left(&format!("{late:?}, {times} polls"))
+                .await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_and_list_change_nothing() {
+    let world = World::new();
+    let guard = world.here.mutex("a").lock().await.unwrap();
+    for times in 0..2 {
+        assert!(polls(times, guard.lost()).await.is_none());
+        let _ = polls(times, world.here.list(None)).await;
+    }
+    assert_eq!(world.depth("a").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_leaves_nothing() {
+    for times in 0..MOST_POLLS {
+        let opened = polls(times, tenure::open("memory:cancelled")).await;
+        let done = opened.is_some();
+        drop(opened);
+        let again = tenure::open("memory:cancelled").await.unwrap();
+        assert!(again.list(None).await.unwrap().is_empty());
+        if done {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_waiters_that_give_up_leave_nothing() {
+    let world = World::new();
+    let first = world.there.mutex("a").lock().await.unwrap();
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..10_000 {
+        let here = world.here.clone();
+        waiters.spawn(async move { here.mutex("a").lock_timeout(secs(1)).await.is_err() });
+    }
+    assert!(waiters.join_all().await.into_iter().all(|gave_up| gave_up));
+    world.until_waiting("a", 0).await;
+    first.release().await.unwrap();
+    world.assert_nothing_left("everybody gave up").await;
+}

@@ -1,0 +1,88 @@
+//! The engine's rules, each with a test that fails when the rule is broken. Time is paused.
+
+mod blocking;
+mod cancel;
+mod fairness;
+mod lease;
+mod passing;
+mod reentry;
+mod release;
+mod unknown;
+mod watchdog;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::driver::Driver;
+use tenure::layer::Fault;
+use tenure::store::memory::Memory;
+use tenure::{Client, Name};
+
+/// One store with two clients: one that faults can be made for, one as another process.
+struct World {
+    fault: Arc<Fault>,
+    here: Client,
+    there: Client,
+    store: Arc<Memory>,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Arc::new(Memory::new());
+        let fault = Arc::new(Fault::around(Arc::new(store.another())));
+        let here = Client::with_driver(fault.clone());
+        let there = Client::with_driver(Arc::new(store.another()));
+        Self {
+            fault,
+            here,
+            there,
+            store,
+        }
+    }
+
+    /// Whether nobody holds or waits, as the store sees it.
+    async fn is_empty(&self) -> bool {
+        self.store.list(None).await.unwrap().is_empty()
+    }
+
+    /// Lets background work finish, and fails if anything is left in the store after that.
+    async fn assert_nothing_left(&self, case: &str) {
+        for _ in 0..1000 {
+            if self.is_empty().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let left = self.store.list(None).await.unwrap();
+        panic!("{case}: left in the store: {left:?}");
+    }
+
+    /// Waits until so many stand in the store's line for a name.
+    async fn until_waiting(&self, name: &str, count: usize) {
+        let name: Name = name.parse().unwrap();
+        for _ in 0..10_000 {
+            let entries = self.store.list(Some(&name)).await.unwrap();
+            if entries.first().map_or(0, |entry| entry.waiters.len()) == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("never {count} in line for {name}");
+    }
+
+    async fn depth(&self, name: &str) -> u32 {
+        let name: Name = name.parse().unwrap();
+        let entries = self.store.list(Some(&name)).await.unwrap();
+        entries.first().map_or(0, |entry| {
+            entry.holders.iter().map(|holder| holder.depth).sum()
+        })
+    }
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

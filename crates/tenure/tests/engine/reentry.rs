@@ -1,0 +1,151 @@
+//! The same owner locks again and again, and lets go as often.
+
+use std::time::Duration;
+
+use tenure::{Client, Error, Health, Outcome, Owner};
+use tokio::time::timeout;
+
+use crate::{World, millis, secs};
+
+#[tokio::test(start_paused = true)]
+async fn nested_calls_of_a_task_share_its_lock() {
+    async fn inner(locks: &Client, depth: u32) -> u32 {
+        let guard = locks.mutex("a").reentrant().lock().await.unwrap();
+        let reached = if depth == 0 {
+            0
+        } else {
+            Box::pin(inner(locks, depth - 1)).await
+        };
+        guard.release().await.unwrap();
+        reached + 1
+    }
+    let world = World::new();
+    let here = world.here.clone();
+    let reached = tokio::spawn(async move { inner(&here, 5).await });
+    assert_eq!(
+        timeout(secs(5), reached)
+            .await
+            .expect("no deadlock")
+            .unwrap(),
+        6
+    );
+    world
+        .assert_nothing_left("released as often as locked")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_counts_the_depth() {
+    let world = World::new();
+    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
+    let one = lock.lock().await.unwrap();
+    let two = lock.try_lock().await.unwrap().unwrap();
+    let three = lock.lock_timeout(secs(1)).await.unwrap();
+    assert_eq!(world.depth("a").await, 3);
+    assert_eq!(one.fence(), three.fence());
+    assert_eq!(two.release().await.unwrap(), Outcome::Lowered { depth: 2 });
+    assert_eq!(world.depth("a").await, 2);
+    assert!(world.there.mutex("a").try_lock().await.unwrap().is_none());
+    drop(one);
+    tokio::time::sleep(millis(1)).await;
+    assert_eq!(world.depth("a").await, 1);
+    assert_eq!(three.release().await.unwrap(), Outcome::Released);
+    world
+        .assert_nothing_left("released as often as locked")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_task_waits_for_a_reentrant_lock() {
+    let world = World::new();
+    let guard = world.here.mutex("a").reentrant().lock().await.unwrap();
+    let here = world.here.clone();
+    let other = tokio::spawn(async move { here.mutex("a").reentrant().lock().await.unwrap() });
+    world.until_waiting("a", 1).await;
+    guard.release().await.unwrap();
+    drop(timeout(secs(1), other).await.expect("its turn").unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_waiters_of_one_owner_both_get_in() {
+    let world = World::new();
+    let first = world.there.mutex("a").lock().await.unwrap();
+    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
+    let (again, other) = (lock.clone(), lock.clone());
+    let one = tokio::spawn(async move { again.lock().await.unwrap() });
+    let two = tokio::spawn(async move { other.lock().await.unwrap() });
+    world.until_waiting("a", 1).await;
+    first.release().await.unwrap();
+    let one = timeout(secs(1), one).await.expect("the first").unwrap();
+    let two = timeout(secs(1), two)
+        .await
+        .expect("the same owner")
+        .unwrap();
+    assert_eq!(world.depth("a").await, 2);
+    drop((one, two));
+    world.assert_nothing_left("both let go").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_of_one_job_share_a_lock() {
+    let world = World::new();
+    let owner = Owner::named("job 7").unwrap();
+    let here = world
+        .here
+        .mutex("a")
+        .owner(owner.clone())
+        .lock()
+        .await
+        .unwrap();
+    let there = world.there.mutex("a").owner(owner).lock().await.unwrap();
+    assert_eq!(here.fence(), there.fence());
+    here.release().await.unwrap();
+    assert!(
+        world.here.mutex("a").try_lock().await.unwrap().is_none(),
+        "the other still has it"
+    );
+    there.release().await.unwrap();
+    world.assert_nothing_left("both let go").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_under_ones_own_write_is_re_entry_and_the_reverse_is_refused() {
+    let world = World::new();
+    let owner = Owner::named("job").unwrap();
+    let lock = world.here.rwlock("a");
+    let write = lock.write().owner(owner.clone()).lock().await.unwrap();
+    let read = lock.read().owner(owner.clone()).lock().await.unwrap();
+    drop((read, write));
+    world.assert_nothing_left("both let go").await;
+
+    let read = lock.read().owner(owner.clone()).lock().await.unwrap();
+    let refused = lock.write().owner(owner).lock().await.unwrap_err();
+    assert!(matches!(refused, Error::ModeConflict { .. }), "{refused:?}");
+    assert_eq!(read.health(), Health::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn re_entry_restarts_the_lease_and_all_guards_see_its_loss() {
+    let world = World::new();
+    let lock = world
+        .here
+        .mutex("a")
+        .ttl(secs(30))
+        .owner(Owner::named("job").unwrap());
+    let one = lock.lock().await.unwrap();
+    let two = lock.lock().await.unwrap();
+    world.there.evict(one.name()).await.unwrap();
+    let (a, b) = tokio::join!(one.lost(), two.lost());
+    assert_eq!(a, b);
+    assert!(matches!(two.release().await.unwrap(), Outcome::NotHeld(_)));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let fresh = lock.lock().await.unwrap();
+    assert_eq!(world.depth("a").await, 1, "a new lock, not a deeper one");
+    assert!(fresh.fence() > one.fence());
+    assert!(matches!(one.release().await.unwrap(), Outcome::NotHeld(_)));
+    assert_eq!(
+        world.depth("a").await,
+        1,
+        "an old guard does not touch a new grant"
+    );
+}
