@@ -555,7 +555,7 @@ fn claim(name: &str, wait: Wait) -> Claim {
         wait,
         life: Life::Client,
         fences: 1,
-        about: About::default(),
+        about: About::this_process(None),
     }
 }
 
