@@ -72,10 +72,9 @@ async fn those_who_do_not_read_keep_no_news_from_others() {
         hand_over(&ann, &other, 15).await;
         deaf.push(other);
     }
-    // By now the sender's buffer is full of what nobody reads.
+    // By now the sender's buffer is full of what nobody reads, and bob waits already.
     let bob = open(&folder).await;
-    hand_over(&ann, &bob, 1).await;
-    next(&bob).await;
+    tokio::join!(next(&bob), hand_over(&ann, &bob, 1));
 }
 
 #[tokio::test]
@@ -132,6 +131,19 @@ async fn a_killed_waiter_is_passed_over() {
     waiter.wait().unwrap();
     ann.release(&release(&hers)).await.unwrap();
     told_granted(&bob, &his).await;
+}
+
+#[tokio::test]
+async fn a_grant_to_the_dead_is_taken_back() {
+    let folder = folder();
+    let ann = open(&folder).await;
+    let hers = claim("a", Wait::No);
+    granted(&ann, &hers).await;
+    let mut waiter = child(&folder, "wait a");
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    ann.release(&release(&hers)).await.unwrap();
+    assert_eq!(ann.list(None).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -417,11 +429,13 @@ async fn a_process_that_stands_still_makes_the_store_unavailable() {
     let ann = open(&folder).await;
     let other = fs::File::open(folder.path().join("lock")).unwrap();
     other.lock().unwrap();
+    let begun = tokio::time::Instant::now();
     let error = ann.acquire(&claim("a", Wait::No)).await.unwrap_err();
     let Error::Unavailable { source, .. } = error else {
         panic!("{error:?}");
     };
     assert!(source.to_string().contains("stands still"), "{source}");
+    assert!(begun.elapsed() < 2 * gate::PATIENCE);
     drop(other);
     // The thread that still waits for the lock gives it back.
     tokio::time::resume();
