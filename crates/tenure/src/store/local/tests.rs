@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -341,6 +341,41 @@ async fn files_take_the_rights_of_a_folder_that_a_group_shares() {
 }
 
 #[tokio::test]
+async fn a_folder_that_all_may_write_to_serves_every_user() {
+    let folder = folder();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let mut nobody = command(&folder, "hold a");
+    if rustix::process::geteuid().is_root() {
+        nobody.uid(65534).gid(65534);
+    }
+    let mut holder = ready(nobody.spawn().unwrap());
+    let ann = open(&folder).await;
+    let busy = ann.acquire(&claim("a", Wait::No)).await.unwrap();
+    assert_eq!(busy, Answer::Busy);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[tokio::test]
+async fn root_leaves_the_folder_to_its_user() {
+    let folder = folder();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).unwrap();
+    }
+    let ann = open(&folder).await;
+    let owner = |path: PathBuf| {
+        let found = fs::metadata(path).unwrap();
+        (found.uid(), found.gid())
+    };
+    let user = owner(folder.path().to_owned());
+    for file in ["lock", "fence", "format", "clients"] {
+        assert_eq!(owner(folder.path().join(file)), user, "{file}");
+    }
+    assert_eq!(owner(state_file(&folder)), user);
+    assert_eq!(owner(ann.state.folder.socket(ann.session)), user);
+}
+
+#[tokio::test]
 async fn a_folder_with_a_long_path_works() {
     let folder = folder();
     let deep = folder.path().join("x".repeat(200)).join("y".repeat(200));
@@ -471,7 +506,10 @@ async fn child_process() {
 
 /// Starts another process, and waits until it holds the name or stands in line for it.
 fn child(folder: &TempDir, order: &str) -> Child {
-    let mut child = spawn(folder, order);
+    ready(spawn(folder, order))
+}
+
+fn ready(mut child: Child) -> Child {
     let output = BufReader::new(child.stdout.take().unwrap());
     let mut lines = output.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("ready")));
