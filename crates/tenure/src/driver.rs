@@ -4,6 +4,7 @@
 //! cancellation, release on drop, retries and metrics are the engine's, written once.
 
 use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -155,15 +156,31 @@ pub struct Claim {
 }
 
 /// Who asks and why, for people who look at the lock.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct About {
     /// Why the lock is wanted.
-    pub reason: Option<Box<str>>,
+    pub reason: Option<Arc<str>>,
     /// The machine that asks.
-    pub host: Box<str>,
+    pub host: Arc<str>,
     /// The process that asks.
     pub pid: u32,
+}
+
+impl About {
+    /// Returns who this process is, and why it asks.
+    pub fn this_process(reason: Option<&Arc<str>>) -> Self {
+        static THIS: OnceLock<About> = OnceLock::new();
+        let this = THIS.get_or_init(|| Self {
+            reason: None,
+            host: rustix::system::uname().nodename().to_string_lossy().into(),
+            pid: std::process::id(),
+        });
+        Self {
+            reason: reason.cloned(),
+            ..this.clone()
+        }
+    }
 }
 
 /// What the store says to a claim.

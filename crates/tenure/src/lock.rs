@@ -1,7 +1,6 @@
 //! What callers ask for: a lock with its options, and the three ways to ask.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::by_hand::Lease;
@@ -39,7 +38,7 @@ pub struct Lock {
     ttl: Duration,
     max_hold: Option<Duration>,
     at_least: Duration,
-    reason: Option<Box<str>>,
+    reason: Option<Arc<str>>,
 }
 
 impl Lock {
@@ -222,11 +221,7 @@ impl Lock {
             life,
             max_hold: self.max_hold,
             at_least: self.at_least,
-            about: About {
-                reason: self.reason.clone(),
-                host: host().into(),
-                pid: std::process::id(),
-            },
+            about: About::this_process(self.reason.as_ref()),
         };
         order.check()?;
         Ok(Arc::new(order))
@@ -292,13 +287,3 @@ impl Semaphore {
 
 /// How long a lease lasts unless told otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
-
-fn host() -> &'static str {
-    static HOST: OnceLock<String> = OnceLock::new();
-    HOST.get_or_init(|| {
-        rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned()
-    })
-}

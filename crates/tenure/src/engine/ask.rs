@@ -20,24 +20,26 @@ impl Engine {
     ///
     /// Cancel safe: a dropped call leaves the line and gives back what was granted meanwhile.
     pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
-        let waiting = self.meter.wait(self.clock.now());
+        let mut start = self.clock.now();
+        let waiting = self.meter.wait(start);
+        let over = |guard| waiting.over(guard, &self.clock);
         loop {
             if let Some(guard) = self.enter_again(order).await? {
-                return Ok(waiting.over(guard, self.clock.now()));
+                return Ok(over(guard));
             }
-            let mut standing = match self.lines.join(order, self.clock.now()) {
+            let mut standing = match self.lines.join(order, start) {
                 Joined::Behind(standing) => standing,
                 Joined::First(ticket) => {
                     let asked = Arc::clone(self).ask_first(ticket);
                     match to_end(&self.runtime, asked).await? {
-                        First::Granted(guard) => return Ok(waiting.over(guard, self.clock.now())),
+                        First::Granted(guard) => return Ok(over(guard)),
                         First::Stand(standing) => standing,
                     }
                 }
             };
             match standing.turn().await {
-                Some(Turn::Go(guard)) => return Ok(waiting.over(guard, self.clock.now())),
-                Some(Turn::Again) => {}
+                Some(Turn::Go(guard)) => return Ok(over(guard)),
+                Some(Turn::Again) => start = self.clock.now(),
                 Some(Turn::Failed(error)) => return Err(error),
                 None => return Err(self.ended()),
             }
@@ -59,7 +61,8 @@ impl Engine {
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
         to_end(&self.runtime, async move {
             let claim = order.claim(Wait::No);
-            let (sent, answer) = engine.ask_until_known(&claim).await?;
+            let now = engine.clock.now();
+            let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             Ok(match answer {
                 Answer::Granted(fence) => Some(engine.guard(claim, &order, fence, sent)),
                 Answer::Busy | Answer::Queued { .. } => None,
@@ -79,12 +82,13 @@ impl Engine {
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
         to_end(&self.runtime, async move {
             let mut depth = lease.depth.lock().await;
-            if *depth == 0 || matches!(lease.health(engine.clock.now()), Health::Lost(_)) {
+            let now = engine.clock.now();
+            if *depth == 0 || matches!(lease.health(now), Health::Lost(_)) {
                 return Ok(None);
             }
             let mut claim = order.claim(Wait::No);
             claim.depth = *depth + 1;
-            let (sent, answer) = engine.ask_until_known(&claim).await?;
+            let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             if answer == Answer::Granted(lease.fence) {
                 *depth += 1;
                 lease.renewed(sent, claim.ttl);
@@ -105,7 +109,7 @@ impl Engine {
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let asked = self.ask_until_known(&ticket.claim).await;
+        let asked = self.ask_until_known(&ticket.claim, ticket.first_sent).await;
         let granted = match asked {
             Ok((sent, Answer::Granted(fence))) => Some((fence, sent)),
             Ok((_, Answer::Queued { ask_again })) => self.queued(&ticket, ask_again),
@@ -330,20 +334,21 @@ impl Engine {
     }
 
     /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
-    async fn ask_until_known(self: &Arc<Self>, claim: &Claim) -> Result<(Tick, Answer)> {
-        let mut pause = FIRST_PAUSE;
+    ///
+    /// Returns when the request went out that was answered; `now` is for the first.
+    async fn ask_until_known(self: &Arc<Self>, claim: &Claim, now: Tick) -> Result<(Tick, Answer)> {
+        let (mut sent, mut pause) = (now, FIRST_PAUSE);
         for _ in 1..TRIES {
-            let sent = self.clock.now();
             match self.driver.acquire(claim).await {
                 Err(error) if !error.nothing_changed() => {
                     tracing::debug!(name = %claim.name, %error, "asking again");
                     tokio::time::sleep(jittered(pause)).await;
                     pause *= 2;
+                    sent = self.clock.now();
                 }
                 answer => return answer.map(|answer| (sent, answer)),
             }
         }
-        let sent = self.clock.now();
         let answer = self.driver.acquire(claim).await;
         if answer.as_ref().is_err_and(|error| !error.nothing_changed()) {
             self.undo(claim.clone());

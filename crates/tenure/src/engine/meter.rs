@@ -12,7 +12,7 @@ mod on {
 
     use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-    use crate::engine::clock::Tick;
+    use crate::engine::clock::{Clock, Tick};
     use crate::guard::Guard;
 
     /// Handles looked up once, so that counting costs no search.
@@ -73,8 +73,10 @@ mod on {
     }
 
     impl Waiting<'_> {
-        pub(crate) fn over(&self, guard: Guard, now: Tick) -> Guard {
-            self.meter.wait_seconds.record(now.since(self.since));
+        pub(crate) fn over(&self, guard: Guard, clock: &Clock) -> Guard {
+            self.meter
+                .wait_seconds
+                .record(clock.now().since(self.since));
             guard
         }
     }
@@ -90,7 +92,7 @@ mod on {
 mod off {
     use std::time::Duration;
 
-    use crate::engine::clock::Tick;
+    use crate::engine::clock::{Clock, Tick};
     use crate::guard::Guard;
 
     /// Counts nothing.
@@ -117,7 +119,7 @@ mod off {
     pub(crate) struct Waiting;
 
     impl Waiting {
-        pub(crate) fn over(&self, guard: Guard, _now: Tick) -> Guard {
+        pub(crate) fn over(&self, guard: Guard, _clock: &Clock) -> Guard {
             guard
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::driver::{Loss, Release, Released};
 use crate::engine::ask::jittered;
+use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::Turn;
 use crate::engine::order::{MOST_PASSES, PASS_WINDOW};
@@ -20,19 +21,21 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
-        let Err(hold) = self.pass_on(hold) else {
+        let now = self.clock.now();
+        let Err(hold) = self.pass_on(hold, now) else {
             return Ok(Outcome::Released);
         };
-        to_end(&self.runtime, Arc::clone(self).release(hold)).await
+        to_end(&self.runtime, Arc::clone(self).release(hold, now)).await
     }
 
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
-        if let Err(hold) = self.pass_on(hold) {
+        let now = self.clock.now();
+        if let Err(hold) = self.pass_on(hold, now) {
             let engine = Arc::clone(self);
             self.runtime.spawn(async move {
                 let name = hold.lease.claim.name.clone();
-                if let Err(error) = engine.release(hold).await {
+                if let Err(error) = engine.release(hold, now).await {
                     tracing::warn!(%name, %error, "release on drop failed, trying again");
                 }
             });
@@ -41,15 +44,14 @@ impl Engine {
 
     /// Forgets a hold without telling the store: its lease goes on by itself.
     pub(crate) fn let_run(&self, hold: &Hold) {
-        self.retire(&hold.lease);
+        self.retire(&hold.lease, self.clock.now());
     }
 
     /// Passes a lease to the next caller in this process, if it is still fresh enough.
     ///
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
-    fn pass_on(self: &Arc<Self>, hold: Hold) -> Result<(), Hold> {
-        let now = self.clock.now();
+    fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         let fresh = now.since(hold.lease.granted) < PASS_WINDOW && hold.passes < MOST_PASSES;
         if !(fresh && hold.order.is_plain() && hold.lease.health(now) == Health::Held) {
             return Err(hold);
@@ -82,7 +84,9 @@ impl Engine {
     }
 
     /// Lowers the lease's depth in the store, or frees it.
-    async fn release(self: Arc<Self>, hold: Hold) -> Result<Outcome> {
+    ///
+    /// `now` is when the holder let go.
+    async fn release(self: Arc<Self>, hold: Hold, now: Tick) -> Result<Outcome> {
         let lease = &hold.lease;
         let mut depth = lease.depth.lock().await;
         *depth = depth.saturating_sub(1);
@@ -99,9 +103,8 @@ impl Engine {
                 _ => Outcome::Lowered { depth: *depth },
             });
         }
-        let now = self.clock.now();
         let held = now.since(hold.since);
-        let lost = self.retire(lease);
+        let lost = self.retire(lease, now);
         self.meter.given_back(held);
         let request = lease.release(0, hold.order.at_least.saturating_sub(held));
         match (self.driver.release(&request).await, lost) {
@@ -116,9 +119,9 @@ impl Engine {
     }
 
     /// Ends the care for a lease; returns why it was lost before, if it was.
-    fn retire(&self, lease: &Arc<HeldLease>) -> Option<Loss> {
+    fn retire(&self, lease: &Arc<HeldLease>, now: Tick) -> Option<Loss> {
         self.leases.remove(lease);
-        lease.retire(self.clock.now())
+        lease.retire(now)
     }
 
     /// Frees a grant that nobody waits for.

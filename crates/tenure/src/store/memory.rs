@@ -318,7 +318,7 @@ mod tests {
             wait: Wait::InLine,
             life: Life::Client,
             fences: 1,
-            about: About::default(),
+            about: About::this_process(None),
         }
     }
 }
