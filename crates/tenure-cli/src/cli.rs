@@ -79,8 +79,8 @@ Examples:
 /// (but not before half of the time is over) and KILL when the lease ends, so that it is gone
 /// before another can hold NAME. If an operator evicts NAME, others may hold it at once: the group
 /// is sent TERM immediately, and KILL after --grace. If `tenure` is killed with -9, the group is
-/// killed too; processes that have left the group (their own session, as daemons do) are not
-/// reached.
+/// killed too. Processes that have left the group, as daemons do, or that run as another user are
+/// not reached.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -45,6 +45,22 @@ fn a_command_that_ignores_term_is_killed_after_the_grace() {
 }
 
 #[test]
+fn what_a_command_leaves_behind_is_killed_after_the_grace() {
+    let place = Place::new();
+    let script =
+        "sh -c \"trap '' TERM; exec sleep 1000\" >/dev/null 2>&1 & echo $! >grandchild; wait";
+    let running = place.start(&["a", "--grace", "300ms"], script);
+    let grandchild = place.content("grandchild");
+    wait_for("the grandchild to be deaf", || {
+        let name = fs::read_to_string(format!("/proc/{grandchild}/comm"));
+        name.is_ok_and(|name| name.trim() == "sleep")
+    });
+    place.run(&["evict", "a"]);
+    assert_eq!(running.ended().code, 76);
+    wait_for("the grandchild to be gone", || !is_alive(&grandchild));
+}
+
+#[test]
 fn max_hold_asks_the_command_to_end_and_then_kills_it() {
     let place = Place::new();
     let polite = "trap 'echo asked >log; exit 0' TERM; while :; do sleep 0.02; done";
