@@ -88,6 +88,8 @@ impl Engine {
             }
             let mut claim = order.claim(Wait::No);
             claim.depth = *depth + 1;
+            // The lease goes on as it was granted: a shorter ttl of an inner lock must not end it.
+            claim.ttl = lease.renewal(now).ttl;
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             if answer == Answer::Granted(lease.fence) {
                 *depth += 1;
