@@ -31,7 +31,7 @@ impl Engine {
                 Joined::Behind(standing) => standing,
                 Joined::First(ticket) => {
                     let asked = Arc::clone(self).ask_first(ticket);
-                    match to_end(&self.runtime, asked).await? {
+                    match to_end(&self.background, asked).await? {
                         First::Granted(guard) => return Ok(over(guard)),
                         First::Stand(standing) => standing,
                     }
@@ -59,7 +59,7 @@ impl Engine {
             return Ok(None);
         }
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.runtime, async move {
+        to_end(&self.background, async move {
             let claim = order.claim(Wait::No);
             let now = engine.clock.now();
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
@@ -80,7 +80,7 @@ impl Engine {
             return Ok(None);
         };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.runtime, async move {
+        to_end(&self.background, async move {
             let mut depth = lease.depth.lock().await;
             let now = engine.clock.now();
             if *depth == 0 || matches!(lease.health(now), Health::Lost(_)) {
@@ -142,7 +142,7 @@ impl Engine {
     /// Looks after a line until nobody waits in it any more.
     fn attend(self: &Arc<Self>, name: Name) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let mut trouble = Trouble::default();
             loop {
                 match engine.lines.wanted(&name, engine.clock.now()) {
@@ -361,7 +361,7 @@ impl Engine {
     /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
     pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let give_up = engine.clock.now() + claim.ttl;
             let mut pause = FIRST_PAUSE;
             while let Err(error) = engine.driver.withdraw(&claim).await {

@@ -1,6 +1,7 @@
 //! What every store's locks have in common: the line, the wait, renewal, loss and letting go.
 
 mod ask;
+mod background;
 pub(crate) mod clock;
 pub(crate) mod lease;
 mod line;
@@ -16,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::driver::{Driver, Loss};
+use crate::engine::background::Background;
 use crate::engine::clock::Clock;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
@@ -27,7 +29,7 @@ use crate::engine::watchdog::Leases;
 pub(crate) struct Engine {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) clock: Clock,
-    runtime: Handle,
+    pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
     meter: Meter,
@@ -45,16 +47,15 @@ impl Engine {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
             clock: Clock::start(),
-            runtime: Handle::current(),
+            background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
             tasks: OnceLock::new(),
         });
-        let news = engine.runtime.spawn(hear(Arc::downgrade(&engine), driver));
+        // These two run for as long as the engine, so they do not count as work in the background.
+        let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
         let leases = Arc::clone(&engine.leases);
-        let watchdog = engine
-            .runtime
-            .spawn(watchdog::watch(Arc::downgrade(&engine), leases));
+        let watchdog = tokio::spawn(watchdog::watch(Arc::downgrade(&engine), leases));
         // Nobody else has the engine yet, so this is the first and only time.
         let _ = engine
             .tasks
