@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{Answer, Claim, Loss, News, Wait};
+use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease, safe};
 use crate::engine::line::{Joined, Phase, Standing, Ticket, Turn, Wanted};
@@ -208,7 +209,7 @@ impl Engine {
                 if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
             {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
-                self.queued(ticket, trouble.pause());
+                self.queued(ticket, trouble.backoff.pause());
             }
             Err(error) => {
                 trouble.over();
@@ -353,8 +354,8 @@ impl Engine {
     ///
     /// Returns when the request went out that was answered; `now` is for the first.
     async fn ask_until_known(self: &Arc<Self>, claim: &Claim, now: Tick) -> Result<(Tick, Answer)> {
-        let (mut sent, mut pause) = (now, FIRST_PAUSE);
-        let mut tries = 1;
+        let (mut sent, mut tries) = (now, 1);
+        let mut backoff = Backoff::default();
         loop {
             match self.driver.acquire(claim).await {
                 Ok(answer) => return Ok((sent, answer)),
@@ -369,8 +370,7 @@ impl Engine {
                     return Err(error);
                 }
             }
-            tokio::time::sleep(jittered(pause)).await;
-            pause *= 2;
+            tokio::time::sleep(backoff.pause()).await;
             tries += 1;
             sent = self.clock.now();
         }
@@ -381,14 +381,13 @@ impl Engine {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let give_up = engine.clock.now() + claim.ttl;
-            let mut pause = FIRST_PAUSE;
+            let mut backoff = Backoff::default();
             while let Err(error) = engine.driver.withdraw(&claim).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
                     return;
                 }
-                tokio::time::sleep(jittered(pause)).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(backoff.pause()).await;
             }
         });
     }
@@ -435,7 +434,7 @@ enum First {
 #[derive(Debug, Default)]
 struct Trouble {
     since: Option<Tick>,
-    tries: u32,
+    backoff: Backoff,
 }
 
 impl Trouble {
@@ -446,22 +445,10 @@ impl Trouble {
     /// Whether to go on: a place in line is worth an outage of one ttl.
     fn bearable(&mut self, claim: &Claim, now: Tick) -> bool {
         let since = *self.since.get_or_insert(now);
-        self.tries += 1;
         now.since(since) < claim.ttl
     }
-
-    fn pause(&self) -> Duration {
-        jittered((FIRST_PAUSE * 2_u32.pow(self.tries.min(6))).min(LONGEST_PAUSE))
-    }
-}
-
-/// Draws a wait between half of `pause` and all of it, so that clients do not ask in step.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + 0.5 * fastrand::f64())
 }
 
 const TRIES: u32 = 3;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A little later than the time that the store named: just before, it would say no again.
 const A_MOMENT: Duration = Duration::from_millis(1);

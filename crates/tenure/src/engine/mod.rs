@@ -2,6 +2,7 @@
 
 mod ask;
 mod background;
+mod backoff;
 pub(crate) mod clock;
 pub(crate) mod lease;
 mod line;
