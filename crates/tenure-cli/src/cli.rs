@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -25,13 +26,14 @@ use crate::{by_hand, duration, exit_code, inspect, output, pages, run, store, wa
     subcommand_required = true
 )]
 #[command(after_long_help = after_help())]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     store: Store,
 
     /// Say on stderr what is asked and answered (TENURE_LOG sets how much)
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 901)]
     verbose: bool,
 
     #[command(subcommand)]
@@ -308,6 +310,13 @@ fn explain(error: &clap::Error) -> Result<ExitCode> {
     if !error.use_stderr() {
         error.print()?;
         return Ok(exit_code::DONE);
+    }
+    if matches!(
+        error.kind(),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        anstream::eprint!("{}", Cli::command().render_help().ansi());
+        return Err(Failure::silent(exit_code::USAGE));
     }
     let text = store::without_passwords(&error.to_string());
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();

@@ -21,14 +21,23 @@ pub(crate) fn completions(mut command: Command, shell: Shell) -> Result<ExitCode
 /// Prints the manual page, with a chapter for each verb.
 pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
     command.build();
-    let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page)?;
+    let mut front = Vec::new();
+    Man::new(command.clone()).render(&mut front)?;
+    // Examples and tables keep their lines.
+    let mut page = String::from_utf8_lossy(&front)
+        .replace(
+            ".SH EXTRA\n",
+            ".SH \"EXAMPLES, STORES AND EXIT CODES\"\n.nf\n",
+        )
+        .replace(".SH VERSION\n", ".fi\n.SH VERSION\n");
     for verb in command.get_subcommands() {
-        let title = verb.get_name().to_uppercase();
-        writeln!(page, ".SH \"TENURE {title}\"")?;
-        page.write_all(chapter(verb)?.as_bytes())?;
+        let name = verb.get_name();
+        // The verbs have no pages of their own, but chapters of this one.
+        page = page.replace(&format!("tenure\\-{name}(1)"), &format!("tenure {name}"));
+        page += &format!(".SH \"TENURE {}\"\n", name.to_uppercase());
+        page += &chapter(verb)?;
     }
-    io::stdout().write_all(&page)?;
+    io::stdout().write_all(page.as_bytes())?;
     Ok(exit_code::DONE)
 }
 
@@ -41,5 +50,9 @@ fn chapter(verb: &Command) -> Result<String> {
     verb.render_options_section(&mut text)?;
     verb.render_extra_section(&mut text)?;
     let text = String::from_utf8_lossy(&text);
-    Ok(text.replace("\n.SH ", "\n.SS ").replacen(".SH ", ".SS ", 1))
+    let text = text
+        .replace("\n.SH ", "\n.SS ")
+        .replacen(".SH ", ".SS ", 1)
+        .replace(".SS EXTRA\n", ".SS EXAMPLES\n.nf\n");
+    Ok(text + ".fi\n")
 }

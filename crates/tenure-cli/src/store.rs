@@ -13,6 +13,7 @@ pub(crate) struct Store {
         long = "store",
         value_name = "URL",
         global = true,
+        display_order = 900,
         env = "TENURE_STORE",
         hide_env_values = true,
         default_value = "local:"

@@ -47,7 +47,6 @@ fn wrong_usage_gives_2_and_a_sentence() {
         &["--store", "", "ls"],
         &["--store", "nonsense", "ls"],
         &["--store", "gopher://x", "ls"],
-        &[],
     ];
     for case in cases {
         let ended = place.run(case);
@@ -61,6 +60,13 @@ fn wrong_usage_gives_2_and_a_sentence() {
             ended.err
         );
     }
+}
+
+#[test]
+fn without_a_verb_the_verbs_are_shown() {
+    let ended = Place::new().run(&[]);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    assert!(ended.err.contains("evict"), "{}", ended.err);
 }
 
 #[test]
@@ -160,6 +166,7 @@ fn the_manual_has_every_verb_and_the_exit_codes() {
     assert_eq!(page.code, 0);
     assert!(page.out.contains(".TH"), "a manual page");
     assert!(page.out.contains("Exit codes"));
+    assert!(!page.out.contains("run(1)"), "no page that is not there");
     for verb in VERBS {
         let title = format!(".SH \"TENURE {}\"", verb.to_uppercase());
         assert!(page.out.contains(&title), "{verb}");
