@@ -1,6 +1,7 @@
 //! The value that a caller holds while it has a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::by_hand::Lease;
 use crate::driver::Loss;
@@ -101,6 +102,16 @@ impl Guard {
         match &self.hold {
             Some(hold) => hold.lease.health(hold.engine.clock.now()),
             None => Health::Lost(Loss::Gone),
+        }
+    }
+
+    /// Returns how long it takes until the lock is lost, if no renewal succeeds from now on.
+    ///
+    /// While all is well this stays above half of the ttl; it is zero once the lock is lost.
+    pub fn time_left(&self) -> Duration {
+        match &self.hold {
+            Some(hold) => hold.lease.time_left(hold.engine.clock.now()),
+            None => Duration::ZERO,
         }
     }
 
