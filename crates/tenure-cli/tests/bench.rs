@@ -1,7 +1,5 @@
 //! `tenure bench`: that it measures and reports; never how fast anything is.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 mod common;

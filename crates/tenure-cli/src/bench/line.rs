@@ -95,7 +95,7 @@ fn short(value: f64) -> String {
 fn thousands(digits: &str) -> String {
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             shown.push(',');
         }
         shown.push(digit);
