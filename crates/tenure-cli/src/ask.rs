@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tenure::{Client, Guard, Lease, Lock, Name, Owner};
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
 use crate::duration;
 use crate::error::{Failure, Result};
@@ -115,19 +114,10 @@ fn busy(name: &Name) -> Failure {
     Failure::new(exit_code::BUSY, sentence)
 }
 
-/// Gives the client time to undo in the background what a wait that was cut short left behind.
-///
-/// `calm` is the number of tasks that the client has when it has nothing to do.
-pub(crate) async fn settle(calm: usize) {
-    let give_up = Instant::now() + LONGEST_GOODBYE;
-    while tasks() > calm && Instant::now() < give_up {
-        sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// The number of tasks that run besides the caller.
-pub(crate) fn tasks() -> usize {
-    Handle::current().metrics().num_alive_tasks()
+/// Gives the client time to undo what a wait that was cut short left behind.
+pub(crate) async fn settle(client: &Client) {
+    // What is not undone by then, the store finds out in its own time.
+    let _ = timeout(LONGEST_GOODBYE, client.settled()).await;
 }
 
 /// How long the end of the command waits for the store.

@@ -18,17 +18,16 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
     let client = store.open().await?;
-    let calm = ask::tasks();
     let lock = args.ask.lock(&client, &name)?;
     let granted = signals.unless(args.ask.lease(&lock, &name)).await;
     let lease = match granted {
         Ok(Ok(lease)) => lease,
         Ok(Err(failure)) => {
-            ask::settle(calm).await;
+            ask::settle(&client).await;
             return Err(failure);
         }
         Err(signal) => {
-            ask::settle(calm).await;
+            ask::settle(&client).await;
             return Err(Failure::silent(exit_code::of_signal(signal)));
         }
     };

@@ -184,3 +184,22 @@ impl Drop for Guard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_left_stays_above_half_while_renewed_and_is_none_after_a_loss() {
+        let locks = crate::open("memory:").await.unwrap();
+        let ttl = Duration::from_secs(30);
+        let guard = locks.mutex("a").ttl(ttl).lock().await.unwrap();
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(ttl / 2 < guard.time_left() && guard.time_left() < ttl);
+        }
+        locks.evict(guard.name()).await.unwrap();
+        guard.lost().await;
+        assert_eq!(guard.time_left(), Duration::ZERO);
+    }
+}

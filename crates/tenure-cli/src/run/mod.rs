@@ -46,7 +46,6 @@ async fn granted(
     args: &RunArgs,
     signals: &mut Signals,
 ) -> Result<Guard> {
-    let calm = ask::tasks();
     let mut lock = args.ask.lock(client, name)?;
     if let Some(shortest) = args.at_least {
         lock = lock.at_least(shortest);
@@ -61,7 +60,7 @@ async fn granted(
         Ok(Err(failure)) => failure,
         Err(signal) => Failure::silent(exit_code::of_signal(signal)),
     };
-    ask::settle(calm).await;
+    ask::settle(client).await;
     Err(failure)
 }
 

@@ -200,14 +200,14 @@ mod tests {
             mode: Mode::Exclusive,
             fence: Fence::new(fence).unwrap(),
             depth: 1,
-            about: About::default(),
+            about: About::this_process(None),
             held: Duration::ZERO,
             expires_in: Duration::from_secs(seconds),
         };
         let waiter = |owner: &&str| Waiter {
             owner: Owner::named(owner).unwrap(),
             mode: Mode::Exclusive,
-            about: About::default(),
+            about: About::this_process(None),
             waited: Duration::ZERO,
         };
         Entry {

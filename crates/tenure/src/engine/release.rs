@@ -25,7 +25,7 @@ impl Engine {
         let Err(hold) = self.pass_on(hold, now) else {
             return Ok(Outcome::Released);
         };
-        to_end(&self.runtime, Arc::clone(self).release(hold, now)).await
+        to_end(&self.background, Arc::clone(self).release(hold, now)).await
     }
 
     /// Gives a hold back without waiting, as a drop has to.
@@ -33,7 +33,7 @@ impl Engine {
         let now = self.clock.now();
         if let Err(hold) = self.pass_on(hold, now) {
             let engine = Arc::clone(self);
-            self.runtime.spawn(async move {
+            self.background.spawn(async move {
                 let name = hold.lease.claim.name.clone();
                 if let Err(error) = engine.release(hold, now).await {
                     tracing::warn!(%name, %error, "release on drop failed, trying again");
@@ -140,7 +140,7 @@ impl Engine {
     /// Sends a release in the background until the store confirms it or the lease is over anyway.
     fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
             while let Err(error) = engine.driver.release(&request).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {

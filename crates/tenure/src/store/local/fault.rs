@@ -49,6 +49,11 @@ pub(super) fn io(path: &Path, error: &io::Error) -> Error {
 pub(super) fn lmdb(path: &Path, error: heed::Error) -> Error {
     use heed::MdbError;
     match error {
+        // LMDB's word for a write that stopped half way.
+        heed::Error::Io(error) if error.raw_os_error() == Some(EIO) => unavailable(format!(
+            "{} cannot be written: look whether its disk is full or fails",
+            path.display()
+        )),
         heed::Error::Io(error) => io(path, &error),
         heed::Error::Mdb(MdbError::MapFull) => unavailable(format!(
             "{} has reached its largest size: too many locks are held at once",
@@ -62,6 +67,8 @@ pub(super) fn lmdb(path: &Path, error: heed::Error) -> Error {
         error => unavailable(format!("{} cannot be used: {error}", path.display())),
     }
 }
+
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
 /// The state file is damaged in the way that `what` says.
 pub(super) fn damaged_state(path: &Path, what: &dyn std::fmt::Display) -> Error {

@@ -179,6 +179,7 @@ fn default_folder(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<
 struct Access {
     /// The folder's mode.
     mode: u32,
+    owner: u32,
     group: u32,
 }
 
@@ -190,6 +191,7 @@ impl Access {
         }
         Ok(Self {
             mode: found.mode() & 0o7777,
+            owner: found.uid(),
             group: found.gid(),
         })
     }
@@ -223,10 +225,17 @@ impl Access {
         }
     }
 
-    /// Sets group and mode by hand: the umask must not decide who shares a lock.
+    /// Sets owner, group and mode by hand: the umask must not decide who shares a lock, and root
+    /// must not lock a user out of the user's own folder.
     fn give_to(self, path: &Path, mode: u32) -> io::Result<()> {
-        if mode & 0o070 != 0 && fs::metadata(path)?.gid() != self.group {
-            std::os::unix::fs::chown(path, None, Some(self.group))?;
+        let found = fs::metadata(path)?;
+        let root = rustix::process::geteuid().is_root();
+        let owner = (root && found.uid() != self.owner).then_some(self.owner);
+        let shared = root || mode & 0o070 != 0;
+        let group = (shared && found.gid() != self.group).then_some(self.group);
+        if owner.is_some() || group.is_some() {
+            // Refused to a user outside the group, who is here by the rights of all others.
+            let _ = std::os::unix::fs::chown(path, owner, group);
         }
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
@@ -334,7 +343,10 @@ mod tests {
 
     #[test]
     fn files_are_open_to_those_who_may_write_in_the_folder() {
-        let mode = |mode| Access { mode, group: 0 }.file_mode();
+        let mode = |mode| {
+            let (owner, group) = (0, 0);
+            Access { mode, owner, group }.file_mode()
+        };
         assert_eq!(mode(0o700), 0o600);
         assert_eq!(mode(0o755), 0o600);
         assert_eq!(mode(0o2770), 0o660);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -72,10 +72,9 @@ async fn those_who_do_not_read_keep_no_news_from_others() {
         hand_over(&ann, &other, 15).await;
         deaf.push(other);
     }
-    // By now the sender's buffer is full of what nobody reads.
+    // By now the sender's buffer is full of what nobody reads, and bob waits already.
     let bob = open(&folder).await;
-    hand_over(&ann, &bob, 1).await;
-    next(&bob).await;
+    tokio::join!(next(&bob), hand_over(&ann, &bob, 1));
 }
 
 #[tokio::test]
@@ -132,6 +131,19 @@ async fn a_killed_waiter_is_passed_over() {
     waiter.wait().unwrap();
     ann.release(&release(&hers)).await.unwrap();
     told_granted(&bob, &his).await;
+}
+
+#[tokio::test]
+async fn a_grant_to_the_dead_is_taken_back() {
+    let folder = folder();
+    let ann = open(&folder).await;
+    let hers = claim("a", Wait::No);
+    granted(&ann, &hers).await;
+    let mut waiter = child(&folder, "wait a");
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    ann.release(&release(&hers)).await.unwrap();
+    assert_eq!(ann.list(None).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -329,6 +341,41 @@ async fn files_take_the_rights_of_a_folder_that_a_group_shares() {
 }
 
 #[tokio::test]
+async fn a_folder_that_all_may_write_to_serves_every_user() {
+    let folder = folder();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let mut nobody = command(&folder, "hold a");
+    if rustix::process::geteuid().is_root() {
+        nobody.uid(65534).gid(65534);
+    }
+    let mut holder = ready(nobody.spawn().unwrap());
+    let ann = open(&folder).await;
+    let busy = ann.acquire(&claim("a", Wait::No)).await.unwrap();
+    assert_eq!(busy, Answer::Busy);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[tokio::test]
+async fn root_leaves_the_folder_to_its_user() {
+    let folder = folder();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).unwrap();
+    }
+    let ann = open(&folder).await;
+    let owner = |path: PathBuf| {
+        let found = fs::metadata(path).unwrap();
+        (found.uid(), found.gid())
+    };
+    let user = owner(folder.path().to_owned());
+    for file in ["lock", "fence", "format", "clients"] {
+        assert_eq!(owner(folder.path().join(file)), user, "{file}");
+    }
+    assert_eq!(owner(state_file(&folder)), user);
+    assert_eq!(owner(ann.state.folder.socket(ann.session)), user);
+}
+
+#[tokio::test]
 async fn a_folder_with_a_long_path_works() {
     let folder = folder();
     let deep = folder.path().join("x".repeat(200)).join("y".repeat(200));
@@ -417,11 +464,13 @@ async fn a_process_that_stands_still_makes_the_store_unavailable() {
     let ann = open(&folder).await;
     let other = fs::File::open(folder.path().join("lock")).unwrap();
     other.lock().unwrap();
+    let begun = tokio::time::Instant::now();
     let error = ann.acquire(&claim("a", Wait::No)).await.unwrap_err();
     let Error::Unavailable { source, .. } = error else {
         panic!("{error:?}");
     };
     assert!(source.to_string().contains("stands still"), "{source}");
+    assert!(begun.elapsed() < 2 * gate::PATIENCE);
     drop(other);
     // The thread that still waits for the lock gives it back.
     tokio::time::resume();
@@ -457,7 +506,10 @@ async fn child_process() {
 
 /// Starts another process, and waits until it holds the name or stands in line for it.
 fn child(folder: &TempDir, order: &str) -> Child {
-    let mut child = spawn(folder, order);
+    ready(spawn(folder, order))
+}
+
+fn ready(mut child: Child) -> Child {
     let output = BufReader::new(child.stdout.take().unwrap());
     let mut lines = output.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("ready")));
