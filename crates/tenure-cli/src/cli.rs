@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
-use crate::{by_hand, duration, exit_code, inspect, output, pages, run, store, watch};
+use crate::{bench, by_hand, duration, exit_code, inspect, output, pages, run, store, watch};
 
 /// Locks that hold across processes and machines.
 ///
@@ -50,6 +50,9 @@ enum Verb {
     Show(ShowArgs),
     Watch(WatchArgs),
     Evict(EvictArgs),
+    Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    BenchChild,
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -300,6 +303,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Show(args) => inspect::show(&store, args).await,
         Verb::Watch(args) => watch::watch(&store, args).await,
         Verb::Evict(args) => inspect::evict(&store, args).await,
+        Verb::Bench(args) => bench::bench(&store, args).await,
+        Verb::BenchChild => bench::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }

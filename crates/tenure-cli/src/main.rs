@@ -1,6 +1,7 @@
 //! The command `tenure`: holds a lock around a command, and shows who holds what.
 
 mod ask;
+mod bench;
 mod by_hand;
 mod cli;
 mod duration;

@@ -27,11 +27,12 @@ impl Store {
         Ok(tenure::open(&self.url).await?)
     }
 
+    /// Returns the URL, which may hold a password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Returns the URL as it may be shown.
-    #[cfg_attr(
-        not(feature = "tui"),
-        expect(dead_code, reason = "only the screen shows it")
-    )]
     pub(crate) fn shown(&self) -> String {
         without_passwords(&self.url)
     }

@@ -174,7 +174,7 @@ fn boot_time() -> Duration {
 }
 
 /// The program that runs now, also if its file was replaced meanwhile.
-fn own_program() -> io::Result<std::path::PathBuf> {
+pub(crate) fn own_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") {
         Ok("/proc/self/exe".into())
     } else {

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::Fixture;
 use super::stage::{TTL, assert_same, cast, fresh_name, name};
-use crate::driver::{Answer, Claim, Driver, Life, Loss, Mode, Released, Renewed, Wait};
+use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
 use crate::name::{Fence, Name, Owner};
 
 /// While one owner holds a name, another is refused; after the release it is not.
@@ -348,7 +348,7 @@ pub async fn withdrawing_what_never_was_changes_nothing(fixture: &dyn Fixture) {
     ann.depth(2).withdraws().await;
     bob.withdraws().await;
     ann.life(Life::Ttl).withdraws().await;
-    ann.mode(Mode::Exclusive).is_held_by(&[&ann]).await;
+    ann.is_held_by(&[&ann]).await;
     let held: Vec<Fence> = ann.entry().await.holders.iter().map(|h| h.fence).collect();
     assert_eq!(held, [fence]);
 }

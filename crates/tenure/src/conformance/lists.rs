@@ -123,9 +123,9 @@ pub async fn names_used_once_leave_nothing_in_the_list(fixture: &dyn Fixture) {
 
 /// Takes and releases a hundred names, one after the other.
 async fn use_up(driver: Arc<dyn Driver>, claim: Claim, user: u32) {
-    for use_ in 0..100 {
+    for round in 0..100 {
         let claim = Claim {
-            name: name(&format!("{}/{user}/{use_}", claim.name)),
+            name: name(&format!("{}/{user}/{round}", claim.name)),
             ..claim.clone()
         };
         let answer = driver.acquire(&claim).await.expect("the store answers");

@@ -2,6 +2,7 @@
 
 mod ask;
 mod background;
+mod backoff;
 pub(crate) mod clock;
 pub(crate) mod lease;
 mod line;
@@ -96,5 +97,74 @@ async fn hear(engine: Weak<Engine>, driver: Arc<dyn Driver>) {
             return;
         };
         engine.hear(news);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use tokio::time::{Instant, timeout};
+
+    use crate::driver::Loss;
+    use crate::guard::Health;
+    use crate::{Client, open};
+
+    /// Counts time on, as if the machine had been suspended: timers stand still meanwhile.
+    fn sleep_machine(client: &Client, slept: Duration) {
+        let slept = u64::try_from(slept.as_nanos()).unwrap();
+        client
+            .engine
+            .clock
+            .slept
+            .fetch_add(slept, Ordering::Relaxed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_runs_out_while_the_machine_sleeps() {
+        let client = open("memory:").await.unwrap();
+        let guard = client
+            .mutex("a")
+            .ttl(Duration::from_secs(30))
+            .lock()
+            .await
+            .unwrap();
+        sleep_machine(&client, Duration::from_secs(31));
+        assert_eq!(guard.health(), Health::Lost(Loss::Expired), "known at once");
+        let woken = Instant::now();
+        let told = timeout(Duration::from_secs(5), guard.lost()).await;
+        assert_eq!(told, Ok(Loss::Expired));
+        assert!(
+            woken.elapsed() <= Duration::from_secs(1),
+            "told {:?} later",
+            woken.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_sleep_of_the_machine_is_survived() {
+        let client = open("memory:").await.unwrap();
+        let guard = client
+            .mutex("a")
+            .ttl(Duration::from_secs(30))
+            .lock()
+            .await
+            .unwrap();
+        for _ in 0..5 {
+            sleep_machine(&client, Duration::from_secs(20));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(guard.health(), Health::Held, "renewed after waking");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_two_tasks_end_with_the_client() {
+        let client = open("memory:").await.unwrap();
+        let tasks = client.engine.tasks.get().unwrap().clone();
+        assert!(tasks.iter().all(|task| !task.is_finished()));
+        drop(client);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(tasks.iter().all(|task| task.is_finished()));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{Loss, Release, Released};
-use crate::engine::ask::jittered;
+use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::Turn;
@@ -142,17 +142,17 @@ impl Engine {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
+            let mut backoff = Backoff::default();
             while let Err(error) = engine.driver.release(&request).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     let name = &request.name;
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
                     return;
                 }
-                tokio::time::sleep(jittered(PAUSE)).await;
+                tokio::time::sleep(backoff.pause()).await;
             }
         });
     }
 }
 
-const PAUSE: Duration = Duration::from_millis(200);
 const A_WHILE: Duration = Duration::from_secs(30);

@@ -1,0 +1,286 @@
+//! Processes that take and leave locks as fast as they can, killed and stopped at any point.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tenure::driver::{
+    About, Answer, Claim, Driver, Entry, Life, Mode, News, Release, Released, Renewal, Renewed,
+    Wait,
+};
+use tenure::store::local::Local;
+use tenure::{Client, Error, Fence, Name, Outcome, Owner};
+use tokio::time::{sleep, timeout};
+
+use crate::history::{Diary, check, check_order, holds};
+use crate::worker::{Orders, Worker, answer};
+use crate::{LONG_MS, PATIENCE, assert_nothing_left, folder, millis, open};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const VICTIMS: usize = 6;
+
+#[tokio::test]
+async fn a_process_killed_at_any_point_breaks_nothing() {
+    let mut scene = Scene::open().await;
+    for _ in 0..300 {
+        let victim = fastrand::usize(..VICTIMS);
+        scene.kill(victim);
+        // Some die while they open the store, some in the middle of things.
+        sleep(Duration::from_micros(fastrand::u64(..30_000))).await;
+        scene.look().await;
+    }
+    // The last ones are killed as well, so that all the dead have to be swept away.
+    for victim in 0..VICTIMS {
+        scene.kill(victim);
+    }
+    let killed = scene.killed.len();
+    assert!(killed >= 300);
+    scene.end("killed", killed).await;
+}
+
+#[tokio::test]
+async fn a_process_stopped_at_any_point_breaks_nothing() {
+    let mut scene = Scene::open().await;
+    let mut stops = 0;
+    for _ in 0..150 {
+        let victims: Vec<_> = (0..VICTIMS).filter(|_| fastrand::bool()).collect();
+        for victim in &victims {
+            scene.victims[*victim].stop();
+        }
+        stops += victims.len();
+        sleep(Duration::from_micros(fastrand::u64(..20_000))).await;
+        for victim in victims {
+            scene.victims[victim].go_on();
+        }
+        sleep(Duration::from_micros(fastrand::u64(..20_000))).await;
+        scene.look().await;
+    }
+    assert!(stops >= 300, "{stops}");
+    scene.end("stopped", stops).await;
+}
+
+/// A folder, the processes that get into trouble, and two that only want to get on.
+struct Scene {
+    folder: TempDir,
+    client: Client,
+    steady: Vec<Worker>,
+    victims: Vec<Worker>,
+    /// When each of them was still alive.
+    killed: BTreeMap<u32, u64>,
+    /// How each name looked last.
+    seen: BTreeMap<Name, Entry>,
+    waiting_seen: usize,
+}
+
+impl Scene {
+    async fn open() -> Self {
+        let folder = folder();
+        let client = open(folder.path()).await;
+        let start = |_| Worker::start("churner", folder.path());
+        Self {
+            steady: (0..2).map(start).collect(),
+            victims: (0..VICTIMS).map(start).collect(),
+            client,
+            killed: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            waiting_seen: 0,
+            folder,
+        }
+    }
+
+    /// Kills a process and starts another in its place.
+    fn kill(&mut self, victim: usize) {
+        let pid = self.victims[victim].pid();
+        let alive = self.victims[victim].kill();
+        // A number comes back only after tens of thousands of processes.
+        assert_eq!(self.killed.insert(pid, alive), None);
+        self.victims[victim] = Worker::start("churner", self.folder.path());
+    }
+
+    /// Looks at who holds and who waits, and compares with what was there before.
+    async fn look(&mut self) {
+        for entry in self.client.list(None).await.unwrap() {
+            self.waiting_seen += usize::from(entry.waiters.len() > 1);
+            if let Some(before) = self.seen.get(&entry.name) {
+                check_order(before, &entry).unwrap();
+            }
+            self.seen.insert(entry.name.clone(), entry);
+        }
+    }
+
+    /// Lets those that are alive finish, and looks at what everybody has written down.
+    async fn end(self, what: &str, count: usize) {
+        let (path, mut longest) = (self.folder.path(), Duration::ZERO);
+        let mut alive: Vec<_> = self.steady.into_iter().chain(self.victims).collect();
+        for worker in &mut alive {
+            worker.tell("end");
+        }
+        for mut worker in alive {
+            let waited = worker.answer().await.parse().expect("how long it waited");
+            longest = longest.max(millis(waited));
+            worker.ended().await;
+        }
+        let grants = check(holds(path, &self.killed)).unwrap();
+        println!("{what} {count}, {grants} grants, longest wait {longest:?}");
+        assert!(grants >= 1000, "only {grants} grants");
+        assert!(self.waiting_seen >= 20, "only {} lines", self.waiting_seen);
+        assert_nothing_left(self.client, path).await;
+    }
+}
+
+/// Takes and leaves locks until told to end; answers the longest wait in milliseconds.
+pub(crate) async fn churner(folder: PathBuf, orders: Orders) {
+    let churner = Churner {
+        diary: Diary::open(&folder),
+        folder,
+        orders,
+    };
+    let longest = match fastrand::bool() {
+        true => churner.by_driver().await,
+        false => churner.by_client().await,
+    };
+    answer(&longest.as_millis().to_string());
+}
+
+struct Churner {
+    folder: PathBuf,
+    orders: Orders,
+    diary: Diary,
+}
+
+impl Churner {
+    /// With the driver alone: every request there is, with nothing in between.
+    async fn by_driver(&self) -> Duration {
+        let local = Local::open(Some(&self.folder)).await.unwrap();
+        let mut longest = Duration::ZERO;
+        while !self.orders.are_waiting() {
+            let claim = claim(fastrand::choice([Wait::No, Wait::InLine]).unwrap());
+            let asked = Instant::now();
+            let granted = match local.acquire(&claim).await.unwrap() {
+                Answer::Granted(fence) => Some(fence),
+                Answer::Queued { .. } if fastrand::u32(..4) > 0 => Some(wait(&local, &claim).await),
+                Answer::Queued { .. } => {
+                    local.withdraw(&claim).await.unwrap();
+                    None
+                }
+                _ => None,
+            };
+            longest = longest.max(asked.elapsed());
+            if let Some(fence) = granted {
+                self.hold(&local, &claim, fence).await;
+            }
+            tokio::task::yield_now().await;
+        }
+        longest
+    }
+
+    async fn hold(&self, local: &Local, claim: &Claim, fence: Fence) {
+        let name = claim.name.as_str();
+        self.diary.granted(name, fence.get());
+        for _ in 0..fastrand::u32(..3) {
+            let renewed = local.renew(&[renewal(claim, fence)]).await.unwrap();
+            assert_eq!(renewed, [Renewed::Kept(fence)]);
+        }
+        self.diary.releases(name, fence.get());
+        if fastrand::bool() {
+            let released = local.release(&release(claim, fence)).await.unwrap();
+            assert_eq!(released, Released::Freed);
+        } else {
+            local.withdraw(claim).await.unwrap();
+        }
+    }
+
+    /// With the engine: two tasks, which wait, give up waiting, and pass locks to each other.
+    async fn by_client(&self) -> Duration {
+        let client = open(&self.folder).await;
+        let (one, other) = tokio::join!(self.task(&client), self.task(&client));
+        one.max(other)
+    }
+
+    async fn task(&self, client: &Client) -> Duration {
+        let mut longest = Duration::ZERO;
+        while !self.orders.are_waiting() {
+            let name = *fastrand::choice(&NAMES).unwrap();
+            let lock = client.mutex(name).ttl(millis(LONG_MS));
+            let asked = Instant::now();
+            let guard = match fastrand::u32(..4) {
+                0 => lock.try_lock().await.unwrap(),
+                1 => {
+                    let patience = Duration::from_micros(fastrand::u64(..3_000));
+                    match lock.lock_timeout(patience).await {
+                        Err(Error::TimedOut { .. }) => None,
+                        granted => Some(granted.unwrap()),
+                    }
+                }
+                _ => Some(lock.lock_timeout(PATIENCE).await.unwrap()),
+            };
+            longest = longest.max(asked.elapsed());
+            if let Some(guard) = guard {
+                let fence = guard.fence().get();
+                self.diary.granted(name, fence);
+                if fastrand::u32(..4) == 0 {
+                    sleep(millis(1)).await;
+                }
+                self.diary.releases(name, fence);
+                match fastrand::u32(..4) {
+                    0 => drop(guard),
+                    _ => assert_eq!(guard.release().await.unwrap(), Outcome::Released),
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        longest
+    }
+}
+
+/// Waits in line for the grant, as the engine would.
+async fn wait(local: &Local, claim: &Claim) -> Fence {
+    loop {
+        let news = timeout(PATIENCE, local.news()).await;
+        match news.expect("the line moves on") {
+            News::Granted { owner, fence, .. } if owner == claim.owner => return fence,
+            News::AskAgain(_) => {
+                if let Answer::Granted(fence) = local.acquire(claim).await.unwrap() {
+                    return fence;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn claim(wait: Wait) -> Claim {
+    Claim {
+        name: fastrand::choice(&NAMES).unwrap().parse().unwrap(),
+        owner: Owner::unique(),
+        mode: Mode::Exclusive,
+        ttl: millis(LONG_MS),
+        depth: 1,
+        wait,
+        life: Life::Client,
+        fences: fastrand::u32(1..70),
+        about: About::this_process(None),
+    }
+}
+
+fn renewal(claim: &Claim, fence: Fence) -> Renewal {
+    Renewal {
+        name: claim.name.clone(),
+        owner: claim.owner.clone(),
+        fence: Some(fence),
+        life: claim.life,
+        ttl: claim.ttl,
+    }
+}
+
+fn release(claim: &Claim, fence: Fence) -> Release {
+    Release {
+        name: claim.name.clone(),
+        owner: claim.owner.clone(),
+        fence: Some(fence),
+        life: claim.life,
+        depth: 0,
+        keep: Duration::ZERO,
+    }
+}

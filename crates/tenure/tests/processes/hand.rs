@@ -1,0 +1,199 @@
+//! A process that does what it is told, one order after the other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure::{Client, Error, Guard, Lock, Owner};
+use tokio::task::JoinSet;
+
+use crate::register::Register;
+use crate::worker::{Orders, answer};
+use crate::{millis, url};
+
+/// Opens the store and obeys.
+///
+/// Orders are a verb, a name, and options such as `ttl=500`.
+pub(crate) async fn hand(folder: PathBuf, mut orders: Orders) {
+    let client = match tenure::open(&url(&folder)).await {
+        Ok(client) => client,
+        Err(error) => return answer(&failed(&error)),
+    };
+    answer("ready");
+    let mut hand = Hand {
+        client,
+        folder,
+        guards: BTreeMap::new(),
+    };
+    while let Some(order) = orders.next().await {
+        let done = hand.obey(&Order::read(&order)).await;
+        answer(&done.unwrap_or_else(|error| failed(&error)));
+    }
+}
+
+struct Hand {
+    client: Client,
+    folder: PathBuf,
+    guards: BTreeMap<String, Guard>,
+}
+
+struct Order<'a> {
+    verb: &'a str,
+    name: &'a str,
+    options: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Order<'a> {
+    fn read(line: &'a str) -> Self {
+        let mut words = line.split(' ');
+        Self {
+            verb: words.next().unwrap_or_default(),
+            name: words.next().unwrap_or_default(),
+            options: words.filter_map(|word| word.split_once('=')).collect(),
+        }
+    }
+
+    fn number(&self, option: &str) -> Option<u64> {
+        let text = self.options.get(option)?;
+        Some(text.parse().unwrap_or_else(|_| panic!("{option}={text}")))
+    }
+
+    fn duration(&self, option: &str) -> Option<Duration> {
+        self.number(option).map(millis)
+    }
+}
+
+impl Hand {
+    async fn obey(&mut self, order: &Order<'_>) -> Result<String, Error> {
+        let name = order.name;
+        Ok(match order.verb {
+            "lock" => {
+                let guard = self.lock(order, name).lock().await?;
+                self.keep(name, guard)
+            }
+            "try" => match self.lock(order, name).try_lock().await? {
+                Some(guard) => self.keep(name, guard),
+                None => "busy".to_owned(),
+            },
+            "lease" => {
+                let lease = self.lock(order, name).lease().await?;
+                format!("granted {}", lease.fence.map_or(0, |fence| fence.get()))
+            }
+            "release" => {
+                let guard = self.guards.remove(name).expect("it is held");
+                format!("{:?}", guard.release().await?)
+            }
+            "health" => format!("{:?}", self.guards[name].health()),
+            "lost" => format!("{:?}", self.guards[name].lost().await),
+            "lock-many" => self.lock_many(order).await?,
+            "all-lost" => self.all_lost().await,
+            "read" => match self.register().read(self.fence(name), false) {
+                Some(value) => value.to_string(),
+                None => "refused".to_owned(),
+            },
+            "write" => {
+                let base = order.number("base").expect("what the write is based on");
+                match self.register().write(self.fence(name), base) {
+                    true => "accepted".to_owned(),
+                    false => "refused".to_owned(),
+                }
+            }
+            "hold-until-full" => self.hold_until_full(name).await,
+            "fill" => self.fill(),
+            "make-room" => {
+                fs::remove_file(self.folder.join(FILLING)).expect("the disk was filled");
+                "done".to_owned()
+            }
+            "list" => self.client.list(None).await?.len().to_string(),
+            "open-another" => {
+                tenure::open(&url(&self.folder)).await?;
+                "opened".to_owned()
+            }
+            other => panic!("unknown order {other:?}"),
+        })
+    }
+
+    fn lock(&self, order: &Order<'_>, name: &str) -> Lock {
+        let mut lock = self.client.mutex(name);
+        if let Some(ttl) = order.duration("ttl") {
+            lock = lock.ttl(ttl);
+        }
+        if let Some(shortest) = order.duration("at_least") {
+            lock = lock.at_least(shortest);
+        }
+        if let Some(owner) = order.options.get("owner") {
+            lock = lock.owner(Owner::named(owner).expect("an owner"));
+        }
+        lock
+    }
+
+    fn keep(&mut self, name: &str, guard: Guard) -> String {
+        let fence = guard.fence();
+        self.guards.insert(name.to_owned(), guard);
+        format!("granted {fence}")
+    }
+
+    fn fence(&self, name: &str) -> u64 {
+        self.guards[name].fence().get()
+    }
+
+    fn register(&self) -> Register {
+        Register::open(&self.folder)
+    }
+
+    /// Asks for many names at once, and waits for all of them.
+    async fn lock_many(&mut self, order: &Order<'_>) -> Result<String, Error> {
+        let mut asked = JoinSet::new();
+        for count in 0..order.number("count").expect("how many") {
+            let lock = self.lock(order, &format!("{}{count}", order.name));
+            asked.spawn(async move { lock.lock().await });
+        }
+        for guard in asked.join_all().await {
+            let guard = guard?;
+            self.keep(guard.name().clone().as_str(), guard);
+        }
+        Ok(format!("granted {}", self.guards.len()))
+    }
+
+    async fn all_lost(&self) -> String {
+        for guard in self.guards.values() {
+            guard.lost().await;
+        }
+        format!("lost {}", self.guards.len())
+    }
+
+    /// Takes lock after lock until the store refuses; answers how many, and why no more.
+    async fn hold_until_full(&mut self, prefix: &str) -> String {
+        let reason = "x".repeat(1000);
+        for count in 0..100_000 {
+            let name = format!("{prefix}{count}");
+            match self.client.mutex(&name).reason(&reason).try_lock().await {
+                Ok(guard) => self.keep(&name, guard.expect("nobody else asks")),
+                Err(error) => return format!("{count} {}", failed(&error)),
+            };
+        }
+        panic!("it is never full");
+    }
+
+    /// Writes until no space is left.
+    fn fill(&self) -> String {
+        let mut bytes = vec![0; 1 << 20];
+        let mut file = fs::File::create(self.folder.join(FILLING)).expect("a file can be made");
+        while !bytes.is_empty() {
+            match std::io::Write::write(&mut file, &bytes) {
+                Ok(_) => {}
+                Err(_) => bytes.truncate(bytes.len() / 2),
+            }
+        }
+        "done".to_owned()
+    }
+}
+
+/// What takes up the space of a full disk.
+const FILLING: &str = "filling";
+
+/// An error on one line, with its variant and its sentence.
+fn failed(error: &Error) -> String {
+    format!("error {error:?}")
+}

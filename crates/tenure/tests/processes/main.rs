@@ -1,0 +1,122 @@
+//! Many real processes on the store of one machine, with kill -9 and SIGSTOP.
+//!
+//! The other process is this program once more, in one of the roles below.
+#![cfg(target_os = "linux")]
+
+mod churn;
+mod counting;
+mod disk;
+mod ends;
+mod hand;
+mod history;
+mod news;
+mod owners;
+mod register;
+mod users;
+mod worker;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
+use tenure::driver::Entry;
+use tenure::{Client, Name};
+
+use crate::worker::play;
+
+/// Not a test: a process that does what it is told, one order after the other.
+#[test]
+fn hand() {
+    play(hand::hand);
+}
+
+/// Not a test: a process that counts up at a resource outside the lock.
+#[test]
+fn counter() {
+    play(counting::counter);
+}
+
+/// Not a test: a process that takes and leaves locks as fast as it can.
+#[test]
+fn churner() {
+    play(churn::churner);
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder for a test")
+}
+
+async fn open(folder: &Path) -> Client {
+    let opened = tenure::open(&url(folder)).await;
+    opened.expect("the folder opens")
+}
+
+fn url(folder: &Path) -> String {
+    format!("local:{}", folder.display())
+}
+
+/// Who holds a name, and who waits for it.
+async fn entry(client: &Client, name: &str) -> Option<Entry> {
+    let name: Name = name.parse().unwrap();
+    client.list(Some(&name)).await.unwrap().pop()
+}
+
+/// Waits until so many stand in line for a name.
+async fn until_waiting(client: &Client, name: &str, count: usize) {
+    until(&format!("{count} in line for {name}"), async || {
+        let entry = entry(client, name).await;
+        entry.map_or(0, |entry| entry.waiters.len()) == count
+    })
+    .await;
+}
+
+/// Asks until the answer is yes.
+async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
+    let deadline = boot_time() + nanos(PATIENCE);
+    while !found().await {
+        assert!(boot_time() < deadline, "waited {PATIENCE:?} for: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Ends this process's client, and fails if the next one finds anything of the others.
+async fn assert_nothing_left(client: Client, folder: &Path) {
+    drop(client);
+    until("the end of the client", async || is_closed(folder)).await;
+    let client = open(folder).await;
+    assert_eq!(client.list(None).await.unwrap(), []);
+    let files = folder.join("clients").read_dir().unwrap().count();
+    assert_eq!(files, 2, "only this client's");
+}
+
+/// Whether this process has no client in the folder any more.
+fn is_closed(folder: &Path) -> bool {
+    let own = format!(" {} ", std::process::id());
+    let clients = folder.join("clients").read_dir().unwrap();
+    let mut texts = clients.map(|file| std::fs::read_to_string(file.unwrap().path()));
+    !texts.any(|text| text.is_ok_and(|text| text.contains(&own)))
+}
+
+/// The clock that all processes of a machine share, in nanoseconds.
+fn boot_time() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap()
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How long a test waits for what has to happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A lease that outlives every test, so that nothing but an end of the process frees it.
+const LONG_MS: u64 = 100_000;
+
+/// Far less than [`LONG_MS`], and far more than a busy machine takes to notice a death.
+const AT_ONCE: Duration = Duration::from_secs(5);
