@@ -1,1 +1,29 @@
-fn main() {}
+//! The command `tenure`: holds a lock around a command, and shows who holds what.
+
+mod ask;
+mod bench;
+mod by_hand;
+mod cli;
+mod duration;
+mod error;
+mod exit_code;
+mod inspect;
+mod output;
+mod pages;
+mod pattern;
+mod run;
+mod signals;
+mod store;
+mod watch;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if run::guardian::is_called() {
+        return run::guardian::watch_over();
+    }
+    match cli::run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

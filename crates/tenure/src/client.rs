@@ -74,4 +74,40 @@ impl Client {
     pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         self.engine.driver.evict(name).await
     }
+
+    /// Waits until nothing of this client goes on in the background.
+    ///
+    /// Guards that were dropped and calls that were cut short are given back in the background. A
+    /// program that ends right after that calls this first, or others wait for what it left behind
+    /// until the store finds out. Calls that still wait for a lock keep this waiting as well.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: waiting changes nothing.
+    pub async fn settled(&self) {
+        self.engine.background.over().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_cut_short_is_given_back_once_settled() {
+        let locks = crate::open("memory:settled").await.unwrap();
+        let others = crate::open("memory:settled").await.unwrap();
+        let held = others.mutex("a").lock().await.unwrap();
+        let lock = locks.mutex("a");
+        let cut_short = timeout(Duration::from_millis(10), lock.lock()).await;
+        assert!(cut_short.is_err());
+        locks.settled().await;
+        let entries = others.list(None).await.unwrap();
+        assert!(entries[0].waiters.is_empty());
+        drop(held);
+        others.settled().await;
+        assert!(locks.list(None).await.unwrap().is_empty());
+    }
 }

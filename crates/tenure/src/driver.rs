@@ -52,12 +52,13 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// The ttl starts when the store grants the lease, never earlier. Asking again with the same
     /// name and owner refreshes the place in line, or restarts the ttl of the lease that was
-    /// granted meanwhile.
+    /// granted meanwhile. With [`Wait::No`] an owner that stands in line already is told
+    /// [`Answer::Busy`], and keeps its place.
     ///
     /// # Errors
     ///
-    /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name in a mode that
-    /// does not cover the claim's; faults as in the contract.
+    /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name, or stands in line
+    /// for it, in a mode that does not cover the claim's; faults as in the contract.
     ///
     /// # Cancel safety
     ///
@@ -284,6 +285,9 @@ pub enum News {
     /// Something changed, or news may have been missed: ask again for this name, or for all.
     AskAgain(Option<Name>),
     /// A claim that stood in line is granted.
+    ///
+    /// May come once more after the claim was asked for again and answered; the engine knows it
+    /// by its fence.
     Granted {
         /// The claim's name.
         name: Name,
@@ -328,7 +332,8 @@ pub struct Holder {
     pub mode: Mode,
     /// The number of the grant.
     pub fence: Fence,
-    /// How many times the owner has locked it.
+    /// How many times the owner has locked it in this client; 0 while the name is kept for nobody
+    /// after its [release](Release::keep).
     pub depth: u32,
     /// Who that is, for people.
     pub about: About,

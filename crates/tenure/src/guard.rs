@@ -1,6 +1,7 @@
 //! The value that a caller holds while it has a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::by_hand::Lease;
 use crate::driver::Loss;
@@ -104,6 +105,16 @@ impl Guard {
         }
     }
 
+    /// Returns how long it takes until the lock is lost, if no renewal succeeds from now on.
+    ///
+    /// While all is well this stays above half of the ttl; it is zero once the lock is lost.
+    pub fn time_left(&self) -> Duration {
+        match &self.hold {
+            Some(hold) => hold.lease.time_left(hold.engine.clock.now()),
+            None => Duration::ZERO,
+        }
+    }
+
     /// Waits until the lock is lost, and returns why.
     ///
     /// It is told before the store can grant the lock to another, by a margin of 1 % of the ttl
@@ -171,5 +182,24 @@ impl Drop for Guard {
         if let Some(hold) = self.hold.take() {
             Arc::clone(&hold.engine).give_back_later(hold);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_left_stays_above_half_while_renewed_and_is_none_after_a_loss() {
+        let locks = crate::open("memory:").await.unwrap();
+        let ttl = Duration::from_secs(30);
+        let guard = locks.mutex("a").ttl(ttl).lock().await.unwrap();
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(ttl / 2 < guard.time_left() && guard.time_left() < ttl);
+        }
+        locks.evict(guard.name()).await.unwrap();
+        guard.lost().await;
+        assert_eq!(guard.time_left(), Duration::ZERO);
     }
 }

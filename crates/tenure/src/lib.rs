@@ -1,4 +1,40 @@
 //! Locks that hold across processes and machines.
+//!
+//! Two copies of a service must not sell the same last item or send the same mail. A lock inside
+//! one process does not see the other copies; a lock in a store does, if it is done right: with
+//! leases that end by themselves, owners, a fair line, and a [`Fence`] that makes even a paused
+//! holder harmless.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = tenure::open("memory:").await?; // or "local:", across processes, with no server
+//! let guard = locks.mutex("inventory:001").lock().await?; // waits its turn, renews itself
+//! println!("send fence {} along with every write", guard.fence());
+//! guard.release().await?; // or just drop it
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`open()`] chooses the store by its URL, and gives a [`Client`].
+//! - [`Client::mutex`], [`rwlock`](Client::rwlock) and [`semaphore`](Client::semaphore) give a [`Lock`]; its
+//!   options and [`lock`](Lock::lock), [`try_lock`](Lock::try_lock) and
+//!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
+//! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
+//!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
+//! - [`blocking`] has the same words for code that is not async.
+//! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `local` (default) | the store `local:`, for processes of one Linux machine |
+//! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
+//! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
+//!
+//! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields
+//! `name`, `fence`, `loss` and `error`. Owners and URLs never get there.
 
 pub mod blocking;
 mod by_hand;
@@ -24,3 +60,8 @@ pub use crate::guard::{Guard, Health, Outcome};
 pub use crate::lock::{DEFAULT_TTL, Lock, RwLock, Semaphore};
 pub use crate::name::{Fence, Name, Owner};
 pub use crate::open::open;
+
+/// The README's examples are compiled.
+#[cfg(all(doctest, feature = "local"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{Answer, Claim, Loss, News, Wait};
+use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease, safe};
 use crate::engine::line::{Joined, Phase, Standing, Ticket, Turn, Wanted};
@@ -31,7 +32,7 @@ impl Engine {
                 Joined::Behind(standing) => standing,
                 Joined::First(ticket) => {
                     let asked = Arc::clone(self).ask_first(ticket);
-                    match to_end(&self.runtime, asked).await? {
+                    match to_end(&self.background, asked).await? {
                         First::Granted(guard) => return Ok(over(guard)),
                         First::Stand(standing) => standing,
                     }
@@ -59,7 +60,7 @@ impl Engine {
             return Ok(None);
         }
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.runtime, async move {
+        to_end(&self.background, async move {
             let claim = order.claim(Wait::No);
             let now = engine.clock.now();
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
@@ -80,7 +81,7 @@ impl Engine {
             return Ok(None);
         };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.runtime, async move {
+        to_end(&self.background, async move {
             let mut depth = lease.depth.lock().await;
             let now = engine.clock.now();
             if *depth == 0 || matches!(lease.health(now), Health::Lost(_)) {
@@ -88,6 +89,8 @@ impl Engine {
             }
             let mut claim = order.claim(Wait::No);
             claim.depth = *depth + 1;
+            // The lease goes on as it was granted: a shorter ttl of an inner lock must not end it.
+            claim.ttl = lease.renewal(now).ttl;
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             if answer == Answer::Granted(lease.fence) {
                 *depth += 1;
@@ -109,43 +112,42 @@ impl Engine {
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
+        let name = &ticket.claim.name;
         let asked = self.ask_until_known(&ticket.claim, ticket.first_sent).await;
-        let granted = match asked {
-            Ok((sent, Answer::Granted(fence))) => Some((fence, sent)),
-            Ok((_, Answer::Queued { ask_again })) => self.queued(&ticket, ask_again),
-            Ok((_, Answer::Busy)) => self.queued(&ticket, Duration::ZERO),
-            Err(error) => {
-                if self.lines.spend_first(&ticket) {
-                    self.attend(ticket.claim.name.clone());
-                }
-                return Err(error);
+        let answer = match asked {
+            Ok((sent, Answer::Granted(fence))) => Ok((fence, sent)),
+            Ok((_, Answer::Queued { ask_again })) => {
+                // In line before news can serve the ticket, so that it serves this caller.
+                let standing = self.lines.stand_first(&ticket);
+                self.queued(&ticket, ask_again);
+                self.attend(name.clone());
+                return Ok(First::Stand(standing));
             }
+            Ok((_, Answer::Busy)) => Err(self.broken("it refused a claim that may wait")),
+            Err(error) => Err(error),
         };
-        let Some((fence, start)) = granted else {
-            let standing = self.lines.stand_first(&ticket);
-            self.attend(ticket.claim.name.clone());
-            return Ok(First::Stand(standing));
-        };
+        ticket.end();
         if self.lines.spend_first(&ticket) {
-            self.attend(ticket.claim.name.clone());
+            self.attend(name.clone());
         }
-        Ok(First::Granted(self.guard(
-            ticket.claim.clone(),
-            &ticket.order,
-            fence,
-            start,
-        )))
+        let (fence, start) = answer?;
+        let guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
+        Ok(First::Granted(guard))
     }
 
     /// Looks after a line until nobody waits in it any more.
     fn attend(self: &Arc<Self>, name: Name) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let mut trouble = Trouble::default();
             loop {
                 match engine.lines.wanted(&name, engine.clock.now()) {
                     Wanted::Nothing => return,
-                    Wanted::Undo(ticket) => engine.undo(ticket.claim.clone()),
+                    Wanted::Undo(ticket) => {
+                        if ticket.end() {
+                            engine.undo(ticket.claim.clone());
+                        }
+                    }
                     Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
                 }
             }
@@ -155,27 +157,28 @@ impl Engine {
     /// Brings a ticket one step further.
     async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
         match ticket.phase() {
-            Phase::Ask | Phase::Asking => {
-                if self.is_held_here(ticket) {
-                    return self.tell_first(ticket, Turn::Again);
+            Phase::Ask if self.is_held_here(ticket) => {
+                if ticket.end() {
+                    self.tell_first(ticket, Turn::Again);
                 }
-                ticket.advance(|_| Phase::Asking);
-                let sent = self.clock.now();
-                let answer = self.driver.acquire(&ticket.claim).await;
-                self.answered(ticket, sent, answer, trouble);
             }
-            Phase::Granted { fence, start } => self.serve(ticket, fence, start),
-            Phase::Queued(until) => {
-                if self.clock.now() >= until {
-                    return ticket.advance(|phase| match phase {
-                        Phase::Queued(_) => Phase::Ask,
-                        other => other,
-                    });
+            Phase::Ask => {
+                if ticket.begin() {
+                    let sent = self.clock.now();
+                    let answer = self.driver.acquire(&ticket.claim).await;
+                    self.answered(ticket, sent, answer, trouble);
                 }
+            }
+            Phase::Queued(until) if self.clock.now() >= until => ticket.ask_again(),
+            Phase::Queued(until) => {
                 tokio::select! {
                     () = ticket.changed.notified() => {}
                     () = self.clock.sleep_towards(until) => {}
                 }
+            }
+            // Somebody serves it at this moment, and rings when it is out of the line.
+            Phase::Asking | Phase::Granted { .. } | Phase::Spent => {
+                ticket.changed.notified().await;
             }
         }
     }
@@ -190,43 +193,56 @@ impl Engine {
         match answer {
             Ok(Answer::Granted(fence)) => {
                 trouble.over();
-                self.serve(ticket, fence, sent);
+                if ticket.end() {
+                    self.serve(ticket, fence, sent);
+                }
             }
             Ok(Answer::Queued { ask_again }) => {
                 trouble.over();
-                if let Some((fence, start)) = self.queued(ticket, ask_again) {
-                    self.serve(ticket, fence, start);
-                }
+                self.queued(ticket, ask_again);
             }
-            Ok(Answer::Busy) => ticket.advance(|_| Phase::Queued(self.clock.now() + A_MOMENT)),
+            Ok(Answer::Busy) => {
+                let error = self.broken("it refused a claim that may wait");
+                self.give_up(ticket, error);
+            }
             Err(error)
                 if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
             {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
-                ticket.advance(|_| Phase::Queued(self.clock.now() + trouble.pause()));
+                self.queued(ticket, trouble.backoff.pause());
             }
             Err(error) => {
                 trouble.over();
-                self.undo(ticket.claim.clone());
-                self.tell_first(ticket, Turn::Failed(error));
+                self.give_up(ticket, error);
             }
         }
     }
 
-    /// Notes that a ticket stands in line; returns its grant if news of that came meanwhile.
-    fn queued(&self, ticket: &Ticket, ask_again: Duration) -> Option<(Fence, Tick)> {
+    /// Takes a ticket back, and tells its waiter why.
+    fn give_up(self: &Arc<Self>, ticket: &Arc<Ticket>, error: Error) {
+        if ticket.end() {
+            self.undo(ticket.claim.clone());
+            self.tell_first(ticket, Turn::Failed(error));
+        }
+    }
+
+    /// Notes that a ticket stands in line, or serves it if news of its grant came meanwhile.
+    fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, ask_again: Duration) {
         let jitter = ask_again.mul_f64(0.01 * fastrand::f64()) + A_MOMENT;
         let until = self.clock.now() + ask_again + jitter;
         let mut granted = None;
         ticket.advance(|phase| match phase {
             Phase::Granted { fence, start } if self.is_certain(ticket, start) => {
                 granted = Some((fence, start));
-                phase
+                Phase::Spent
             }
             Phase::Granted { .. } => Phase::Ask,
-            _ => Phase::Queued(until),
+            Phase::Spent => Phase::Spent,
+            Phase::Ask | Phase::Asking | Phase::Queued(_) => Phase::Queued(until),
         });
-        granted
+        if let Some((fence, start)) = granted {
+            self.serve(ticket, fence, start);
+        }
     }
 
     /// Takes in what the store tells of its own accord.
@@ -276,12 +292,13 @@ impl Engine {
         let certain = self.is_certain(&ticket, start);
         let mut serve = false;
         ticket.advance(|phase| match phase {
-            Phase::Asking => Phase::Granted { fence, start },
-            _ if certain => {
+            Phase::Asking | Phase::Granted { .. } => Phase::Granted { fence, start },
+            Phase::Spent => Phase::Spent,
+            Phase::Ask | Phase::Queued(_) if certain => {
                 serve = true;
-                phase
+                Phase::Spent
             }
-            _ => Phase::Ask,
+            Phase::Ask | Phase::Queued(_) => Phase::Ask,
         });
         if serve {
             self.serve(&ticket, fence, start);
@@ -297,7 +314,7 @@ impl Engine {
         ticket.order.owner.is_none() && over.since(self.clock.now()) > ticket.claim.ttl / 2
     }
 
-    /// Gives a ticket's grant to the first in line.
+    /// Gives a ticket's grant to the first in line; the caller has ended the ticket.
     fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, fence: Fence, start: Tick) {
         let mut guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
         while let Some(first) = self
@@ -337,38 +354,40 @@ impl Engine {
     ///
     /// Returns when the request went out that was answered; `now` is for the first.
     async fn ask_until_known(self: &Arc<Self>, claim: &Claim, now: Tick) -> Result<(Tick, Answer)> {
-        let (mut sent, mut pause) = (now, FIRST_PAUSE);
-        for _ in 1..TRIES {
+        let (mut sent, mut tries) = (now, 1);
+        let mut backoff = Backoff::default();
+        loop {
             match self.driver.acquire(claim).await {
-                Err(error) if !error.nothing_changed() => {
+                Ok(answer) => return Ok((sent, answer)),
+                Err(error) if !error.nothing_changed() && tries < TRIES => {
                     tracing::debug!(name = %claim.name, %error, "asking again");
-                    tokio::time::sleep(jittered(pause)).await;
-                    pause *= 2;
-                    sent = self.clock.now();
                 }
-                answer => return answer.map(|answer| (sent, answer)),
+                Err(error) => {
+                    // An earlier try may have taken effect even if this one did not.
+                    if tries > 1 || !error.nothing_changed() {
+                        self.undo(claim.clone());
+                    }
+                    return Err(error);
+                }
             }
+            tokio::time::sleep(backoff.pause()).await;
+            tries += 1;
+            sent = self.clock.now();
         }
-        let answer = self.driver.acquire(claim).await;
-        if answer.as_ref().is_err_and(|error| !error.nothing_changed()) {
-            self.undo(claim.clone());
-        }
-        answer.map(|answer| (sent, answer))
     }
 
     /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
     pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let give_up = engine.clock.now() + claim.ttl;
-            let mut pause = FIRST_PAUSE;
+            let mut backoff = Backoff::default();
             while let Err(error) = engine.driver.withdraw(&claim).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
                     return;
                 }
-                tokio::time::sleep(jittered(pause)).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(backoff.pause()).await;
             }
         });
     }
@@ -394,6 +413,14 @@ impl Engine {
             source: "the client has ended".into(),
         }
     }
+
+    /// An answer that the contract does not have.
+    fn broken(&self, what: &'static str) -> Error {
+        Error::Indeterminate {
+            driver: self.driver.kind(),
+            source: what.into(),
+        }
+    }
 }
 
 /// What comes of the first request of a line.
@@ -407,7 +434,7 @@ enum First {
 #[derive(Debug, Default)]
 struct Trouble {
     since: Option<Tick>,
-    tries: u32,
+    backoff: Backoff,
 }
 
 impl Trouble {
@@ -418,22 +445,10 @@ impl Trouble {
     /// Whether to go on: a place in line is worth an outage of one ttl.
     fn bearable(&mut self, claim: &Claim, now: Tick) -> bool {
         let since = *self.since.get_or_insert(now);
-        self.tries += 1;
         now.since(since) < claim.ttl
     }
-
-    fn pause(&self) -> Duration {
-        jittered((FIRST_PAUSE * 2_u32.pow(self.tries.min(6))).min(LONGEST_PAUSE))
-    }
-}
-
-/// Draws a wait between half of `pause` and all of it, so that clients do not ask in step.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + 0.5 * fastrand::f64())
 }
 
 const TRIES: u32 = 3;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A little later than the time that the store named: just before, it would say no again.
 const A_MOMENT: Duration = Duration::from_millis(1);

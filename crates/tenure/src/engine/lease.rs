@@ -98,6 +98,15 @@ impl HeldLease {
         }
     }
 
+    /// Returns how long it takes until the lease is lost, if no renewal succeeds.
+    pub(crate) fn time_left(&self, now: Tick) -> Duration {
+        let state = self.state();
+        match state.end {
+            Some(_) => Duration::ZERO,
+            None => state.until.since(now),
+        }
+    }
+
     /// Waits until the lease is lost.
     pub(crate) async fn lost(&self) -> Loss {
         loop {

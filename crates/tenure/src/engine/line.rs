@@ -78,6 +78,8 @@ pub(crate) enum Phase {
         /// When the store granted it, at the earliest.
         start: Tick,
     },
+    /// It was served or taken back: nobody may use it again.
+    Spent,
 }
 
 /// How a caller stands after joining.
@@ -195,10 +197,7 @@ impl Lines {
             .iter()
             .filter(|(name, _)| only.is_none_or(|only| only == *name));
         for ticket in concerned.filter_map(|(_, line)| line.ticket.as_ref()) {
-            ticket.advance(|phase| match phase {
-                Phase::Queued(_) => Phase::Ask,
-                other => other,
-            });
+            ticket.ask_again();
         }
     }
 
@@ -347,10 +346,36 @@ impl Ticket {
     }
 
     /// Changes the phase, and wakes whoever attends to the ticket.
+    ///
+    /// Whoever makes it [`Spent`](Phase::Spent) is the one who serves it or takes it back.
     pub(crate) fn advance(&self, change: impl FnOnce(Phase) -> Phase) {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         *phase = change(*phase);
         self.changed.notify_one();
+    }
+
+    /// Makes the ticket due, unless more is known of it than that it stands in line.
+    pub(crate) fn ask_again(&self) {
+        self.advance(|phase| match phase {
+            Phase::Queued(_) => Phase::Ask,
+            other => other,
+        });
+    }
+
+    /// Begins a request; returns whether it is the caller's to send.
+    pub(crate) fn begin(&self) -> bool {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = *phase == Phase::Ask;
+        if due {
+            *phase = Phase::Asking;
+        }
+        due
+    }
+
+    /// Ends the ticket; returns whether it is the caller's to serve or to take back.
+    pub(crate) fn end(&self) -> bool {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *phase, Phase::Spent) != Phase::Spent
     }
 
     /// The start of a lease that was granted `after` the store took the claim in.

@@ -1,6 +1,8 @@
 //! What every store's locks have in common: the line, the wait, renewal, loss and letting go.
 
 mod ask;
+mod background;
+mod backoff;
 pub(crate) mod clock;
 pub(crate) mod lease;
 mod line;
@@ -16,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::driver::{Driver, Loss};
+use crate::engine::background::Background;
 use crate::engine::clock::Clock;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
@@ -27,7 +30,7 @@ use crate::engine::watchdog::Leases;
 pub(crate) struct Engine {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) clock: Clock,
-    runtime: Handle,
+    pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
     meter: Meter,
@@ -45,16 +48,15 @@ impl Engine {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
             clock: Clock::start(),
-            runtime: Handle::current(),
+            background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
             tasks: OnceLock::new(),
         });
-        let news = engine.runtime.spawn(hear(Arc::downgrade(&engine), driver));
+        // These two run for as long as the engine, so they do not count as work in the background.
+        let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
         let leases = Arc::clone(&engine.leases);
-        let watchdog = engine
-            .runtime
-            .spawn(watchdog::watch(Arc::downgrade(&engine), leases));
+        let watchdog = tokio::spawn(watchdog::watch(Arc::downgrade(&engine), leases));
         // Nobody else has the engine yet, so this is the first and only time.
         let _ = engine
             .tasks
@@ -95,5 +97,74 @@ async fn hear(engine: Weak<Engine>, driver: Arc<dyn Driver>) {
             return;
         };
         engine.hear(news);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use tokio::time::{Instant, timeout};
+
+    use crate::driver::Loss;
+    use crate::guard::Health;
+    use crate::{Client, open};
+
+    /// Counts time on, as if the machine had been suspended: timers stand still meanwhile.
+    fn sleep_machine(client: &Client, slept: Duration) {
+        let slept = u64::try_from(slept.as_nanos()).unwrap();
+        client
+            .engine
+            .clock
+            .slept
+            .fetch_add(slept, Ordering::Relaxed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_runs_out_while_the_machine_sleeps() {
+        let client = open("memory:").await.unwrap();
+        let guard = client
+            .mutex("a")
+            .ttl(Duration::from_secs(30))
+            .lock()
+            .await
+            .unwrap();
+        sleep_machine(&client, Duration::from_secs(31));
+        assert_eq!(guard.health(), Health::Lost(Loss::Expired), "known at once");
+        let woken = Instant::now();
+        let told = timeout(Duration::from_secs(5), guard.lost()).await;
+        assert_eq!(told, Ok(Loss::Expired));
+        assert!(
+            woken.elapsed() <= Duration::from_secs(1),
+            "told {:?} later",
+            woken.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_sleep_of_the_machine_is_survived() {
+        let client = open("memory:").await.unwrap();
+        let guard = client
+            .mutex("a")
+            .ttl(Duration::from_secs(30))
+            .lock()
+            .await
+            .unwrap();
+        for _ in 0..5 {
+            sleep_machine(&client, Duration::from_secs(20));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(guard.health(), Health::Held, "renewed after waking");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_two_tasks_end_with_the_client() {
+        let client = open("memory:").await.unwrap();
+        let tasks = client.engine.tasks.get().unwrap().clone();
+        assert!(tasks.iter().all(|task| !task.is_finished()));
+        drop(client);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(tasks.iter().all(|task| task.is_finished()));
     }
 }

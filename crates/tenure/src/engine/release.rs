@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{Loss, Release, Released};
-use crate::engine::ask::jittered;
+use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::Turn;
@@ -25,7 +25,7 @@ impl Engine {
         let Err(hold) = self.pass_on(hold, now) else {
             return Ok(Outcome::Released);
         };
-        to_end(&self.runtime, Arc::clone(self).release(hold, now)).await
+        to_end(&self.background, Arc::clone(self).release(hold, now)).await
     }
 
     /// Gives a hold back without waiting, as a drop has to.
@@ -33,7 +33,7 @@ impl Engine {
         let now = self.clock.now();
         if let Err(hold) = self.pass_on(hold, now) {
             let engine = Arc::clone(self);
-            self.runtime.spawn(async move {
+            self.background.spawn(async move {
                 let name = hold.lease.claim.name.clone();
                 if let Err(error) = engine.release(hold, now).await {
                     tracing::warn!(%name, %error, "release on drop failed, trying again");
@@ -140,19 +140,19 @@ impl Engine {
     /// Sends a release in the background until the store confirms it or the lease is over anyway.
     fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
         let engine = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
+            let mut backoff = Backoff::default();
             while let Err(error) = engine.driver.release(&request).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     let name = &request.name;
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
                     return;
                 }
-                tokio::time::sleep(jittered(PAUSE)).await;
+                tokio::time::sleep(backoff.pause()).await;
             }
         });
     }
 }
 
-const PAUSE: Duration = Duration::from_millis(200);
 const A_WHILE: Duration = Duration::from_secs(30);

@@ -4,21 +4,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::runtime::Handle;
+use crate::engine::background::Background;
 
-/// Runs `request` on the caller's task; if the caller goes away half way, on the runtime.
+/// Runs `request` on the caller's task; if the caller goes away half way, in the background.
 ///
 /// A request that was sent cannot be called back: dropping its future would leave whatever the
 /// store decided behind, and an undo sent after it might overtake it. So the rest of it runs on,
 /// and its output is dropped at the end, which gives back what it holds.
-pub(crate) fn to_end<F>(runtime: &Handle, request: F) -> ToEnd<F::Output>
+pub(crate) fn to_end<F>(background: &Background, request: F) -> ToEnd<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     ToEnd {
         request: Some(Box::pin(request)),
-        runtime: runtime.clone(),
+        background: background.clone(),
         started: false,
     }
 }
@@ -26,7 +26,7 @@ where
 /// The future of [`to_end`].
 pub(crate) struct ToEnd<T: Send + 'static> {
     request: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    runtime: Handle,
+    background: Background,
     started: bool,
 }
 
@@ -49,7 +49,7 @@ impl<T: Send + 'static> Drop for ToEnd<T> {
         if let Some(request) = self.request.take()
             && self.started
         {
-            self.runtime.spawn(request);
+            self.background.spawn(request);
         }
     }
 }
@@ -60,6 +60,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use tokio::runtime::Handle;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -68,7 +69,7 @@ mod tests {
     async fn a_request_cut_short_runs_to_its_end() {
         let done = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&done);
-        let request = to_end(&Handle::current(), async move {
+        let request = to_end(&Background::on(Handle::current()), async move {
             sleep(Duration::from_secs(1)).await;
             flag.store(true, Ordering::SeqCst);
         });
@@ -82,7 +83,7 @@ mod tests {
         let sent = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&sent);
         let never = async move { flag.store(true, Ordering::SeqCst) };
-        drop(to_end(&Handle::current(), never));
+        drop(to_end(&Background::on(Handle::current()), never));
         sleep(Duration::from_secs(1)).await;
         assert!(!sent.load(Ordering::SeqCst));
     }

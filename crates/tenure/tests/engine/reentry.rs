@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure::layer::{Call, Trouble};
 use tenure::{Client, Error, Health, Outcome, Owner};
 use tokio::time::timeout;
 
@@ -148,4 +149,35 @@ async fn re_entry_restarts_the_lease_and_all_guards_see_its_loss() {
         1,
         "an old guard does not touch a new grant"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_inner_lock_does_not_shorten_the_outer_one() {
+    let world = World::new();
+    let owner = Owner::named("job").unwrap();
+    let outer = world
+        .here
+        .mutex("a")
+        .ttl(secs(60))
+        .owner(owner.clone())
+        .lock()
+        .await
+        .unwrap();
+    let inner = world
+        .here
+        .mutex("a")
+        .ttl(millis(50))
+        .owner(owner)
+        .lock()
+        .await
+        .unwrap();
+    world.fault.always(Call::Renew, Trouble::Refuse);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(outer.health(), Health::Held);
+    assert_eq!(
+        world.depth("a").await,
+        2,
+        "the store keeps it as long as its holder believes"
+    );
+    drop((inner, outer));
 }

@@ -1,5 +1,6 @@
 //! Letting go names its outcome, keeps what it was told to keep, and works on drop.
 
+use tenure::layer::{Call, Trouble};
 use tenure::{Loss, Outcome, Owner};
 use tokio::time::{Instant, sleep};
 
@@ -114,4 +115,30 @@ async fn a_lease_by_hand_ends_by_its_ttl() {
         "it is not revived"
     );
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_waits_for_what_was_dropped_and_given_up() {
+    let world = World::new();
+    for call in [Call::Release, Call::Withdraw, Call::Acquire] {
+        world.fault.always(call, Trouble::LateRequest(secs(1)));
+    }
+    let guard = world.here.mutex("a").ttl(secs(60)).lock().await.unwrap();
+    let there = world.there.mutex("b").lock().await.unwrap();
+    world
+        .here
+        .mutex("b")
+        .lock_timeout(secs(3))
+        .await
+        .unwrap_err();
+    world
+        .here
+        .mutex("c")
+        .lock_timeout(millis(3))
+        .await
+        .unwrap_err();
+    drop(guard);
+    world.here.settled().await;
+    there.release().await.unwrap();
+    assert!(world.is_empty().await);
 }

@@ -1,0 +1,161 @@
+//! Parts that lock and release as fast as they can.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tenure::{Client, Lock};
+use tokio::task::JoinSet;
+
+use crate::bench::child::{Figures, Parent};
+use crate::bench::clock::{as_ns, now_ns};
+use crate::bench::contender::{Contender, let_go};
+use crate::error::{Failure, Result};
+use crate::exit_code;
+
+/// One after another.
+pub(super) async fn pairs(
+    mut contender: impl Contender,
+    time: Duration,
+    parent: &mut Parent,
+) -> Result<Figures> {
+    pairs_for(&mut contender, warm_up(time), |_| {}).await?;
+    parent.ready().await?;
+    let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
+    let mut latencies = latencies.map_err(|error| {
+        let sentence = format!("latencies cannot be counted: {error}");
+        Failure::new(exit_code::UNAVAILABLE, sentence)
+    })?;
+    let note = |latency| latencies.saturating_record(latency);
+    let (pairs, took_ns) = pairs_for(&mut contender, time, note).await?;
+    let micros = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
+    Ok(rate(pairs, took_ns)
+        .with("pair_us", took_ns as f64 / 1000.0 / pairs as f64)
+        .with("p50_us", micros(0.5))
+        .with("p99_us", micros(0.99)))
+}
+
+/// Returns how many pairs were made, and in how many nanoseconds.
+async fn pairs_for(
+    contender: &mut impl Contender,
+    time: Duration,
+    mut note: impl FnMut(u64),
+) -> Result<(u64, u64)> {
+    let (begun, time) = (now_ns(), as_ns(time));
+    let (mut last, mut pairs) = (begun, 0);
+    while last - begun < time {
+        contender.acquire().await?;
+        contender.release().await?;
+        let now = now_ns();
+        note(now - last);
+        last = now;
+        pairs += 1;
+    }
+    Ok((pairs, last - begun))
+}
+
+/// Many tasks at once, on one name or on one each.
+pub(super) async fn tasks(
+    client: &Client,
+    name: &str,
+    tasks: u32,
+    names: u32,
+    time: Duration,
+    parent: &mut Parent,
+) -> Result<Figures> {
+    let name_of = |task: u32| match names {
+        1 => name.to_owned(),
+        _ => format!("{name}/{}", task % names),
+    };
+    let locks: Vec<_> = (0..tasks)
+        .map(|task| client.mutex(&name_of(task)))
+        .collect();
+    tasks_until(&locks, now_ns() + as_ns(warm_up(time))).await?;
+    parent.ready().await?;
+    let begun = now_ns();
+    let pairs = tasks_until(&locks, begun + as_ns(time)).await?;
+    Ok(rate(pairs, now_ns() - begun))
+}
+
+async fn tasks_until(locks: &[Lock], end: u64) -> Result<u64> {
+    let mut tasks = JoinSet::new();
+    for lock in locks {
+        let lock = lock.clone();
+        tasks.spawn(async move {
+            let mut pairs = 0_u64;
+            while now_ns() < end {
+                let guard = lock.lock().await?;
+                // Otherwise a task whose calls never have to wait would keep the thread to
+                // itself, and the others would not even ask.
+                tokio::task::yield_now().await;
+                let_go(guard).await?;
+                pairs += 1;
+            }
+            Ok::<_, Failure>(pairs)
+        });
+    }
+    let mut pairs = 0;
+    while let Some(ended) = tasks.join_next().await {
+        pairs += ended.map_err(|error| {
+            let sentence = format!("a task of the benchmark failed: {error}");
+            Failure::new(exit_code::UNAVAILABLE, sentence)
+        })??;
+    }
+    Ok(pairs)
+}
+
+/// One of many processes: each works for a moment while it holds the lock.
+pub(super) async fn crowd(
+    mut contender: impl Contender,
+    rest: Duration,
+    time: Duration,
+    parent: &mut Parent,
+) -> Result<Figures> {
+    let begin = parent.ready().await?;
+    let end = begin + as_ns(time);
+    work_until(begin);
+    let (mut sections, mut longest) = (0_u64, 0);
+    loop {
+        let asked = now_ns();
+        contender.acquire().await?;
+        let granted = now_ns();
+        // Whoever gets it later lets the others go home.
+        if granted < end {
+            longest = longest.max(granted - asked);
+            work_until(granted + as_ns(WORK));
+            sections += u64::from(now_ns() <= end);
+        }
+        contender.release().await?;
+        if now_ns() >= end {
+            break;
+        }
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+    }
+    Ok(Figures::default()
+        .with("sections", sections as f64)
+        .with("longest_wait_ms", longest as f64 / 1e6))
+}
+
+/// Keeps the processor busy: a sleep would take as long as the kernel likes.
+fn work_until(end: u64) {
+    while now_ns() < end {
+        std::hint::spin_loop();
+    }
+}
+
+fn rate(pairs: u64, took_ns: u64) -> Figures {
+    let seconds = took_ns as f64 / 1e9;
+    Figures::default().with("per_second", pairs as f64 / seconds)
+}
+
+/// Long enough for caches and the store's file.
+fn warm_up(time: Duration) -> Duration {
+    (time / 10).min(Duration::from_millis(200))
+}
+
+/// The longest latency that is told apart from longer ones.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// How long a process of the crowd works with the lock.
+const WORK: Duration = Duration::from_millis(1);

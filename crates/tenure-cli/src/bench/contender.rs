@@ -1,0 +1,172 @@
+//! Those who are measured: tenure, and the bare locks that it is compared with.
+
+use std::fs::File;
+use std::io;
+
+use heed::{Env, WithoutTls};
+use tenure::{Guard, Lock, Outcome};
+
+use crate::bench::raw::{self, Table};
+use crate::bench::wire::Who;
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::store::Store;
+
+/// One way to lock.
+///
+/// A store that is reached over a network brings bare locks that await; those here block.
+pub(super) trait Contender {
+    /// Waits for the lock.
+    async fn acquire(&mut self) -> Result<()>;
+
+    /// Lets go.
+    async fn release(&mut self) -> Result<()>;
+}
+
+/// One of the contenders, chosen at run time.
+#[derive(Debug)]
+pub(super) enum Any {
+    Tenure(Tenure),
+    Flock(Flock),
+    Lmdb(Lmdb),
+}
+
+impl Any {
+    /// Opens a contender for a name.
+    pub(super) async fn open(who: &Who, store: &Store, name: &str) -> Result<Self> {
+        let failed = |error: io::Error| failed(&error);
+        Ok(match who {
+            Who::Tenure => Self::Tenure(Tenure::open(store, name).await?),
+            Who::Flock(file) => Self::Flock(Flock(File::open(file).map_err(failed)?)),
+            Who::Lmdb(folder) => Self::Lmdb(Lmdb::open(folder, name)?),
+        })
+    }
+}
+
+impl Contender for Any {
+    async fn acquire(&mut self) -> Result<()> {
+        match self {
+            Self::Tenure(tenure) => tenure.acquire().await,
+            Self::Flock(flock) => flock.acquire().await,
+            Self::Lmdb(lmdb) => lmdb.acquire().await,
+        }
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        match self {
+            Self::Tenure(tenure) => tenure.release().await,
+            Self::Flock(flock) => flock.release().await,
+            Self::Lmdb(lmdb) => lmdb.release().await,
+        }
+    }
+}
+
+/// The lock of a store.
+#[derive(Debug)]
+pub(super) struct Tenure {
+    lock: Lock,
+    guard: Option<Guard>,
+}
+
+impl Tenure {
+    async fn open(store: &Store, name: &str) -> Result<Self> {
+        Ok(Self {
+            lock: store.open().await?.mutex(name),
+            guard: None,
+        })
+    }
+}
+
+impl Contender for Tenure {
+    async fn acquire(&mut self) -> Result<()> {
+        self.guard = Some(self.lock.lock().await?);
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        match self.guard.take() {
+            Some(guard) => let_go(guard).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Releases a lock, and refuses to measure one that was lost.
+pub(super) async fn let_go(guard: Guard) -> Result<()> {
+    match guard.release().await? {
+        Outcome::Released => Ok(()),
+        outcome => {
+            let sentence = format!("a lock was lost while it was measured: {outcome:?}");
+            Err(Failure::new(exit_code::LOST, sentence))
+        }
+    }
+}
+
+/// The lock that the kernel keeps for an open file.
+#[derive(Debug)]
+pub(super) struct Flock(File);
+
+impl Contender for Flock {
+    async fn acquire(&mut self) -> Result<()> {
+        self.0.lock().map_err(|error| failed(&error))
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        self.0.unlock().map_err(|error| failed(&error))
+    }
+}
+
+/// What a lock in LMDB costs at least: a transaction that puts a record, and one that deletes it.
+#[derive(Debug)]
+pub(super) struct Lmdb {
+    env: Env<WithoutTls>,
+    table: Table,
+    key: Vec<u8>,
+}
+
+impl Lmdb {
+    /// Opens a file of its own in a folder; the file's name is gone at once, whatever happens.
+    fn open(folder: &std::path::Path, name: &str) -> Result<Self> {
+        let builder = tempfile::Builder::new().prefix("bench-").tempdir_in(folder);
+        let place = builder.map_err(|error| failed(&error))?;
+        let (env, table) = raw::open(place.path()).map_err(|error| lmdb_failed(&error))?;
+        Ok(Self {
+            env,
+            table,
+            key: name.as_bytes().to_vec(),
+        })
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(Table, &mut heed::RwTxn<'_>) -> heed::Result<()>,
+    ) -> Result<()> {
+        let changed = self.env.write_txn().and_then(|mut going| {
+            change(self.table, &mut going)?;
+            going.commit()
+        });
+        changed.map_err(|error| lmdb_failed(&error))
+    }
+}
+
+impl Contender for Lmdb {
+    async fn acquire(&mut self) -> Result<()> {
+        self.change(|table, going| table.put(going, &self.key, &RECORD))
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        self.change(|table, going| table.delete(going, &self.key).map(drop))
+    }
+}
+
+fn failed(error: &io::Error) -> Failure {
+    let sentence = format!("the bare lock to compare with failed: {error}");
+    Failure::new(exit_code::UNAVAILABLE, sentence)
+}
+
+fn lmdb_failed(error: &heed::Error) -> Failure {
+    failed(&io::Error::other(error.to_string()))
+}
+
+/// About as large as the record of a lock.
+const RECORD: [u8; 160] = [b'x'; 160];

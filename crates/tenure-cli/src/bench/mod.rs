@@ -1,0 +1,161 @@
+//! `bench`: measures a store beside the bare floors of the same machine, in one run.
+//!
+//! Every measurement runs in processes of its own, which are this program again (`child`). This
+//! process only starts them, tells them when to begin, and counts (`measure`). What a kind of
+//! store is compared with, and what it aims for, stands in `kind`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::duration;
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::output::print_json;
+use crate::store::Store;
+
+mod child;
+mod clock;
+mod contender;
+mod figures;
+mod kind;
+mod line;
+mod machine;
+mod measure;
+mod player;
+mod raw;
+mod report;
+mod wire;
+mod workload;
+
+pub(crate) use child::play;
+
+use kind::{Kind, Subject};
+use line::Line;
+use machine::Machine;
+use measure::Bench;
+use report::{Report, Round, Runs};
+use workload::Workload;
+
+/// Measure the store, next to bare locks of the same machine
+///
+/// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
+/// median of the rounds, the range in brackets, and the median of the rounds' ratios. Names begin
+/// with tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
+/// quiet. The file of a local store keeps the size that it grew to.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure bench
+  tenure bench --store local:/some/folder --only pair,handover
+  tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
+pub(crate) struct BenchArgs {
+    /// How many rounds; workloads that take long are measured in the first only
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long to measure each workload in a round; less than 1s makes the long ones smaller too
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
+    time: Duration,
+
+    /// Only these workloads, with commas between them
+    #[arg(long, value_name = "WORKLOADS", value_delimiter = ',')]
+    only: Vec<Workload>,
+
+    /// Print JSON: an object {store, machine, workloads}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures the store and prints what came of it.
+pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
+    if args.time < SHORTEST || args.time > LONGEST {
+        let sentence = "--for is between 10ms and 10m; write for example --for 1s";
+        return Err(Failure::new(exit_code::USAGE, sentence));
+    }
+    let client = store.open().await?;
+    let kind = kind::of(store.url())?;
+    let workloads = chosen(kind.as_ref(), &args.only)?;
+    let machine = Machine::look();
+    let bench = Bench::new(store, client, kind.as_ref(), args.time);
+    let runs = run(&bench, kind.as_ref(), &workloads, args.rounds).await?;
+    let report = Report::new(store.shown(), machine, args.time, kind.lines(), &runs);
+    match args.json {
+        true => print_json(&report)?,
+        false => report.print()?,
+    }
+    Ok(exit_code::DONE)
+}
+
+/// The workloads that were asked for, in the order in which they are best measured.
+fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
+    let possible = |workload: &Workload| {
+        let mut lines = kind.lines().iter();
+        lines.any(|line: &Line| line.workload == *workload)
+    };
+    if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
+        let name = unable.name();
+        let sentence = format!("{name} cannot be measured on this store; leave it out of --only");
+        return Err(Failure::new(exit_code::USAGE, sentence));
+    }
+    let wanted = |workload: &Workload| only.is_empty() || only.contains(workload);
+    let all = Workload::ALL.into_iter();
+    Ok(all.filter(possible).filter(wanted).collect())
+}
+
+/// Measures round by round; who goes first alternates.
+async fn run(
+    bench: &Bench<'_>,
+    kind: &dyn Kind,
+    workloads: &[Workload],
+    rounds: u32,
+) -> Result<Vec<Runs>> {
+    let mut runs: Vec<_> = workloads.iter().copied().map(Runs::new).collect();
+    let steps = |runs: &Runs| {
+        let each = 1 + kind.floors(runs.workload).len();
+        each as u64 * u64::from(runs.workload.rounds(rounds))
+    };
+    let progress = progress(runs.iter().map(steps).sum());
+    for round in 0..rounds {
+        for runs in &mut runs {
+            if round >= runs.workload.rounds(rounds) {
+                continue;
+            }
+            let mut subjects = vec![Subject::tenure(runs.workload)];
+            subjects.extend(kind.floors(runs.workload));
+            if round % 2 == 1 {
+                subjects.reverse();
+            }
+            let mut measured = Round::new();
+            for subject in subjects {
+                let (workload, label) = (runs.workload.name(), subject.label);
+                let now = round + 1;
+                progress.set_message(format!("round {now} of {rounds}: {workload}, {label}"));
+                measured.insert(label, bench.measure(&subject).await?);
+                progress.inc(1);
+            }
+            runs.rounds.push(measured);
+        }
+    }
+    progress.finish_and_clear();
+    Ok(runs)
+}
+
+/// A bar on stderr, if that is a terminal.
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    bar
+}
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(600);
+const TICK: Duration = Duration::from_millis(500);

@@ -1,0 +1,84 @@
+//! What the benchmark and its processes say to each other: a line of JSON each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::figures::Figures;
+
+/// The first line to a process: its part.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// What to lock.
+    pub(super) name: String,
+    pub(super) part: Part,
+}
+
+/// What a process does.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Part {
+    /// Locks and releases, again and again.
+    Pairs { who: Who, time: Duration },
+    /// The same in many tasks, on one name or more.
+    Tasks {
+        tasks: u32,
+        names: u32,
+        time: Duration,
+    },
+    /// Locks and releases when told.
+    Steps { who: Who },
+    /// Locks, works for a moment, releases and rests, among others.
+    Crowd {
+        who: Who,
+        rest: Duration,
+        time: Duration,
+    },
+    /// Waits in many tasks.
+    Idle { waiters: u32, time: Duration },
+    /// Holds many leases.
+    Many {
+        leases: u32,
+        ttl: Duration,
+        time: Duration,
+    },
+}
+
+/// Who locks: tenure, or a bare lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Who {
+    /// The store of the command line.
+    Tenure,
+    /// `flock(2)` on this file.
+    Flock(PathBuf),
+    /// Write transactions of LMDB, on a file in this folder that is gone afterwards.
+    Lmdb(PathBuf),
+}
+
+/// The lines to a process that is ready.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// Begins at this moment of the machine's clock.
+    Go { at_ns: u64 },
+    /// Locks, and says `Held`.
+    Lock,
+    /// Releases, and says nothing: that would disturb whoever is woken.
+    Release,
+    /// Says when it locked and released, and ends.
+    End,
+}
+
+/// The lines from a process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// It has opened what it locks.
+    Ready,
+    /// It has the lock.
+    Held,
+    /// It is done.
+    Done(Figures),
+    /// It is done: the moments after each lock and before each release.
+    Times { locked: Vec<u64>, let_go: Vec<u64> },
+    /// It cannot go on.
+    Failed(String),
+}

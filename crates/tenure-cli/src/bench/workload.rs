@@ -1,0 +1,62 @@
+//! The workloads, by name.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Workload {
+    /// One client locks and releases one name
+    Pair,
+    /// 64 tasks of one process lock a name each
+    Parallel,
+    /// Two processes hand a lock to and fro
+    Handover,
+    /// 64 tasks of one process want the same name
+    Hot,
+    /// 8 processes want the same name for 1 ms each
+    Crowd,
+    /// The holder is killed while another process waits
+    Crash,
+    /// 200 waiters of one process wait in vain
+    Idle,
+    /// One process holds 100,000 leases
+    Many,
+}
+
+impl Workload {
+    /// All of them. The last one leaves a large file behind, which could slow the others down.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Pair,
+        Self::Parallel,
+        Self::Handover,
+        Self::Hot,
+        Self::Crowd,
+        Self::Crash,
+        Self::Idle,
+        Self::Many,
+    ];
+
+    /// Returns the name as it is written after `--only`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Parallel => "parallel",
+            Self::Handover => "handover",
+            Self::Hot => "hot",
+            Self::Crowd => "crowd",
+            Self::Crash => "crash",
+            Self::Idle => "idle",
+            Self::Many => "many",
+        }
+    }
+
+    /// Returns in how many of the rounds it is measured.
+    pub(crate) fn rounds(self, all: u32) -> u32 {
+        match self {
+            Self::Idle | Self::Many => 1,
+            _ => all,
+        }
+    }
+}

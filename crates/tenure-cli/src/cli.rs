@@ -1,0 +1,347 @@
+//! The flags and verbs of `tenure`, and what each verb calls.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::ask::Ask;
+use crate::error::{Failure, Result};
+use crate::store::Store;
+use crate::{bench, by_hand, duration, exit_code, inspect, output, pages, run, store, watch};
+
+/// Locks that hold across processes and machines.
+///
+/// `tenure run NAME -- COMMAND` waits until nobody else holds NAME, runs COMMAND while holding it,
+/// and lets go when COMMAND ends, however it ends. Others that ask for NAME wait in line, first
+/// come, first served.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tenure",
+    version,
+    max_term_width = 100,
+    subcommand_required = true
+)]
+#[command(after_long_help = after_help())]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    store: Store,
+
+    /// Say on stderr what is asked and answered (TENURE_LOG sets how much)
+    #[arg(short, long, global = true, display_order = 901)]
+    verbose: bool,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(RunArgs),
+    Acquire(AcquireArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
+    Watch(WatchArgs),
+    Evict(EvictArgs),
+    Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    BenchChild,
+    /// Print completions for a shell
+    #[command(after_long_help = "\
+Examples:
+  tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+  tenure completions fish > ~/.config/fish/completions/tenure.fish")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    #[command(after_long_help = "\
+Examples:
+  tenure man | man -l -
+  tenure man > ~/.local/share/man/man1/tenure.1")]
+    Man,
+}
+
+/// Hold a lock around a command
+///
+/// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
+/// ends. The exit code is COMMAND's. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
+/// its environment; the fence is a number that grows with every grant: send it along with what you
+/// write, and let the receiver refuse smaller ones.
+///
+/// COMMAND runs in a process group of its own. Signals are passed on to the whole group. If the
+/// lease cannot be renewed, or --max-hold is reached, the group is sent TERM while --grace is left
+/// (but not before half of the time is over) and KILL when the lease ends, so that it is gone
+/// before another can hold NAME. If an operator evicts NAME, others may hold it at once: the group
+/// is sent TERM immediately, and KILL after --grace. If `tenure` is killed with -9, the group is
+/// killed too; processes that have left the group (their own session, as daemons do) are not
+/// reached.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure run nightly-backup -- ./backup.sh
+  tenure run deploy --wait 10m --reason 'release 1.4' -- make deploy
+  tenure run report --no-wait --at-least 1m -- ./report   # from cron on many machines
+  tenure run gpu --permits 1/4 -- ./train
+  tenure run catalog --shared -- ./read-only-job
+  tenure run stock -- sh -c 'psql -v fence=$TENURE_FENCE -f sell.sql'")]
+pub(crate) struct RunArgs {
+    /// What to lock
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) ask: Ask,
+
+    /// Keep NAME taken for at least so long, also if COMMAND ends sooner
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) at_least: Option<Duration>,
+
+    /// End COMMAND rather than hold NAME for longer
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// How long COMMAND has between TERM and KILL when the lock is lost
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "5s")]
+    pub(crate) grace: Duration,
+
+    /// The exit code if the lock is busy or not free in time
+    #[arg(long, value_name = "CODE", default_value_t = exit_code::BUSY)]
+    pub(crate) busy_code: u8,
+
+    /// The command and its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Take a lock by hand, for scripts
+///
+/// Prints the name, owner, fence and ttl. The lease belongs to no process: it lasts its ttl unless
+/// renewed, whoever exits. Whoever knows the owner can renew and release it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  eval \"$(tenure acquire deploy --ttl 10m)\"       # sets TENURE_OWNER, TENURE_FENCE …
+  tenure renew deploy --owner \"$TENURE_OWNER\"
+  tenure release deploy --owner \"$TENURE_OWNER\" --fence \"$TENURE_FENCE\"
+  tenure acquire deploy --no-wait --json | jq -r .owner")]
+pub(crate) struct AcquireArgs {
+    /// What to lock
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) ask: Ask,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Restart the ttl of a lock that was acquired by hand
+///
+/// Ends with 76 if the owner does not hold the lock any more; nothing is changed then.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure renew deploy --owner \"$TENURE_OWNER\" --ttl 10m")]
+pub(crate) struct RenewArgs {
+    /// What is locked
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) held: HeldArgs,
+
+    /// How long the lease lasts from now
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
+    pub(crate) ttl: Duration,
+}
+
+/// Release a lock that was acquired by hand
+///
+/// Ends with 76 if the owner does not hold the lock; nothing is changed then.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure release deploy --owner \"$TENURE_OWNER\"")]
+pub(crate) struct ReleaseArgs {
+    /// What is locked
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) held: HeldArgs,
+}
+
+/// Which lease by hand is meant.
+#[derive(Debug, Args)]
+pub(crate) struct HeldArgs {
+    /// Who holds it, as `tenure acquire` printed it
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "TENURE_OWNER",
+        hide_env_values = true
+    )]
+    pub(crate) owner: String,
+
+    /// Which grant; any of this owner's if not given
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) fence: Option<u64>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List who holds what, and who waits
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure ls
+  tenure ls 'deploy/*'
+  tenure ls --json | jq '.[] | select(.waiters != []) | .name'")]
+pub(crate) struct LsArgs {
+    /// Only names that match; * stands for any text, ? for one character
+    pub(crate) pattern: Option<String>,
+
+    /// Print JSON: an array of {name, mode, holders, waiters}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show who holds one lock and who waits for it
+///
+/// Ends with 1 if nobody does.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure show deploy
+  tenure show deploy --json | jq '.holders[0].fence'")]
+pub(crate) struct ShowArgs {
+    /// The lock
+    pub(crate) name: String,
+
+    /// Print JSON: an object {name, mode, holders, waiters}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Watch locks being taken and let go
+///
+/// On a terminal this is a live screen; q ends it, / filters. In a pipe, or with --plain or --json,
+/// it prints a line for each change: held (when the watch begins), waiting, granted, left (the
+/// line), released, expired. An eviction looks like a release. What begins and ends between two
+/// looks is not seen.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure watch
+  tenure watch 'deploy/*' --plain
+  tenure watch --json --every 100ms | jq -c 'select(.event == \"expired\")'")]
+pub(crate) struct WatchArgs {
+    /// Only names that match; * stands for any text, ? for one character
+    pub(crate) pattern: Option<String>,
+
+    /// Print lines, also on a terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+
+    /// Print a JSON object for each change
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// How often to look
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "500ms")]
+    pub(crate) every: Duration,
+}
+
+/// Take a lock away from whoever holds it
+///
+/// The fence moves on, the holders are told, and the next in line go in. A holder that does not
+/// listen may still write: only a resource that checks fences keeps it out. Ends with 1 if nobody
+/// held the lock.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure evict deploy")]
+pub(crate) struct EvictArgs {
+    /// The lock
+    pub(crate) name: String,
+
+    /// Print JSON: the holders that it was taken from
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Does what the command line asks for.
+pub(crate) fn run() -> Result<ExitCode> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    output::start_log(cli.verbose.then_some("tenure=debug"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(dispatch(cli))
+}
+
+async fn dispatch(cli: Cli) -> Result<ExitCode> {
+    let store = cli.store;
+    match cli.verb {
+        Verb::Run(args) => run::run(&store, args).await,
+        Verb::Acquire(args) => by_hand::acquire(&store, args).await,
+        Verb::Renew(args) => by_hand::renew(&store, args).await,
+        Verb::Release(args) => by_hand::release(&store, args).await,
+        Verb::Ls(args) => inspect::ls(&store, args).await,
+        Verb::Show(args) => inspect::show(&store, args).await,
+        Verb::Watch(args) => watch::watch(&store, args).await,
+        Verb::Evict(args) => inspect::evict(&store, args).await,
+        Verb::Bench(args) => bench::bench(&store, args).await,
+        Verb::BenchChild => bench::play(&store).await,
+        Verb::Completions { shell } => pages::completions(Cli::command(), shell),
+        Verb::Man => pages::manual(Cli::command()),
+    }
+}
+
+/// Prints the help that was asked for, or says what is wrong with the command line.
+fn explain(error: &clap::Error) -> Result<ExitCode> {
+    if !error.use_stderr() {
+        error.print()?;
+        return Ok(exit_code::DONE);
+    }
+    if matches!(
+        error.kind(),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        anstream::eprint!("{}", Cli::command().render_help().ansi());
+        return Err(Failure::silent(exit_code::USAGE));
+    }
+    let text = store::without_passwords(&error.to_string());
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    Err(Failure::new(exit_code::USAGE, text))
+}
+
+fn after_help() -> String {
+    format!(
+        "\
+Examples:
+  tenure run nightly-backup -- ./backup.sh
+  tenure run deploy --no-wait -- make deploy || echo 'somebody else deploys'
+  tenure ls
+  tenure watch
+
+Stores:
+  local:               this machine, no server: a folder under the user's state directory
+  local:/some/folder   this machine, a folder of your choice
+
+{}",
+        exit_code::HELP
+    )
+}

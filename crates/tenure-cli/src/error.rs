@@ -1,0 +1,151 @@
+//! One plain sentence for each way to fail, and the exit code that goes with it.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use tenure::Error;
+
+use crate::exit_code;
+use crate::output::escape;
+
+/// A result of the command.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why the command ends early: what it says and the code that it ends with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    /// Empty where there is nothing to say.
+    sentence: String,
+}
+
+impl Failure {
+    /// Ends with `code` and a sentence.
+    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
+        Self {
+            code,
+            sentence: escape(&sentence.into()),
+        }
+    }
+
+    /// Ends with `code` and says nothing.
+    pub(crate) fn silent(code: u8) -> Self {
+        Self::new(code, "")
+    }
+
+    /// Prints the sentence, and returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        if !self.sentence.is_empty() {
+            anstream::eprintln!("tenure: {self}");
+        }
+        ExitCode::from(self.code)
+    }
+
+    /// Returns whether the lock was taken.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.code == exit_code::BUSY
+    }
+
+    /// The same failure with another exit code.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::InvalidName { .. }
+            | Error::InvalidOption { .. }
+            | Error::InvalidOwner { .. }
+            | Error::InvalidUrl { .. } => exit_code::USAGE,
+            Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
+            _ => exit_code::UNAVAILABLE,
+        };
+        Self::new(code, format!("{}{}", chain(&error), advice(&error)))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Whoever read our output has seen enough.
+            io::ErrorKind::BrokenPipe => Self::silent(0),
+            _ => Self::new(
+                exit_code::UNAVAILABLE,
+                format!("cannot write the output: {error}"),
+            ),
+        }
+    }
+}
+
+/// The error and its causes, each once.
+fn chain(error: &Error) -> String {
+    let mut text = match error {
+        Error::TimedOut { name, waited } => {
+            let waited = crate::duration::Rounded(*waited);
+            format!("{name} was not free within {waited}")
+        }
+        _ => error.to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// What to do about it, where the error does not say so itself.
+fn advice(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidName { .. } => {
+            "; a name is 1 to 255 bytes of UTF-8 text without control characters"
+        }
+        Error::InvalidOwner { .. } => {
+            "; an owner is 1 to 255 bytes of UTF-8 text without control characters"
+        }
+        Error::InvalidOption { option: "ttl", .. } => "; write for example --ttl 30s",
+        Error::InvalidOption {
+            option: "permits", ..
+        } => "; write for example --permits 1/3",
+        Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
+        Error::Unavailable { .. } => "; check --store and try again",
+        Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_named_once() {
+        let error = Error::Unavailable {
+            driver: "local",
+            source: "the disk is full".into(),
+        };
+        let said = Failure::from(error).to_string();
+        assert_eq!(said.matches("the disk is full").count(), 1, "{said}");
+    }
+
+    #[test]
+    fn control_characters_are_not_passed_on() {
+        let failure = Failure::new(2, "a\u{1b}[31mb");
+        assert!(!failure.to_string().contains('\u{1b}'));
+    }
+}

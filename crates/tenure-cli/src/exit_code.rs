@@ -1,0 +1,50 @@
+//! The exit codes of `tenure`, in one place because scripts depend on them.
+//!
+//! `run` ends with the code of its command, or 128 plus the number of the signal that ended it; the
+//! codes here are those of `tenure` itself.
+
+use std::process::ExitCode;
+
+use rustix::process::Signal;
+
+/// There was nothing to show or to evict.
+pub(crate) const NOTHING: u8 = 1;
+/// The command line cannot be understood, or asks for what is not possible.
+pub(crate) const USAGE: u8 = 2;
+/// The store cannot be reached, or cannot be trusted.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The lock is busy, or was not free in time.
+pub(crate) const BUSY: u8 = 75;
+/// The lock was lost while the command ran, or is not held by this owner.
+pub(crate) const LOST: u8 = 76;
+/// The command is there but cannot be run.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The code of a process that a signal ended, as shells write it.
+pub(crate) fn of_signal(signal: Signal) -> u8 {
+    of_signal_number(signal.as_raw())
+}
+
+/// The code of a process that the signal of this number ended.
+pub(crate) fn of_signal_number(number: i32) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX).saturating_add(128)
+}
+
+/// What `--help` and the manual page say about them.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  done
+    1  nothing to show or to evict
+    2  wrong usage: a bad name, duration, owner or URL of a store
+   69  the store is unavailable
+   75  busy: the lock is taken, or was not free in time (see --busy-code)
+   76  lost: the lock was lost while the command ran, or is not held by this owner
+  126  the command cannot be run
+  127  the command was not found
+  128 + N  the command ended by signal N, or the wait for the lock did
+`run` ends with the exit code of its command otherwise.";
+
+/// The exit code of a run that ended well.
+pub(crate) const DONE: ExitCode = ExitCode::SUCCESS;

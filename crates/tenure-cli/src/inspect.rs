@@ -1,0 +1,90 @@
+//! `ls`, `show` and `evict`: what people see and do from outside.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use tenure::Name;
+use tenure::driver::Entry;
+
+use crate::cli::{EvictArgs, LsArgs, ShowArgs};
+use crate::duration::Rounded;
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::output::{HolderJson, LockJson, print_json, print_table, short, who};
+use crate::pattern::Pattern;
+use crate::store::Store;
+
+/// Lists the locks that match.
+pub(crate) async fn ls(store: &Store, args: LsArgs) -> Result<ExitCode> {
+    let client = store.open().await?;
+    let pattern = Pattern::new(args.pattern.as_deref());
+    let mut entries = client.list(None).await?;
+    entries.retain(|entry| pattern.matches(entry.name.as_str()));
+    if args.json {
+        let locks: Vec<_> = entries.iter().map(LockJson::from).collect();
+        print_json(&locks)?;
+    } else if !entries.is_empty() {
+        print_table(&entries)?;
+    } else if anstream::stdout().is_terminal() {
+        anstream::println!("nobody holds or waits for a lock");
+    }
+    Ok(exit_code::DONE)
+}
+
+/// Shows one lock.
+pub(crate) async fn show(store: &Store, args: ShowArgs) -> Result<ExitCode> {
+    let name = Name::new(&args.name)?;
+    let client = store.open().await?;
+    let found = client.list(Some(&name)).await?.into_iter().next();
+    let free = found
+        .as_ref()
+        .is_none_or(|entry| entry.holders.is_empty() && entry.waiters.is_empty());
+    let entry = found.unwrap_or_else(|| Entry {
+        name: name.clone(),
+        holders: Vec::new(),
+        waiters: Vec::new(),
+    });
+    if args.json {
+        print_json(&LockJson::from(&entry))?;
+    } else if !free {
+        print_table(&[entry])?;
+    }
+    match (free, args.json) {
+        (false, _) => Ok(exit_code::DONE),
+        (true, true) => Err(Failure::silent(exit_code::NOTHING)),
+        (true, false) => Err(nobody(&name)),
+    }
+}
+
+/// Takes a lock away, and says whom from.
+pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
+    let name = Name::new(&args.name)?;
+    let client = store.open().await?;
+    let holders = client.evict(&name).await?;
+    if args.json {
+        let holders: Vec<_> = holders.iter().map(HolderJson::from).collect();
+        print_json(&holders)?;
+    }
+    if holders.is_empty() {
+        return Err(match args.json {
+            true => Failure::silent(exit_code::NOTHING),
+            false => nobody(&name),
+        });
+    }
+    if !args.json {
+        let mut out = std::io::stdout().lock();
+        for holder in &holders {
+            let (owner, held) = (short(holder.owner.as_str()), Rounded(holder.held));
+            let (who, fence) = (who(&holder.about), holder.fence);
+            writeln!(
+                out,
+                "took {name} from {who}, owner {owner}, held for {held}, fence {fence}"
+            )?;
+        }
+    }
+    Ok(exit_code::DONE)
+}
+
+fn nobody(name: &Name) -> Failure {
+    Failure::new(exit_code::NOTHING, format!("nobody holds {name}"))
+}

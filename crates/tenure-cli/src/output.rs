@@ -1,0 +1,297 @@
+//! What is printed: locks as JSON and as tables, and the log.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+use rustix::termios::tcgetwinsize;
+use serde::Serialize;
+use tenure::driver::{About, Entry, Holder, Mode, Waiter};
+use tracing_subscriber::EnvFilter;
+
+use crate::duration::Rounded;
+use crate::error::Result;
+
+/// A lock as JSON: scripts depend on it, so it is no type of the library.
+#[derive(Debug, Serialize)]
+pub(crate) struct LockJson<'a> {
+    name: &'a str,
+    mode: &'static str,
+    holders: Vec<HolderJson<'a>>,
+    waiters: Vec<WaiterJson<'a>>,
+}
+
+/// A holder as JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct HolderJson<'a> {
+    owner: &'a str,
+    fence: u64,
+    depth: u32,
+    #[serde(flatten)]
+    permits: PermitsJson,
+    #[serde(flatten)]
+    about: AboutJson<'a>,
+    held_ms: u64,
+    expires_in_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct WaiterJson<'a> {
+    owner: &'a str,
+    mode: &'static str,
+    #[serde(flatten)]
+    permits: PermitsJson,
+    #[serde(flatten)]
+    about: AboutJson<'a>,
+    waited_ms: u64,
+}
+
+/// How many permits an owner has or wants, where the lock has permits.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct PermitsJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    take: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<u32>,
+}
+
+/// Who and why, as JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct AboutJson<'a> {
+    reason: Option<&'a str>,
+    host: &'a str,
+    pid: u32,
+}
+
+impl<'a> From<&'a Entry> for LockJson<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self {
+            name: entry.name.as_str(),
+            mode: word(mode_of(entry)),
+            holders: entry.holders.iter().map(HolderJson::from).collect(),
+            waiters: entry.waiters.iter().map(WaiterJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Holder> for HolderJson<'a> {
+    fn from(holder: &'a Holder) -> Self {
+        Self {
+            owner: holder.owner.as_str(),
+            fence: holder.fence.get(),
+            depth: holder.depth,
+            permits: holder.mode.into(),
+            about: (&holder.about).into(),
+            held_ms: millis(holder.held),
+            expires_in_ms: millis(holder.expires_in),
+        }
+    }
+}
+
+impl<'a> From<&'a Waiter> for WaiterJson<'a> {
+    fn from(waiter: &'a Waiter) -> Self {
+        Self {
+            owner: waiter.owner.as_str(),
+            mode: word(waiter.mode),
+            permits: waiter.mode.into(),
+            about: (&waiter.about).into(),
+            waited_ms: millis(waiter.waited),
+        }
+    }
+}
+
+impl From<Mode> for PermitsJson {
+    fn from(mode: Mode) -> Self {
+        let (take, of) = match mode {
+            Mode::Permits { take, of } => (Some(take), Some(of)),
+            _ => (None, None),
+        };
+        Self { take, of }
+    }
+}
+
+impl<'a> From<&'a About> for AboutJson<'a> {
+    fn from(about: &'a About) -> Self {
+        Self {
+            reason: about.reason.as_deref(),
+            host: &about.host,
+            pid: about.pid,
+        }
+    }
+}
+
+/// The mode of a lock is that of its first holder, or of who is first in line.
+fn mode_of(entry: &Entry) -> Mode {
+    let holding = entry.holders.first().map(|holder| holder.mode);
+    let waiting = entry.waiters.first().map(|waiter| waiter.mode);
+    holding.or(waiting).unwrap_or(Mode::Exclusive)
+}
+
+/// Returns a mode as scripts read it.
+pub(crate) fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Shared => "shared",
+        Mode::Permits { .. } => "permits",
+        _ => "exclusive",
+    }
+}
+
+/// Returns a mode as people read it.
+pub(crate) fn mode(mode: Mode) -> String {
+    match mode {
+        Mode::Permits { take, of } => format!("{take} of {of}"),
+        _ => word(mode).to_owned(),
+    }
+}
+
+/// Returns whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Prints a value as one JSON document.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Prints locks as a table: a row for each holder, then one for each waiter.
+pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
+    table.set_header([
+        "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
+    ]);
+    for entry in entries {
+        for holder in &entry.holders {
+            table.add_row(holder_row(entry, holder));
+        }
+        for (place, waiter) in entry.waiters.iter().enumerate() {
+            table.add_row(waiter_row(entry, waiter, place + 1));
+        }
+    }
+    let mut out = anstream::stdout().lock();
+    for (number, line) in table.lines().enumerate() {
+        match number {
+            1 => writeln!(out, "{HEADING}{line}{HEADING:#}")?,
+            _ => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(())
+}
+
+fn holder_row(entry: &Entry, holder: &Holder) -> [String; 8] {
+    let depth = match holder.depth {
+        0 | 1 => String::new(),
+        depth => format!(" ×{depth}"),
+    };
+    [
+        escape(entry.name.as_str()),
+        mode(holder.mode) + &depth,
+        who(&holder.about),
+        Rounded(holder.held).to_string(),
+        format!("in {}", Rounded(holder.expires_in)),
+        holder.fence.to_string(),
+        short(holder.owner.as_str()),
+        reason(&holder.about),
+    ]
+}
+
+fn waiter_row(entry: &Entry, waiter: &Waiter, place: usize) -> [String; 8] {
+    [
+        escape(entry.name.as_str()),
+        mode(waiter.mode),
+        who(&waiter.about),
+        Rounded(waiter.waited).to_string(),
+        format!("waits, {place}."),
+        String::new(),
+        short(waiter.owner.as_str()),
+        reason(&waiter.about),
+    ]
+}
+
+/// Returns the machine and the process.
+pub(crate) fn who(about: &About) -> String {
+    format!("{}/{}", escape(&about.host), about.pid)
+}
+
+/// Returns why, or nothing.
+pub(crate) fn reason(about: &About) -> String {
+    escape(about.reason.as_deref().unwrap_or_default())
+}
+
+/// Shortens an owner: whoever reads all of it could release the lock.
+pub(crate) fn short(owner: &str) -> String {
+    if owner.chars().count() <= 10 {
+        return escape(owner);
+    }
+    let head: String = owner.chars().take(8).collect();
+    escape(&head) + "…"
+}
+
+/// Makes control characters visible, so that no text can steer the terminal; lines stay lines.
+pub(crate) fn escape(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push(c),
+            _ if c.is_control() => shown.extend(c.escape_default()),
+            _ => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Quotes a text for a shell.
+pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Starts the log on stderr, if TENURE_LOG or `default` says how much is wanted.
+pub(crate) fn start_log(default: Option<&str>) {
+    let wanted = std::env::var("TENURE_LOG").ok();
+    let wanted = wanted.as_deref().filter(|filter| !filter.is_empty());
+    if let Some(filter) = wanted.or(default) {
+        tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::builder().parse_lossy(filter))
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr)
+            .init();
+    }
+}
+
+fn terminal_width() -> Option<u16> {
+    // This fails where the output is no terminal.
+    let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}
+
+const HEADING: anstyle::Style = anstyle::Style::new().bold();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_shortened() {
+        assert_eq!(short("job-7"), "job-7");
+        assert_eq!(short("0123456789abcdef:1"), "01234567…");
+    }
+
+    #[test]
+    fn quoted_text_survives_a_shell() {
+        assert_eq!(quote("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn control_characters_become_visible() {
+        assert_eq!(escape("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+    }
+}

@@ -1,0 +1,186 @@
+//! The command: a process group of its own that is started, told of signals, and ended.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, test_kill_process_group,
+    waitpid,
+};
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::output::escape;
+use crate::run::guardian::Guardian;
+use crate::run::raw::FirstSteps;
+use crate::run::terminal::Terminal;
+
+/// A command that runs.
+#[derive(Debug)]
+pub(super) struct Child {
+    group: Pid,
+    terminal: Option<Terminal>,
+    /// Rung when the command stops or ends.
+    changes: unix::Signal,
+}
+
+/// What the command did.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change {
+    /// It ended, with this exit code.
+    Ended(u8),
+    /// It was stopped by this signal.
+    Stopped(Signal),
+}
+
+impl Child {
+    /// Starts a command with more variables in its environment.
+    ///
+    /// The kernel ends the command with the *thread* that starts it, so this must be the main one.
+    pub(super) fn start(
+        command: &[OsString],
+        environment: &[(&str, String)],
+        guardian: &Guardian,
+    ) -> Result<Self> {
+        let changes = unix::signal(SignalKind::child())?;
+        let (program, arguments) = command.split_first().ok_or_else(|| {
+            Failure::new(
+                exit_code::USAGE,
+                "the command is missing: write it after --",
+            )
+        })?;
+        let mut terminal = Terminal::open();
+        let first_steps = FirstSteps {
+            parent: getpid(),
+            guardian: guardian.orders()?,
+            terminal: terminal.as_mut().and_then(Terminal::for_start),
+        };
+        let mut process = Command::new(program);
+        process
+            .args(arguments)
+            .envs(environment.iter().map(|(key, value)| (key, value)))
+            .process_group(0);
+        first_steps.before(&mut process);
+        let started = process.spawn();
+        let group = started.as_ref().ok().and_then(|child| {
+            let pid = i32::try_from(child.id()).ok()?;
+            Pid::from_raw(pid)
+        });
+        let Some(group) = group else {
+            if let Some(terminal) = &mut terminal {
+                terminal.take_back();
+            }
+            return Err(match started {
+                Err(error) => not_started(program, &error),
+                Ok(_) => Failure::new(exit_code::CANNOT_RUN, "the command has no process id"),
+            });
+        };
+        Ok(Self {
+            group,
+            terminal,
+            changes,
+        })
+    }
+
+    /// Waits until the command stops or ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a change that nobody has seen is found by the next call.
+    pub(super) async fn changed(&mut self) -> Change {
+        loop {
+            if let Some(change) = self.change() {
+                return change;
+            }
+            self.changes.recv().await;
+        }
+    }
+
+    fn change(&self) -> Option<Change> {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        // Nobody else waits for our child, so an error can only mean that it is gone.
+        let Ok(waited) = waitpid(Some(self.group), options) else {
+            return Some(Change::Ended(exit_code::LOST));
+        };
+        let (_, status) = waited?;
+        if let Some(code) = status.exit_status() {
+            return Some(Change::Ended(u8::try_from(code).unwrap_or(u8::MAX)));
+        }
+        if let Some(number) = status.terminating_signal() {
+            return Some(Change::Ended(exit_code::of_signal_number(number)));
+        }
+        let signal = status.stopping_signal().and_then(Signal::from_named_raw);
+        Some(Change::Stopped(signal.unwrap_or(Signal::STOP)))
+    }
+
+    /// Sends a signal to the whole group.
+    pub(super) fn signal(&self, signal: Signal) {
+        // It fails if the group has ended, which is then noticed elsewhere.
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// Asks the whole group to end, also the members that are stopped.
+    pub(super) fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// Reacts to a stop of the command: gives it the terminal, or stops with it.
+    pub(super) fn stopped_by(&mut self, signal: Signal) {
+        let Some(terminal) = &mut self.terminal else {
+            // Without a terminal nobody would wake us up again.
+            return;
+        };
+        let wants_terminal = matches!(signal, Signal::TTIN | Signal::TTOU);
+        if !(wants_terminal && terminal.lend(self.group)) {
+            let lent = terminal.take_back();
+            // The shell sees us stop as if we were the command; from here we go on when it says
+            // so. Meanwhile nobody renews the lease, and when it ends the guardian does its duty.
+            let _ = kill_process(getpid(), Signal::STOP);
+            if lent || wants_terminal {
+                terminal.lend(self.group);
+            }
+        }
+        self.signal(Signal::CONT);
+    }
+
+    /// Takes the terminal back after the command has ended.
+    pub(super) fn take_back_terminal(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+        }
+    }
+
+    /// Waits until the rest of the group has ended, and kills it at `kill_at`.
+    pub(super) async fn rest_ended(&self, kill_at: Instant) {
+        while test_kill_process_group(self.group).is_ok() {
+            if Instant::now() >= kill_at {
+                return self.signal(Signal::KILL);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    let program = escape(&program.to_string_lossy());
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let sentence = format!("{program} was not found; check its name and the PATH");
+            Failure::new(exit_code::NOT_FOUND, sentence)
+        }
+        io::ErrorKind::PermissionDenied => {
+            let sentence = format!("{program} may not be executed; is it a program, with mode +x?");
+            Failure::new(exit_code::CANNOT_RUN, sentence)
+        }
+        _ => Failure::new(
+            exit_code::CANNOT_RUN,
+            format!("{program} could not be started: {error}"),
+        ),
+    }
+}

@@ -1,0 +1,126 @@
+//! `tenure run`: holds a lock around a command.
+
+mod child;
+pub(crate) mod guardian;
+pub(crate) mod raw;
+mod terminal;
+mod vigil;
+
+use std::process::ExitCode;
+
+use rustix::process::Signal;
+use tenure::{Client, Guard, Name, Outcome};
+use tokio::time::timeout;
+
+use crate::ask::{self, LONGEST_GOODBYE};
+use crate::cli::RunArgs;
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::run::child::Child;
+use crate::run::guardian::Guardian;
+use crate::run::vigil::{Ended, Vigil};
+use crate::signals::Signals;
+use crate::store::Store;
+
+/// Waits for the lock, runs the command, and lets go.
+pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
+    let name = Name::new(&args.name)?;
+    let mut signals = Signals::listen()?;
+    let client = store.open().await?;
+    let guard = granted(&client, &name, &args, &mut signals).await?;
+    let ended = match start(&guard, &args) {
+        Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
+            .keep(&mut signals)
+            .await
+            .map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    let released = let_go(guard).await;
+    finish(&name, ended?, released)
+}
+
+/// Waits in line, until a signal comes.
+async fn granted(
+    client: &Client,
+    name: &Name,
+    args: &RunArgs,
+    signals: &mut Signals,
+) -> Result<Guard> {
+    let mut lock = args.ask.lock(client, name)?;
+    if let Some(shortest) = args.at_least {
+        lock = lock.at_least(shortest);
+    }
+    if let Some(longest) = args.max_hold {
+        lock = lock.max_hold(longest);
+    }
+    let answer = signals.unless(args.ask.guard(&lock, name)).await;
+    let failure = match answer {
+        Ok(Ok(guard)) => return Ok(guard),
+        Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
+        Ok(Err(failure)) => failure,
+        Err(signal) => Failure::silent(exit_code::of_signal(signal)),
+    };
+    ask::settle(client).await;
+    Err(failure)
+}
+
+/// Starts the command and its guardian.
+fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
+    let guardian = Guardian::start().map_err(|error| {
+        let sentence = format!("the command was not started, no process can be made: {error}");
+        Failure::new(exit_code::CANNOT_RUN, sentence)
+    })?;
+    let mut environment = vec![
+        ("TENURE_NAME", guard.name().to_string()),
+        ("TENURE_FENCE", guard.fence().to_string()),
+    ];
+    if let Some(owner) = guard.owner() {
+        environment.push(("TENURE_OWNER", owner.to_string()));
+    }
+    match Child::start(&args.command, &environment, &guardian) {
+        Ok(child) => Ok((child, guardian)),
+        Err(failure) => {
+            guardian.dismiss();
+            Err(failure)
+        }
+    }
+}
+
+/// Releases the lock, and waits for the answer for a moment.
+async fn let_go(guard: Guard) -> Released {
+    match timeout(LONGEST_GOODBYE, guard.release()).await {
+        Ok(Ok(Outcome::NotHeld(loss))) => Released::WasLost(loss.to_string()),
+        Ok(Ok(_)) => Released::Yes,
+        Ok(Err(error)) => Released::Unknown(Failure::from(error).to_string()),
+        Err(_) => Released::Unknown("the store does not answer".to_owned()),
+    }
+}
+
+/// How the release went.
+enum Released {
+    Yes,
+    WasLost(String),
+    Unknown(String),
+}
+
+/// Says how it went, in an exit code and where need be a sentence.
+fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
+    match (ended, released) {
+        (Ended::Early(why), _) => {
+            let sentence = format!("the command was ended because {name} could not be kept: {why}");
+            Err(Failure::new(exit_code::LOST, sentence))
+        }
+        (Ended::ByItself(_), Released::WasLost(why)) => {
+            let sentence = format!("{name} was lost before the command ended: {why}");
+            Err(Failure::new(exit_code::LOST, sentence))
+        }
+        (Ended::ByItself(code), Released::Yes) => Ok(ExitCode::from(code)),
+        (Ended::ByItself(code), Released::Unknown(why)) => {
+            let sentence = format!("{name} was not released, its lease ends by itself: {why}");
+            Err(Failure::new(code, sentence))
+        }
+    }
+}
+
+/// Signals that stop and wake the command: of no interest before it runs.
+const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];

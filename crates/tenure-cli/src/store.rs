@@ -1,0 +1,94 @@
+//! Which store to ask, and how to speak of it without its password.
+
+use clap::Args;
+use tenure::Client;
+
+use crate::error::Result;
+
+/// The store to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Store {
+    /// Where the locks live
+    #[arg(
+        long = "store",
+        value_name = "URL",
+        global = true,
+        display_order = 900,
+        env = "TENURE_STORE",
+        hide_env_values = true,
+        default_value = "local:"
+    )]
+    url: String,
+}
+
+impl Store {
+    /// Opens the store.
+    pub(crate) async fn open(&self) -> Result<Client> {
+        Ok(tenure::open(&self.url).await?)
+    }
+
+    /// Returns the URL, which may hold a password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the URL as it may be shown.
+    pub(crate) fn shown(&self) -> String {
+        without_passwords(&self.url)
+    }
+}
+
+/// Replaces the passwords of all URLs in a text.
+pub(crate) fn without_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + "://".len());
+        shown.push_str(before);
+        let end = after
+            .find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'))
+            .unwrap_or(after.len());
+        let (address, next) = after.split_at(end);
+        shown.push_str(&without_password(address));
+        rest = next;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Replaces what stands between the first colon and the last at sign, and every query value.
+fn without_password(address: &str) -> String {
+    let (address, query) = match address.split_once('?') {
+        Some((address, _)) => (address, "?…"),
+        None => (address, ""),
+    };
+    match address.rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{user}:…@{host}{query}")
+        }
+        None => format!("{address}{query}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let cases = [
+            ("redis://user:secret@x:6379/0", "redis://user:…@x:6379/0"),
+            ("redis://:se@cr:et@x", "redis://:…@x"),
+            ("redis://x/0?password=secret", "redis://x/0?…"),
+            ("local:/some/folder", "local:/some/folder"),
+            (
+                "unknown 'a://b:secret@c' and d://e:secret@f",
+                "unknown 'a://b:…@c' and d://e:…@f",
+            ),
+        ];
+        for (url, shown) in cases {
+            assert_eq!(without_passwords(url), shown);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What happened between two looks at the locks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tenure::driver::{About, Entry, Holder, Mode, Waiter};
+use tenure::{Fence, Name, Owner};
+
+/// One thing that happened to a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) event: Event,
+    pub(super) name: Name,
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) fence: Option<Fence>,
+    pub(super) about: About,
+}
+
+/// What happened; scripts depend on the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A lease ran out.
+    Expired,
+    /// A claim was granted.
+    Granted,
+    /// A lock was held already when the watch began.
+    Held,
+    /// A waiter is gone from the line without having been seen to hold the lock.
+    Left,
+    /// A lock was let go, or taken away.
+    Released,
+    /// A claim stands in line.
+    Waiting,
+}
+
+impl Event {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Granted => "granted",
+            Self::Held => "held",
+            Self::Left => "left",
+            Self::Released => "released",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// What there is when the watch begins.
+pub(super) fn at_first(entries: &[Entry]) -> Vec<Change> {
+    let mut changes = between(&[], entries, Duration::ZERO);
+    for change in &mut changes {
+        if change.event == Event::Granted {
+            change.event = Event::Held;
+        }
+    }
+    changes
+}
+
+/// What changed between two looks, `apart` from each other; for each name what ended comes first.
+pub(super) fn between(before: &[Entry], after: &[Entry], apart: Duration) -> Vec<Change> {
+    let (old, new) = (by_name(before), by_name(after));
+    let mut names: Vec<_> = old.keys().chain(new.keys()).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut changes = Vec::new();
+    for name in names {
+        let nothing = Entry {
+            name: name.clone(),
+            holders: Vec::new(),
+            waiters: Vec::new(),
+        };
+        let old = old.get(name).copied().unwrap_or(&nothing);
+        let new = new.get(name).copied().unwrap_or(&nothing);
+        of_name(old, new, apart, &mut changes);
+    }
+    changes
+}
+
+fn of_name(old: &Entry, new: &Entry, apart: Duration, changes: &mut Vec<Change>) {
+    let name = &new.name;
+    for gone in old.holders.iter().filter(|one| !holds(new, one)) {
+        let event = match gone.expires_in <= apart {
+            true => Event::Expired,
+            false => Event::Released,
+        };
+        changes.push(of_holder(event, name, gone));
+    }
+    for gone in old.waiters.iter().filter(|one| !waits(new, one)) {
+        if !new.holders.iter().any(|holder| holder.owner == gone.owner) {
+            changes.push(of_waiter(Event::Left, name, gone));
+        }
+    }
+    for come in new.holders.iter().filter(|one| !holds(old, one)) {
+        changes.push(of_holder(Event::Granted, name, come));
+    }
+    for come in new.waiters.iter().filter(|one| !waits(old, one)) {
+        changes.push(of_waiter(Event::Waiting, name, come));
+    }
+}
+
+/// Two processes that share an owner hold the lock each for itself.
+fn holds(entry: &Entry, one: &Holder) -> bool {
+    entry.holders.iter().any(|other| {
+        (&other.owner, other.fence, other.about.pid) == (&one.owner, one.fence, one.about.pid)
+    })
+}
+
+fn waits(entry: &Entry, one: &Waiter) -> bool {
+    entry
+        .waiters
+        .iter()
+        .any(|other| (&other.owner, other.about.pid) == (&one.owner, one.about.pid))
+}
+
+fn of_holder(event: Event, name: &Name, holder: &Holder) -> Change {
+    Change {
+        event,
+        name: name.clone(),
+        owner: holder.owner.clone(),
+        mode: holder.mode,
+        fence: Some(holder.fence),
+        about: holder.about.clone(),
+    }
+}
+
+fn of_waiter(event: Event, name: &Name, waiter: &Waiter) -> Change {
+    Change {
+        event,
+        name: name.clone(),
+        owner: waiter.owner.clone(),
+        mode: waiter.mode,
+        fence: None,
+        about: waiter.about.clone(),
+    }
+}
+
+fn by_name(entries: &[Entry]) -> HashMap<&Name, &Entry> {
+    entries.iter().map(|entry| (&entry.name, entry)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn a_hand_over_is_a_release_and_a_grant() {
+        let before = [entry(&[("ann", 1, 30)], &["bob"])];
+        let after = [entry(&[("bob", 2, 30)], &[])];
+        assert_eq!(words(&before, &after), ["released ann", "granted bob"]);
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_has_expired() {
+        let before = [entry(&[("ann", 1, 0)], &[])];
+        assert_eq!(words(&before, &[]), ["expired ann"]);
+    }
+
+    #[test]
+    fn who_comes_to_the_line_waits_and_who_goes_has_left() {
+        let before = [entry(&[("ann", 1, 30)], &["bob"])];
+        let after = [entry(&[("ann", 1, 30)], &["eve"])];
+        assert_eq!(words(&before, &after), ["left bob", "waiting eve"]);
+    }
+
+    #[test]
+    fn the_same_owner_with_a_new_fence_is_a_new_grant() {
+        let before = [entry(&[("ann", 1, 30)], &[])];
+        let after = [entry(&[("ann", 2, 30)], &[])];
+        assert_eq!(words(&before, &after), ["released ann", "granted ann"]);
+    }
+
+    #[test]
+    fn what_was_there_at_first_is_held() {
+        let changes = at_first(&[entry(&[("ann", 1, 30)], &["bob"])]);
+        let events: Vec<_> = changes.iter().map(|change| change.event).collect();
+        assert_eq!(events, [Event::Held, Event::Waiting]);
+    }
+
+    #[test]
+    fn nothing_changed_is_no_change() {
+        let entries = [entry(&[("ann", 1, 30)], &["bob"])];
+        assert!(between(&entries, &entries, LOOK).is_empty());
+    }
+
+    fn words(before: &[Entry], after: &[Entry]) -> Vec<String> {
+        let changes = between(before, after, LOOK);
+        let words = changes.iter();
+        words
+            .map(|change| format!("{} {}", change.event.word(), change.owner))
+            .collect()
+    }
+
+    fn entry(holders: &[(&str, u64, u64)], waiters: &[&str]) -> Entry {
+        let holder = |&(owner, fence, seconds): &(&str, u64, u64)| Holder {
+            owner: Owner::named(owner).unwrap(),
+            mode: Mode::Exclusive,
+            fence: Fence::new(fence).unwrap(),
+            depth: 1,
+            about: About::this_process(None),
+            held: Duration::ZERO,
+            expires_in: Duration::from_secs(seconds),
+        };
+        let waiter = |owner: &&str| Waiter {
+            owner: Owner::named(owner).unwrap(),
+            mode: Mode::Exclusive,
+            about: About::this_process(None),
+            waited: Duration::ZERO,
+        };
+        Entry {
+            name: Name::new("a").unwrap(),
+            holders: holders.iter().map(holder).collect(),
+            waiters: waiters.iter().map(waiter).collect(),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! What the live screen shows.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Row, Table};
+use tenure::driver::{Entry, Holder, Waiter};
+use tenure::{Fence, Name};
+use tokio::time::Instant;
+
+use crate::duration::Rounded;
+use crate::error::Result;
+use crate::output::{escape, mode, reason, who};
+
+/// The state of the screen.
+#[derive(Debug)]
+pub(super) struct View {
+    store: String,
+    entries: Vec<Entry>,
+    /// When the entries were seen.
+    looked: Option<Instant>,
+    /// Why the latest look failed.
+    trouble: Option<String>,
+    /// The longest time left that was seen of each lease: about its ttl.
+    longest: HashMap<(Name, Fence), Duration>,
+    filter: String,
+    typing: bool,
+    /// How many rows are scrolled out at the top.
+    top: usize,
+    /// How many rows fit, as of the latest drawing.
+    height: usize,
+}
+
+impl View {
+    pub(super) fn new(store: String) -> Self {
+        Self {
+            store,
+            entries: Vec::new(),
+            looked: None,
+            trouble: None,
+            longest: HashMap::new(),
+            filter: String::new(),
+            typing: false,
+            top: 0,
+            height: 0,
+        }
+    }
+
+    /// Takes in what a look has found.
+    pub(super) fn found(&mut self, found: Result<Vec<Entry>>) {
+        let entries = match found {
+            Ok(entries) => entries,
+            Err(failure) => {
+                self.trouble = Some(failure.to_string());
+                return;
+            }
+        };
+        let mut longest = HashMap::new();
+        for entry in &entries {
+            for holder in &entry.holders {
+                let key = (entry.name.clone(), holder.fence);
+                let before = self.longest.get(&key).copied().unwrap_or_default();
+                longest.insert(key, before.max(holder.expires_in));
+            }
+        }
+        self.longest = longest;
+        self.entries = entries;
+        self.looked = Some(Instant::now());
+        self.trouble = None;
+    }
+
+    pub(super) fn is_typing(&self) -> bool {
+        self.typing
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.filter.is_empty()
+    }
+
+    pub(super) fn begin_typing(&mut self) {
+        self.typing = true;
+    }
+
+    pub(super) fn end_typing(&mut self) {
+        self.typing = false;
+    }
+
+    pub(super) fn type_in(&mut self, c: char) {
+        self.filter.push(c);
+        self.top = 0;
+    }
+
+    pub(super) fn rub_out(&mut self) {
+        self.filter.pop();
+    }
+
+    pub(super) fn clear_filter(&mut self) {
+        self.filter.clear();
+        self.typing = false;
+    }
+
+    /// Moves down by so many rows, or up if negative; the next drawing keeps it in bounds.
+    pub(super) fn scroll(&mut self, rows: isize) {
+        self.top = self.top.saturating_add_signed(rows);
+    }
+
+    /// How many rows a page has.
+    pub(super) fn page(&self) -> isize {
+        isize::try_from(self.height).unwrap_or(1).max(1)
+    }
+
+    /// Draws everything.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let layout = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ]);
+        let [head, body, foot] = layout.areas(frame.area());
+        frame.render_widget(self.head(), head);
+        self.draw_locks(frame, body);
+        frame.render_widget(self.foot(), foot);
+    }
+
+    fn head(&self) -> Paragraph<'_> {
+        let shown: Vec<_> = self.shown().collect();
+        let held = shown.iter().filter(|entry| !entry.holders.is_empty());
+        let held = held.count();
+        let waiting: usize = shown.iter().map(|entry| entry.waiters.len()).sum();
+        let mut line = vec![
+            Span::from(" tenure ").bold().reversed(),
+            Span::from(format!(" {} ", escape(&self.store))),
+            Span::from(format!("  {held} held · {waiting} waiting ")).dim(),
+        ];
+        if let Some(trouble) = &self.trouble {
+            let age = self.looked.map(|looked| Rounded(looked.elapsed()));
+            let age = age.map_or_else(String::new, |age| format!("seen {age} ago: "));
+            line.push(Span::from(format!(" {age}{trouble} ")).white().on_red());
+        }
+        Paragraph::new(Line::from(line))
+    }
+
+    fn foot(&self) -> Paragraph<'_> {
+        let line = match (self.typing, self.is_filtered()) {
+            (true, _) => format!(" /{}▏  Enter keeps the filter, Esc clears it", self.filter),
+            (false, true) => format!(
+                " q quit · ↑↓ scroll · showing {:?}, Esc clears",
+                self.filter
+            ),
+            (false, false) => " q quit · ↑↓ scroll · / filter".to_owned(),
+        };
+        Paragraph::new(line).dim()
+    }
+
+    fn draw_locks(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        // One row is the heading.
+        self.height = usize::from(area.height.saturating_sub(1));
+        let rows = self.rows();
+        let bottom = rows.len().saturating_sub(self.height);
+        let top = self.top.min(bottom);
+        if rows.is_empty() {
+            let text = match (self.looked, self.is_filtered()) {
+                (None, _) => "",
+                (Some(_), true) => "\n  no lock matches",
+                (Some(_), false) => "\n  nobody holds or waits for a lock",
+            };
+            frame.render_widget(Paragraph::new(text).dim(), area);
+            return;
+        }
+        let heading = Row::new(["NAME", "WHO", "FOR", "LEASE", "MODE", "REASON"]);
+        let widths = [
+            Constraint::Fill(3),
+            Constraint::Fill(2),
+            Constraint::Length(7),
+            Constraint::Length(BAR + 8),
+            Constraint::Length(11),
+            Constraint::Fill(3),
+        ];
+        let table = Table::new(rows.into_iter().skip(top), widths);
+        frame.render_widget(table.header(heading.style(Style::new().bold())), area);
+        self.top = top;
+    }
+
+    fn rows(&self) -> Vec<Row<'static>> {
+        let age = self.looked.map(|looked| looked.elapsed());
+        let age = age.unwrap_or_default();
+        let mut rows = Vec::new();
+        for entry in self.shown() {
+            let name = escape(entry.name.as_str());
+            for holder in &entry.holders {
+                rows.push(self.holder_row(name.clone(), entry, holder, age));
+            }
+            if entry.holders.is_empty() {
+                rows.push(Row::new([Span::from(name)]));
+            }
+            for (place, waiter) in entry.waiters.iter().enumerate() {
+                rows.push(waiter_row(place + 1, waiter, age));
+            }
+        }
+        rows
+    }
+
+    fn holder_row(
+        &self,
+        name: String,
+        entry: &Entry,
+        holder: &Holder,
+        age: Duration,
+    ) -> Row<'static> {
+        let left = holder.expires_in.saturating_sub(age);
+        let longest = self.longest.get(&(entry.name.clone(), holder.fence));
+        let bar = bar(left, longest.copied().unwrap_or(left));
+        Row::new([
+            Line::from(name).bold(),
+            who(&holder.about).into(),
+            Rounded(holder.held + age).to_string().into(),
+            Line::from(vec![bar, Span::from(format!(" {}", Rounded(left)))]),
+            mode(holder.mode).into(),
+            reason(&holder.about).into(),
+        ])
+    }
+
+    /// The entries whose name, holder or reason contains the filter.
+    fn shown(&self) -> impl Iterator<Item = &Entry> {
+        let wanted = self.filter.to_lowercase();
+        self.entries.iter().filter(move |entry| {
+            let has = |text: &str| text.to_lowercase().contains(&wanted);
+            let abouts = entry.holders.iter().map(|holder| &holder.about);
+            let mut abouts = abouts.chain(entry.waiters.iter().map(|waiter| &waiter.about));
+            has(entry.name.as_str()) || abouts.any(|about| has(&who(about)) || has(&reason(about)))
+        })
+    }
+}
+
+fn waiter_row(place: usize, waiter: &Waiter, age: Duration) -> Row<'static> {
+    Row::new([
+        format!("  {place}. in line"),
+        who(&waiter.about),
+        Rounded(waiter.waited + age).to_string(),
+        String::new(),
+        mode(waiter.mode),
+        reason(&waiter.about),
+    ])
+    .style(Style::new().dim())
+}
+
+/// How much of a lease is left.
+fn bar(left: Duration, whole: Duration) -> Span<'static> {
+    let share = match whole.is_zero() {
+        true => 0.0,
+        false => left.div_duration_f64(whole).min(1.0),
+    };
+    let colour = match share {
+        0.5.. => Color::Green,
+        0.25..0.5 => Color::Yellow,
+        _ => Color::Red,
+    };
+    let full = (1..=BAR).filter(|part| f64::from(*part) <= share * f64::from(BAR) + 0.5);
+    let full = full.count();
+    let rest = usize::from(BAR) - full;
+    Span::from(format!("{}{}", "█".repeat(full), "░".repeat(rest))).fg(colour)
+}
+
+/// The width of a bar.
+const BAR: u16 = 10;
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use tenure::Owner;
+    use tenure::driver::{About, Mode};
+
+    use super::*;
+    use crate::error::Failure;
+
+    #[tokio::test(start_paused = true)]
+    async fn shows_holders_with_their_leases_and_the_line() {
+        let mut view = view();
+        let screen = drawn(&mut view, 80, 8);
+        assert!(screen[0].contains("local:"), "{screen:#?}");
+        assert!(screen[0].contains("2 held · 1 waiting"), "{screen:#?}");
+        assert!(screen[2].starts_with("deploy"), "{screen:#?}");
+        assert!(screen[2].contains("██████████ 30s"), "{screen:#?}");
+        assert!(screen[2].contains("nightly"), "{screen:#?}");
+        assert!(screen[3].contains("1. in line"), "{screen:#?}");
+        assert!(screen[4].starts_with("report"), "{screen:#?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_run_down_between_two_looks() {
+        let mut view = view();
+        tokio::time::advance(Duration::from_secs(15)).await;
+        let screen = drawn(&mut view, 80, 8);
+        assert!(screen[2].contains("█████░░░░░ 15s"), "{screen:#?}");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let screen = drawn(&mut view, 80, 8);
+        assert!(screen[2].contains("░░░░░░░░░░ 0ms"), "{screen:#?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_filter_keeps_what_contains_it() {
+        let mut view = view();
+        view.begin_typing();
+        "NIGHT".chars().for_each(|c| view.type_in(c));
+        let screen = drawn(&mut view, 80, 8);
+        assert!(screen[0].contains("1 held"), "{screen:#?}");
+        assert!(screen[2].starts_with("deploy"), "{screen:#?}");
+        assert!(!screen.concat().contains("report"), "{screen:#?}");
+        view.clear_filter();
+        assert!(drawn(&mut view, 80, 8).concat().contains("report"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scrolling_stops_at_both_ends() {
+        let mut view = view();
+        view.scroll(isize::MAX);
+        let screen = drawn(&mut view, 80, 4);
+        assert!(screen[2].starts_with("report"), "{screen:#?}");
+        view.scroll(isize::MIN);
+        let screen = drawn(&mut view, 80, 4);
+        assert!(screen[2].starts_with("deploy"), "{screen:#?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_out_of_reach_is_told_and_the_last_look_stays() {
+        let mut view = view();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        view.found(Err(Failure::new(69, "gone")));
+        let screen = drawn(&mut view, 80, 8);
+        assert!(screen[0].contains("seen 3s ago: gone"), "{screen:#?}");
+        assert!(screen[2].starts_with("deploy"), "{screen:#?}");
+        view.found(Ok(Vec::new()));
+        let screen = drawn(&mut view, 80, 8).concat();
+        assert!(
+            !screen.contains("gone") && screen.contains("nobody"),
+            "{screen}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_size_is_too_small() {
+        let mut view = view();
+        for (width, height) in [(1, 1), (3, 2), (20, 3), (300, 2)] {
+            drawn(&mut view, width, height);
+        }
+    }
+
+    fn view() -> View {
+        let about = |reason: &str| About {
+            reason: Some(reason.into()),
+            host: "vm".into(),
+            pid: 7,
+        };
+        let holder = |fence, reason| Holder {
+            owner: Owner::named("ann").unwrap(),
+            mode: Mode::Exclusive,
+            fence: Fence::new(fence).unwrap(),
+            depth: 1,
+            about: about(reason),
+            held: Duration::from_secs(90),
+            expires_in: Duration::from_secs(30),
+        };
+        let waiter = Waiter {
+            owner: Owner::named("bob").unwrap(),
+            mode: Mode::Exclusive,
+            about: about("later"),
+            waited: Duration::from_secs(5),
+        };
+        let entry = |name, holder, waiters| Entry {
+            name: Name::new(name).unwrap(),
+            holders: vec![holder],
+            waiters,
+        };
+        let mut view = View::new("local:".to_owned());
+        view.found(Ok(vec![
+            entry("deploy", holder(1, "nightly"), vec![waiter]),
+            entry("report", holder(2, "weekly"), Vec::new()),
+        ]));
+        view
+    }
+
+    fn drawn(view: &mut View, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let rows = buffer.content().chunks(usize::from(width));
+        rows.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect())
+            .collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! `tenure bench`: that it measures and reports; never how fast anything is.
+
+use serde_json::Value;
+
+mod common;
+
+use common::{Ended, Place, bare, end, wait_for};
+
+#[test]
+fn every_workload_of_a_local_store_is_measured_beside_its_floors() {
+    let place = Place::new();
+    let report = json(&place.run(&["bench", "--json", "--rounds", "2", "--for", "20ms"]));
+    assert_eq!(report["store"], place.store());
+    assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
+    assert!(!report["machine"]["kernel"].as_str().unwrap().is_empty());
+    let floors = [
+        ("pair", vec!["lmdb", "flock"]),
+        ("parallel", vec!["own pair"]),
+        ("handover", vec!["flock"]),
+        ("hot", vec![]),
+        ("crowd", vec!["flock", "flock in turn"]),
+        ("crash", vec!["flock"]),
+        ("idle", vec![]),
+        ("many", vec![]),
+    ];
+    let workloads = report["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), floors.len());
+    for (workload, (name, floors)) in workloads.iter().zip(floors) {
+        assert_eq!(workload["workload"], name);
+        let rounds = if matches!(name, "idle" | "many") {
+            1
+        } else {
+            2
+        };
+        assert_eq!(workload["rounds"].as_array().unwrap().len(), rounds);
+        for round in workload["rounds"].as_array().unwrap() {
+            assert_figures(&round["tenure"]);
+            for floor in &floors {
+                assert_figures(&round[floor]);
+            }
+        }
+        assert_lines(workload, &floors);
+    }
+}
+
+#[test]
+fn a_store_in_memory_has_no_floors_and_no_aims() {
+    let report = json(&end(&mut bare(&[
+        "bench", "--store", "memory:", "--json", "--rounds", "1", "--for", "20ms",
+    ])));
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
+    assert_eq!(names, ["pair", "parallel", "hot", "many"]);
+    for workload in workloads {
+        let lines = workload["lines"].as_array().unwrap();
+        assert!(lines.iter().all(|line| line["met"].is_null()));
+    }
+}
+
+#[test]
+fn people_get_a_table() {
+    let place = Place::new();
+    let measured = place.run(&[
+        "bench",
+        "--only",
+        "pair,crash",
+        "--rounds",
+        "1",
+        "--for",
+        "20ms",
+    ]);
+    assert_eq!(measured.code, 0, "{}", measured.err);
+    for word in ["WORKLOAD", "pair", "crash", "lmdb", "flock", "µs", "2×"] {
+        assert!(measured.out.contains(word), "{word}:\n{}", measured.out);
+    }
+    assert!(!measured.out.contains("handover"), "{}", measured.out);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let place = Place::new();
+    let only = "pair,handover,crash,idle,many";
+    let measured = place.run(&["bench", "--only", only, "--rounds", "1", "--for", "20ms"]);
+    assert_eq!(measured.code, 0, "{}", measured.err);
+    assert_eq!(place.ls(), Value::Array(Vec::new()));
+    let files = std::fs::read_dir(place.path("store")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.contains("bench")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    let clients = std::fs::read_dir(place.path("store/clients")).unwrap();
+    assert_eq!(clients.count(), 0);
+}
+
+#[test]
+fn its_processes_end_with_it() {
+    let place = Place::new();
+    let mut bench = place.tenure(&["bench", "--only", "idle,crowd", "--for", "5s"]);
+    bench.stdout(std::process::Stdio::null());
+    let mut bench = bench.spawn().unwrap();
+    let mut children = Vec::new();
+    wait_for("the crowd to gather", || {
+        children = children_of(bench.id());
+        children.len() == 8
+    });
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    wait_for("the crowd to go", || {
+        !children.iter().any(|child| common::is_alive(child))
+    });
+}
+
+#[test]
+fn bad_requests_are_refused_in_one_sentence() {
+    let place = Place::new();
+    let cases: [&[&str]; 5] = [
+        &["bench", "--only", "nonsense"],
+        &["bench", "--rounds", "0"],
+        &["bench", "--for", "1ms"],
+        &["bench", "--store", "memory:", "--only", "crowd"],
+        &["bench", "--store", "nonsense:"],
+    ];
+    for case in cases {
+        let refused = place.run(case);
+        assert_eq!(refused.code, 2, "{case:?}: {}", refused.err);
+        assert!(refused.err.starts_with("tenure: "), "{}", refused.err);
+    }
+}
+
+fn json(ended: &Ended) -> Value {
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// What a measurement found is finite and not negative, and its times and rates are positive.
+fn assert_figures(figures: &Value) {
+    let figures = figures.as_object().unwrap();
+    assert!(!figures.is_empty());
+    for (name, figure) in figures {
+        let figure = figure.as_f64().unwrap();
+        let may_be_zero = [
+            "changes",
+            "lost",
+            "wakeups",
+            "reads",
+            "bytes",
+            "fairness",
+            "per_second",
+        ];
+        let zero = may_be_zero.iter().any(|word| name.contains(word));
+        assert!(figure > 0.0 || (zero && figure == 0.0), "{name}: {figure}");
+    }
+}
+
+fn assert_lines(workload: &Value, floors: &[&str]) {
+    let lines = workload["lines"].as_array().unwrap();
+    assert!(
+        lines.iter().any(|line| line["met"].is_boolean()),
+        "{workload}"
+    );
+    for line in lines {
+        assert!(line["tenure"]["median"].is_number(), "{line}");
+        assert_eq!(line["tenure"]["range"].as_array().unwrap().len(), 2);
+        assert_eq!(line["aim"].is_null(), line["met"].is_null(), "{line}");
+    }
+    for floor in floors {
+        let compared = |line: &&Value| line["floor"]["name"] == *floor;
+        assert!(lines.iter().any(|line| compared(&line)), "{floor}");
+    }
+}
+
+/// The processes that a process has started.
+fn children_of(process: u32) -> Vec<String> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().map(str::to_owned).collect()
+}

@@ -1,0 +1,205 @@
+//! Drives the built command in a folder of its own.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a store, where commands run.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// The URL of the store.
+    pub(crate) fn store(&self) -> String {
+        format!("local:{}", self.path("store").display())
+    }
+
+    /// `tenure` with this store and these arguments.
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
+        let mut command = bare(arguments);
+        command
+            .current_dir(self.folder.path())
+            .env("TENURE_STORE", self.store());
+        command
+    }
+
+    /// Runs `tenure` to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        end(&mut self.tenure(arguments))
+    }
+
+    /// Starts `tenure run` with flags, and a shell script as its command.
+    pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
+        let mut command = self.tenure(&["run"]);
+        command
+            .args(flags)
+            .args(["--", "sh", "-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Running(Some(command.spawn().unwrap()))
+    }
+
+    /// Starts a holder of a name that holds until the file `end` exists.
+    pub(crate) fn hold(&self, name: &str, flags: &[&str]) -> Running {
+        let flags: Vec<_> = [name].iter().chain(flags).copied().collect();
+        let running = self.start(&flags, "until [ -e end ]; do sleep 0.02; done");
+        let pid = running.id();
+        wait_for("the holder to hold", || {
+            self.pids(name, "holders").contains(&pid)
+        });
+        running
+    }
+
+    /// Lets the holders go.
+    pub(crate) fn end_holders(&self) {
+        fs::write(self.path("end"), "").unwrap();
+    }
+
+    pub(crate) fn ls(&self) -> Value {
+        let listed = self.run(&["ls", "--json"]);
+        assert_eq!(listed.code, 0, "{}", listed.err);
+        serde_json::from_str(&listed.out).unwrap()
+    }
+
+    /// The process ids of the holders or waiters of a name.
+    pub(crate) fn pids(&self, name: &str, which: &str) -> Vec<u32> {
+        let all = self.ls();
+        let lock = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|lock| lock["name"] == name);
+        let Some(lock) = lock else {
+            return Vec::new();
+        };
+        let found = lock[which].as_array().unwrap().iter();
+        found
+            .map(|one| one["pid"].as_u64().unwrap().try_into().unwrap())
+            .collect()
+    }
+
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        self.run(&["run", name, "--no-wait", "--", "true"]).code == 0
+    }
+
+    /// Waits until a file has content, and returns it.
+    pub(crate) fn content(&self, file: &str) -> String {
+        let path = self.path(file);
+        let mut content = String::new();
+        wait_for(&format!("{file} to be written"), || {
+            content = fs::read_to_string(&path).unwrap_or_default();
+            content.ends_with('\n')
+        });
+        content.trim().to_owned()
+    }
+}
+
+/// `tenure` with no store but the default, and nothing of our own environment.
+pub(crate) fn bare(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(arguments);
+    for variable in ["NAME", "OWNER", "FENCE", "STORE", "LOG"] {
+        command.env_remove(format!("TENURE_{variable}"));
+    }
+    command
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs a command to its end.
+pub(crate) fn end(command: &mut Command) -> Ended {
+    Ended::from(command.stdin(Stdio::null()).output().unwrap())
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: code(output.status),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or(-1)
+}
+
+/// A `tenure` that runs; killed if the test forgets it.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(pid(self.id()), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(mut self) -> Ended {
+        let child = self.0.as_mut().unwrap();
+        let mut status = None;
+        wait_for("tenure to end", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        Ended::from(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for a condition, with a deadline that only a broken program reaches.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < give_up, "waited for {what} in vain");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.try_into().unwrap()).unwrap()
+}
+
+/// Whether a process runs; one that has ended and was not collected does not.
+pub(crate) fn is_alive(number: &str) -> bool {
+    let stat = Path::new("/proc").join(number).join("stat");
+    let stat = fs::read_to_string(stat).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}

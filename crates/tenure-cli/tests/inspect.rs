@@ -1,0 +1,266 @@
+//! `ls`, `show`, `watch` and `evict`.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{Place, wait_for};
+
+#[test]
+fn ls_prints_json_of_a_fixed_shape() {
+    let place = Place::new();
+    let holder = place.hold("a", &["--reason", "nightly", "--owner", "job-7"]);
+    let waiter = place.start(&["a", "--reason", "later"], "true");
+    wait_for("the waiter", || !place.pids("a", "waiters").is_empty());
+    let all = place.ls();
+    let lock = &all[0];
+    assert_eq!(keys(lock), ["holders", "mode", "name", "waiters"]);
+    assert_eq!(
+        (&lock["name"], &lock["mode"]),
+        (&"a".into(), &"exclusive".into())
+    );
+    let held = &lock["holders"][0];
+    let of_a_holder = [
+        "depth",
+        "expires_in_ms",
+        "fence",
+        "held_ms",
+        "host",
+        "owner",
+        "pid",
+        "reason",
+    ];
+    assert_eq!(keys(held), of_a_holder);
+    assert_eq!(
+        (&held["owner"], &held["depth"]),
+        (&"job-7".into(), &1.into())
+    );
+    assert_eq!(
+        (&held["reason"], &held["pid"]),
+        (&"nightly".into(), &holder.id().into())
+    );
+    assert!(held["expires_in_ms"].as_u64().unwrap() <= 30_000);
+    let waiting = &lock["waiters"][0];
+    assert_eq!(
+        (&waiting["reason"], &waiting["pid"]),
+        (&"later".into(), &waiter.id().into())
+    );
+    assert!(waiting["waited_ms"].is_u64());
+}
+
+#[test]
+fn an_empty_store_lists_nothing() {
+    let place = Place::new();
+    assert_eq!(place.run(&["ls", "--json"]).out.trim(), "[]");
+    assert_eq!(place.run(&["ls"]).out, "");
+}
+
+#[test]
+fn ls_keeps_to_a_pattern() {
+    let place = Place::new();
+    for name in ["deploy/eu", "deploy/us", "report"] {
+        place.run(&["acquire", name]);
+    }
+    let listed = |pattern| {
+        let all: Value = serde_json::from_str(&place.run(&["ls", pattern, "--json"]).out).unwrap();
+        let names = all.as_array().unwrap().iter();
+        names
+            .map(|lock| lock["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed("deploy/*"), ["deploy/eu", "deploy/us"]);
+    assert_eq!(listed("deploy/?u"), ["deploy/eu"]);
+    assert_eq!(listed("report"), ["report"]);
+    assert!(listed("rep").is_empty());
+}
+
+#[test]
+fn a_table_shows_who_and_why_but_not_the_whole_owner() {
+    let place = Place::new();
+    place.run(&[
+        "acquire",
+        "a",
+        "--owner",
+        "a-rather-long-secret",
+        "--reason",
+        "nightly",
+    ]);
+    for verb in [&["ls"][..], &["show", "a"]] {
+        let table = place.run(verb).out;
+        assert!(
+            table.contains("nightly") && table.contains("a-rather…"),
+            "{table}"
+        );
+        assert!(
+            !table.contains("secret") && !table.contains('\u{1b}'),
+            "{table}"
+        );
+    }
+}
+
+#[test]
+fn show_prints_one_lock_and_gives_1_if_it_is_free() {
+    let place = Place::new();
+    place.run(&["acquire", "a", "--shared"]);
+    let held = place.run(&["show", "a", "--json"]);
+    let lock: Value = serde_json::from_str(&held.out).unwrap();
+    assert_eq!((held.code, &lock["mode"]), (0, &"shared".into()));
+    let free = place.run(&["show", "b", "--json"]);
+    let lock: Value = serde_json::from_str(&free.out).unwrap();
+    assert_eq!(
+        (free.code, &lock["holders"]),
+        (1, &Value::Array(Vec::new()))
+    );
+    assert_eq!(place.run(&["show", "b"]).err, "tenure: nobody holds b\n");
+}
+
+#[test]
+fn evict_says_whom_from_and_lets_the_next_in() {
+    let place = Place::new();
+    place.run(&["acquire", "a", "--owner", "job-7"]);
+    let waiter = place.start(&["a"], "exit 4");
+    wait_for("the waiter", || !place.pids("a", "waiters").is_empty());
+    let evicted = place.run(&["evict", "a"]);
+    assert_eq!(evicted.code, 0);
+    assert!(evicted.out.starts_with("took a from "), "{}", evicted.out);
+    assert!(evicted.out.contains("job-7"), "{}", evicted.out);
+    assert_eq!(waiter.ended().code, 4);
+    let nobody = place.run(&["evict", "a"]);
+    assert_eq!(
+        (nobody.code, nobody.err.as_str()),
+        (1, "tenure: nobody holds a\n")
+    );
+    place.run(&["acquire", "b", "--owner", "job-8"]);
+    let evicted: Value = serde_json::from_str(&place.run(&["evict", "b", "--json"]).out).unwrap();
+    assert_eq!(evicted[0]["owner"], "job-8");
+}
+
+#[test]
+fn a_watch_in_a_pipe_prints_a_line_for_each_change() {
+    let place = Place::new();
+    place.run(&["acquire", "a", "--owner", "ann"]);
+    let watch = Watch::start(&place, &["watch", "?", "--every", "20ms"]);
+    watch.until("held     a ");
+    place.run(&["acquire", "ignored"]);
+    let waiter = place.start(
+        &["a", "--owner", "bob"],
+        "until [ -e end ]; do sleep 0.02; done",
+    );
+    watch.until("waiting  a ");
+    place.run(&["release", "a", "--owner", "ann"]);
+    watch.until("released a ");
+    let granted = watch.until("granted  a ");
+    assert!(
+        granted.contains("owner bob") && granted.contains("fence"),
+        "{granted}"
+    );
+    let left = place.start(&["a"], "true");
+    watch.until("waiting  a ");
+    left.signal(rustix::process::Signal::TERM);
+    watch.until("left     a ");
+    place.end_holders();
+    waiter.ended();
+    watch.until("released a ");
+    place.run(&["acquire", "b", "--ttl", "300ms"]);
+    watch.until("granted  b ");
+    watch.until("expired  b ");
+}
+
+#[test]
+fn a_watch_prints_json_for_scripts() {
+    let place = Place::new();
+    let watch = Watch::start(&place, &["watch", "--json", "--every", "20ms"]);
+    place.run(&["acquire", "a", "--permits", "1/2", "--reason", "why"]);
+    let line = watch.until("granted");
+    let change: Value = serde_json::from_str(&line).unwrap();
+    let all = [
+        "at_ms", "event", "fence", "host", "mode", "name", "of", "owner", "pid", "reason", "take",
+    ];
+    assert_eq!(keys(&change), all);
+    assert_eq!(
+        (&change["event"], &change["reason"]),
+        (&"granted".into(), &"why".into())
+    );
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_fault() {
+    let place = Place::new();
+    place.run(&["acquire", "a"]);
+    let mut watch = place.tenure(&["watch", "--every", "10ms"]);
+    let mut watch = watch
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(watch.stdout.take());
+    let give_up = std::time::Instant::now() + Duration::from_secs(60);
+    while watch.try_wait().unwrap().is_none() {
+        assert!(std::time::Instant::now() < give_up);
+        place.run(&["evict", "a"]);
+        place.run(&["acquire", "a"]);
+    }
+    let output = watch.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+/// A watch whose lines are read on a thread.
+struct Watch {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Watch {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.tenure(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (read, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                if read.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Reads up to a line that contains `text`, and returns it.
+    fn until(&self, text: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_secs(60));
+            let line = line.unwrap_or_else(|_| panic!("waited for {text:?} in vain"));
+            assert!(!line.contains("ignored"), "{line}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}

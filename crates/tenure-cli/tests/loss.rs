@@ -1,0 +1,145 @@
+//! What becomes of the command when the lock is lost, or `tenure` is.
+
+mod common;
+
+use std::fs::{self, File};
+
+use rustix::process::Signal;
+
+use crate::common::{Place, is_alive, wait_for};
+
+/// Starts a child in the background, and waits for it.
+const FAMILY: &str = "sleep 1000 & echo $! >grandchild; echo $$ >child; wait";
+
+/// The same, deaf to everything that can be ignored.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! >grandchild; echo $$ >child; wait";
+
+#[test]
+fn an_eviction_ends_the_whole_group() {
+    let place = Place::new();
+    let running = place.start(&["a"], FAMILY);
+    let family = [place.content("grandchild"), place.content("child")];
+    assert_eq!(place.run(&["evict", "a"]).code, 0);
+    let ended = running.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+    assert!(
+        ended.err.contains("evicted by an operator"),
+        "{}",
+        ended.err
+    );
+    for process in family {
+        assert!(!is_alive(&process));
+    }
+}
+
+#[test]
+fn a_command_that_ignores_term_is_killed_after_the_grace() {
+    let place = Place::new();
+    let running = place.start(&["a", "--grace", "200ms"], STUBBORN);
+    let family = [place.content("grandchild"), place.content("child")];
+    place.run(&["evict", "a"]);
+    assert_eq!(running.ended().code, 76);
+    for process in family {
+        wait_for("the group to be gone", || !is_alive(&process));
+    }
+}
+
+#[test]
+fn max_hold_asks_the_command_to_end_and_then_kills_it() {
+    let place = Place::new();
+    let polite = "trap 'echo asked >log; exit 0' TERM; while :; do sleep 0.02; done";
+    for (script, log) in [(polite, true), (STUBBORN, false)] {
+        let flags = ["a", "--max-hold", "500ms", "--grace", "200ms"];
+        let ended = place.start(&flags, script).ended();
+        assert_eq!(ended.code, 76, "{}", ended.err);
+        assert!(ended.err.contains("max_hold"), "{}", ended.err);
+        assert_eq!(fs::remove_file(place.path("log")).is_ok(), log);
+    }
+    assert!(place.is_free("a"));
+}
+
+#[test]
+fn a_short_max_hold_leaves_the_command_half_of_it() {
+    let place = Place::new();
+    let flags = ["a", "--max-hold", "20s", "--grace", "1h"];
+    let ended = place.start(&flags, "echo done").ended();
+    assert_eq!((ended.code, ended.out.as_str()), (0, "done\n"));
+}
+
+#[test]
+fn a_store_that_does_not_answer_ends_the_command_in_time() {
+    let place = Place::new();
+    let script = "
+        trap 'echo asked >log; exit 0' TERM
+        echo >ready
+        while :; do sleep 0.02; done";
+    let running = place.start(&["a", "--ttl", "2s", "--grace", "500ms"], script);
+    place.content("ready");
+    // Nobody gets at the store while its lock file is locked.
+    let gate = File::open(place.path("store/lock")).unwrap();
+    gate.lock().unwrap();
+    assert_eq!(place.content("log"), "asked");
+    let ended = running.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+}
+
+#[test]
+fn killing_tenure_kills_the_command_and_frees_the_lock() {
+    let place = Place::new();
+    let running = place.start(&["a", "--ttl", "10m"], STUBBORN);
+    let family = [place.content("grandchild"), place.content("child")];
+    running.signal(Signal::KILL);
+    drop(running);
+    for process in family {
+        wait_for("the group to be gone", || !is_alive(&process));
+    }
+    wait_for("the lock to be free", || place.is_free("a"));
+}
+
+#[test]
+fn stopping_tenure_ends_the_command_with_the_lease() {
+    let place = Place::new();
+    let running = place.start(&["a", "--ttl", "1s"], STUBBORN);
+    let family = [place.content("grandchild"), place.content("child")];
+    running.signal(Signal::STOP);
+    for process in family {
+        wait_for("the group to be gone", || !is_alive(&process));
+    }
+    wait_for("the lock to be free", || place.is_free("a"));
+    running.signal(Signal::CONT);
+    let ended = running.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+}
+
+#[test]
+fn the_guardian_goes_with_the_command() {
+    let place = Place::new();
+    let running = place.start(&["a"], "echo >ready; until [ -e end ]; do sleep 0.02; done");
+    place.content("ready");
+    let tenure = running.id();
+    let children = fs::read_to_string(format!("/proc/{tenure}/task/{tenure}/children")).unwrap();
+    let is_guardian = |process: &&str| {
+        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        name.trim() == "lock-guardian"
+    };
+    let guardian = children.split_whitespace().find(is_guardian).unwrap();
+    assert!(is_alive(guardian));
+    place.end_holders();
+    assert_eq!(running.ended().code, 0);
+    assert!(!is_alive(guardian));
+}
+
+#[test]
+fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
+    let place = Place::new();
+    let script = "until [ -e end ]; do sleep 0.02; done";
+    let running = place.start(&["a", "--ttl", "1s", "--grace", "10s"], script);
+    // Longer than the ttl, by the store's clock.
+    wait_for("the lock to be held for long", || {
+        let held = place.ls()[0]["holders"][0]["held_ms"].as_u64();
+        held.is_some_and(|held| held > 3000)
+    });
+    place.end_holders();
+    let ended = running.ended();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}

@@ -1,0 +1,187 @@
+//! Wrong usage, and pages that teach the right one.
+
+mod common;
+
+use std::fs;
+
+use crate::common::{Place, bare, end};
+
+#[test]
+fn wrong_usage_gives_2_and_a_sentence() {
+    let place = Place::new();
+    let long = "a".repeat(256);
+    let cases: &[&[&str]] = &[
+        &["run", "", "--", "true"],
+        &["run", &long, "--", "true"],
+        &["run", "a\u{1b}[31mb", "--", "true"],
+        &["run", "a\nb", "--", "true"],
+        &["run", "a", "--owner", "", "--", "true"],
+        &["run", "a", "--owner", &long, "--", "true"],
+        &["run", "a", "--reason", "a\u{7}b", "--", "true"],
+        &["run", "a", "--ttl", "0s", "--", "true"],
+        &["run", "a", "--ttl", "30", "--", "true"],
+        &["run", "a", "--ttl", "-1s", "--", "true"],
+        &["run", "a", "--ttl", "1000000d", "--", "true"],
+        &["run", "a", "--ttl", "99999999999999999999s", "--", "true"],
+        &["run", "a", "--ttl", "\u{1b}]0;x\u{7}", "--", "true"],
+        &["run", "a", "--max-hold", "0s", "--", "true"],
+        &["run", "a", "--permits", "3", "--", "true"],
+        &["run", "a", "--permits", "0/3", "--", "true"],
+        &["run", "a", "--permits", "4/3", "--", "true"],
+        &["run", "a", "--permits", "1/3", "--shared", "--", "true"],
+        &["run", "a", "--wait", "1s", "--no-wait", "--", "true"],
+        &["run", "a", "--busy-code", "256", "--", "true"],
+        &["run", "a"],
+        &["run", "a", "--"],
+        &["run", "a", "true"],
+        &["run"],
+        &["acquire", ""],
+        &["renew", "a"],
+        &["renew", "a", "--owner", "x", "--ttl", "0s"],
+        &["release", "a", "--owner", "x", "--fence", "0"],
+        &["watch", "--every", "0s"],
+        &["show", ""],
+        &["evict", ""],
+        &["no-such-verb"],
+        &["completions", "no-such-shell"],
+        &["--store", "", "ls"],
+        &["--store", "nonsense", "ls"],
+        &["--store", "gopher://x", "ls"],
+    ];
+    for case in cases {
+        let ended = place.run(case);
+        assert_eq!(ended.code, 2, "{case:?}: {}", ended.err);
+        assert!(ended.err.starts_with("tenure: "), "{case:?}: {}", ended.err);
+        assert_eq!(ended.out, "", "{case:?}");
+        let unsafe_to_print = |c: char| c.is_control() && c != '\n';
+        assert!(
+            !ended.err.contains(unsafe_to_print),
+            "{case:?}: {:?}",
+            ended.err
+        );
+    }
+}
+
+#[test]
+fn without_a_verb_the_verbs_are_shown() {
+    let ended = Place::new().run(&[]);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    assert!(ended.err.contains("evict"), "{}", ended.err);
+}
+
+#[test]
+fn a_plain_number_is_answered_with_what_to_write() {
+    let ended = Place::new().run(&["run", "a", "--ttl", "30", "--", "true"]);
+    assert!(ended.err.contains("30s"), "{}", ended.err);
+}
+
+#[test]
+fn a_missing_command_is_answered_with_the_usage() {
+    let ended = Place::new().run(&["run", "a"]);
+    assert!(ended.err.contains("-- <COMMAND>"), "{}", ended.err);
+}
+
+#[test]
+fn passwords_are_not_printed() {
+    let place = Place::new();
+    let url = "gopher://user:hunter2@x/0?password=hunter2";
+    let cases: &[&[&str]] = &[
+        &["--store", url, "ls"],
+        &[url],
+        &["ls", "a", url],
+        &["--help"],
+    ];
+    for case in cases {
+        let ended = end(place.tenure(case).env("TENURE_STORE", url));
+        assert!(!ended.err.contains("hunter2"), "{case:?}: {}", ended.err);
+        assert!(!ended.out.contains("hunter2"), "{case:?}: {}", ended.out);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_gives_69() {
+    let place = Place::new();
+    fs::write(place.path("file"), "").unwrap();
+    let in_a_file = format!("local:{}/store", place.path("file").display());
+    for store in [in_a_file.as_str(), "local:/proc/tenure"] {
+        let ended = place.run(&["--store", store, "run", "a", "--", "touch", "never"]);
+        assert_eq!(ended.code, 69, "{store}: {}", ended.err);
+        assert!(ended.err.starts_with("tenure: "), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+    assert!(!place.path("never").exists());
+}
+
+#[test]
+fn the_store_is_named_by_flag_or_environment_or_is_the_users_own() {
+    let place = Place::new();
+    let named = format!("local:{}", place.path("named").display());
+    assert_eq!(place.run(&["--store", &named, "ls"]).code, 0);
+    assert!(place.path("named/format").exists());
+    assert_eq!(
+        place.run(&["ls", "--store", &named]).code,
+        0,
+        "also after the verb"
+    );
+    assert!(!place.path("store").exists());
+    assert_eq!(place.run(&["ls"]).code, 0);
+    assert!(place.path("store/format").exists());
+    let own = end(bare(&["ls"]).env("XDG_STATE_HOME", place.path("state")));
+    assert_eq!(own.code, 0, "{}", own.err);
+    assert!(place.path("state/tenure/format").exists());
+}
+
+#[test]
+fn help_teaches_with_examples_and_exit_codes() {
+    let help = end(&mut bare(&["--help"]));
+    assert_eq!(help.code, 0);
+    for text in [
+        "Examples:",
+        "Exit codes:",
+        "76",
+        "TENURE_STORE",
+        "tenure run",
+    ] {
+        assert!(help.out.contains(text), "{text}");
+    }
+    for verb in VERBS {
+        let help = end(&mut bare(&[verb, "--help"]));
+        assert_eq!(help.code, 0);
+        assert!(help.out.contains("Examples:"), "{verb}");
+    }
+}
+
+#[test]
+fn completions_are_made_for_each_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let page = end(&mut bare(&["completions", shell]));
+        assert_eq!(page.code, 0);
+        assert!(page.out.contains("evict"), "{shell}");
+    }
+}
+
+#[test]
+fn the_manual_has_every_verb_and_the_exit_codes() {
+    let page = end(&mut bare(&["man"]));
+    assert_eq!(page.code, 0);
+    assert!(page.out.contains(".TH"), "a manual page");
+    assert!(page.out.contains("Exit codes"));
+    assert!(!page.out.contains("run(1)"), "no page that is not there");
+    for verb in VERBS {
+        let title = format!(".SH \"TENURE {}\"", verb.to_uppercase());
+        assert!(page.out.contains(&title), "{verb}");
+    }
+}
+
+const VERBS: [&str; 10] = [
+    "run",
+    "acquire",
+    "renew",
+    "release",
+    "ls",
+    "show",
+    "watch",
+    "evict",
+    "completions",
+    "man",
+];

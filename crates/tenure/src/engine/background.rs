@@ -1,0 +1,106 @@
+//! Work that goes on although nobody waits for it: releases, undoing, looking after a line.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+/// Where such work runs, and how much of it there is.
+#[derive(Debug, Clone)]
+pub(crate) struct Background(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    runtime: Handle,
+    running: AtomicUsize,
+    /// Rung when nothing runs any more.
+    over: Notify,
+}
+
+impl Background {
+    pub(crate) fn on(runtime: Handle) -> Self {
+        Self(Arc::new(Inner {
+            runtime,
+            running: AtomicUsize::new(0),
+            over: Notify::new(),
+        }))
+    }
+
+    /// Starts some work.
+    pub(crate) fn spawn<F>(&self, work: F)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let running = Running::new(&self.0);
+        self.0.runtime.spawn(async move {
+            // What the work leaves may start more of it when dropped, and so is dropped first.
+            drop(work.await);
+            drop(running);
+        });
+    }
+
+    /// Waits until nothing runs.
+    pub(crate) async fn over(&self) {
+        loop {
+            let over = self.0.over.notified();
+            tokio::pin!(over);
+            over.as_mut().enable();
+            if self.0.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            over.await;
+        }
+    }
+}
+
+/// Counts one piece of work, also if the runtime drops it half way.
+struct Running(Arc<Inner>);
+
+impl Running {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.running.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::Release) == 1 {
+            self.0.over.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn over_waits_for_work_that_work_has_started() {
+        let background = Background::on(Handle::current());
+        let done = Arc::new(AtomicBool::new(false));
+        let (flag, more) = (Arc::clone(&done), background.clone());
+        background.spawn(async move {
+            sleep(Duration::from_secs(1)).await;
+            more.spawn(async move {
+                sleep(Duration::from_secs(1)).await;
+                flag.store(true, Ordering::SeqCst);
+            });
+        });
+        background.over().await;
+        assert!(done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_over_at_once() {
+        Background::on(Handle::current()).over().await;
+    }
+}

@@ -1,0 +1,197 @@
+//! Many tasks on several threads, calls cut short, answers lost: exclusion, order of fences, nothing left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tenure::driver::Driver;
+use tenure::layer::{Call, Fault, Trouble};
+use tenure::store::memory::Memory;
+use tenure::{Client, Guard, Health, Owner};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::timeout;
+
+const NAMES: usize = 3;
+const RUN: Duration = Duration::from_secs(4);
+
+/// What the locks protect: says who is inside.
+#[derive(Debug, Default)]
+struct Room {
+    writers: AtomicU32,
+    readers: AtomicU32,
+    largest_fence: AtomicU64,
+    visits: AtomicU64,
+}
+
+impl Room {
+    async fn write(&self, guard: Guard) {
+        let fence = guard.fence().get();
+        let before = self.largest_fence.swap(fence, Ordering::SeqCst);
+        assert!(before < fence, "fence {fence} was granted after {before}");
+        assert_eq!(
+            self.writers.fetch_add(1, Ordering::SeqCst),
+            0,
+            "two writers"
+        );
+        assert_eq!(
+            self.readers.load(Ordering::SeqCst),
+            0,
+            "a writer among readers"
+        );
+        self.visit(&guard).await;
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+        leave(guard).await;
+    }
+
+    async fn read(&self, guard: Guard) {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(
+            self.writers.load(Ordering::SeqCst),
+            0,
+            "a reader beside a writer"
+        );
+        self.visit(&guard).await;
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+        leave(guard).await;
+    }
+
+    async fn visit(&self, guard: &Guard) {
+        for _ in 0..fastrand::u32(..4) {
+            yield_now().await;
+        }
+        assert_eq!(guard.health(), Health::Held);
+        self.visits.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn leave(guard: Guard) {
+    match fastrand::u32(..4) {
+        0 => drop(guard),
+        1 => {
+            let cut_short = timeout(Duration::from_micros(20), guard.release()).await;
+            drop(cut_short);
+        }
+        _ => drop(guard.release().await),
+    }
+}
+
+/// One task's day: asks in every way, and gives up at random.
+async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
+    let end = Instant::now() + RUN;
+    while Instant::now() < end {
+        let number = fastrand::usize(..NAMES);
+        let (name, room) = (format!("room {number}"), &rooms[number]);
+        let patience = Duration::from_micros(fastrand::u64(..3000));
+        match fastrand::u32(..8) {
+            0 => {
+                if let Ok(Some(guard)) = client.mutex(&name).try_lock().await {
+                    room.write(guard).await;
+                }
+            }
+            1 | 2 => {
+                if let Ok(guard) = client.mutex(&name).lock_timeout(patience).await {
+                    room.write(guard).await;
+                }
+            }
+            3 => {
+                if let Ok(Ok(guard)) = timeout(patience, client.rwlock(&name).read().lock()).await {
+                    room.read(guard).await;
+                }
+            }
+            4 => {
+                let lock = client.mutex(&name).owner(Owner::unique());
+                let Ok(outer) = lock.lock().await else {
+                    continue;
+                };
+                let inner = timeout(patience, lock.lock()).await;
+                drop(inner);
+                room.write(outer).await;
+            }
+            5 => {
+                if let Ok(guard) = client.rwlock(&name).read().lock().await {
+                    room.read(guard).await;
+                }
+            }
+            _ => {
+                if let Ok(guard) = client.mutex(&name).lock().await {
+                    room.write(guard).await;
+                }
+            }
+        }
+    }
+}
+
+async fn run(trouble: impl Fn(&Fault)) {
+    let store = Arc::new(Memory::new());
+    let rooms: Arc<[Room; NAMES]> = Arc::default();
+    let mut faults = Vec::new();
+    let mut clients = Vec::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let fault = Arc::new(Fault::around(Arc::new(store.another())));
+        let client = Client::with_driver(fault.clone());
+        for _ in 0..12 {
+            tasks.spawn(work(client.clone(), Arc::clone(&rooms)));
+        }
+        faults.push(fault);
+        clients.push(client);
+    }
+    let end = Instant::now() + RUN;
+    while Instant::now() < end {
+        // Seldom enough that most requests get through.
+        trouble(&faults[fastrand::usize(..faults.len())]);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    faults.iter().for_each(|fault| fault.heal());
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    for client in &clients {
+        client.settled().await;
+    }
+    let left = store.list(None).await.unwrap();
+    assert!(left.is_empty(), "left in the store: {left:?}");
+    for room in rooms.iter() {
+        let visits = room.visits.load(Ordering::SeqCst);
+        assert!(visits > 50, "only {visits} visits: the test shows nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calm() {
+    run(|_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn answers_are_late() {
+    run(|fault| {
+        let late = Duration::from_micros(fastrand::u64(..500));
+        for call in [Call::Acquire, Call::Release, Call::Withdraw] {
+            let trouble = if fastrand::bool() {
+                Trouble::LateAnswer(late)
+            } else {
+                Trouble::LateRequest(late)
+            };
+            fault.next(call, trouble, fastrand::u32(..4));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn answers_are_lost() {
+    run(|fault| {
+        let calls = [Call::Acquire, Call::Release, Call::Withdraw];
+        fault.next(calls[fastrand::usize(..3)], Trouble::LoseAnswer, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_store_is_away_at_times() {
+    run(|fault| {
+        let calls = [Call::Acquire, Call::Release, Call::Withdraw];
+        fault.next(calls[fastrand::usize(..3)], Trouble::Refuse, 1);
+    })
+    .await;
+}
