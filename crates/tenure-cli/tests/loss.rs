@@ -132,17 +132,15 @@ fn the_guardian_goes_with_the_command() {
     let place = Place::new();
     let running = place.start(&["a"], "echo >ready; until [ -e end ]; do sleep 0.02; done");
     place.content("ready");
-    let tenure = running.id();
-    let children = fs::read_to_string(format!("/proc/{tenure}/task/{tenure}/children")).unwrap();
-    let is_guardian = |process: &&str| {
-        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-        name.trim() == "lock-guardian"
-    };
-    let guardian = children.split_whitespace().find(is_guardian).unwrap();
-    assert!(is_alive(guardian));
+    let mut guardian = None;
+    // It takes its name a moment after it was started.
+    wait_for("the guardian", || {
+        guardian = child_called("lock-guardian", running.id());
+        guardian.is_some()
+    });
     place.end_holders();
     assert_eq!(running.ended().code, 0);
-    assert!(!is_alive(guardian));
+    assert!(!is_alive(&guardian.unwrap()));
 }
 
 #[test]
@@ -158,4 +156,17 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     place.end_holders();
     let ended = running.ended();
     assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+/// The child of a process that has this name.
+fn child_called(name: &str, parent: u32) -> Option<String> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    let is_called = |child: &&str| {
+        let called = fs::read_to_string(format!("/proc/{child}/comm"));
+        called.is_ok_and(|called| called.trim() == name)
+    };
+    children
+        .split_whitespace()
+        .find(is_called)
+        .map(str::to_owned)
 }
