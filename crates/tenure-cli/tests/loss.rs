@@ -64,8 +64,9 @@ fn what_a_command_leaves_behind_is_killed_after_the_grace() {
 fn max_hold_asks_the_command_to_end_and_then_kills_it() {
     let place = Place::new();
     let polite = "trap 'echo asked >log; exit 0' TERM; while :; do sleep 0.02; done";
-    for (script, log) in [(polite, true), (STUBBORN, false)] {
-        let flags = ["a", "--max-hold", "500ms", "--grace", "200ms"];
+    let asked = ["a", "--max-hold", "3s", "--grace", "1h"];
+    let killed = ["a", "--max-hold", "1s", "--grace", "100ms"];
+    for (flags, script, log) in [(asked, polite, true), (killed, STUBBORN, false)] {
         let ended = place.start(&flags, script).ended();
         assert_eq!(ended.code, 76, "{}", ended.err);
         assert!(ended.err.contains("max_hold"), "{}", ended.err);
@@ -115,7 +116,7 @@ fn killing_tenure_kills_the_command_and_frees_the_lock() {
 #[test]
 fn stopping_tenure_ends_the_command_with_the_lease() {
     let place = Place::new();
-    let running = place.start(&["a", "--ttl", "1s"], STUBBORN);
+    let running = place.start(&["a", "--ttl", "2s"], STUBBORN);
     let family = [place.content("grandchild"), place.content("child")];
     running.signal(Signal::STOP);
     for process in family {
@@ -125,6 +126,19 @@ fn stopping_tenure_ends_the_command_with_the_lease() {
     running.signal(Signal::CONT);
     let ended = running.ended();
     assert_eq!(ended.code, 76, "{}", ended.err);
+}
+
+#[test]
+fn tenure_may_be_stopped_as_soon_as_the_command_runs() {
+    let place = Place::new();
+    let running = place.start(
+        &["a", "--ttl", "2s"],
+        "kill -STOP $PPID; echo $$ >child; sleep 1000",
+    );
+    let child = place.content("child");
+    wait_for("the command to be gone", || !is_alive(&child));
+    running.signal(Signal::CONT);
+    assert_eq!(running.ended().code, 76);
 }
 
 #[test]
