@@ -355,7 +355,13 @@ impl Ledger {
         }
         let mut rows = self.rows.iter();
         let (mode, fence) = match rows.find(|row| row.is_of(&place.owner)) {
-            Some(row) => (row.mode, row.fence()),
+            Some(row) => {
+                let held = (row.mode, row.fence());
+                if place.bound {
+                    self.call_all(at);
+                }
+                held
+            }
             None => (place.mode, at.fences.reserve(place.fences.max(1))),
         };
         self.rows.push(Row {
@@ -431,11 +437,15 @@ impl Ledger {
             return;
         };
         first.asks = ends;
-        at.notices.push(Notice {
-            session: first.session,
-            owner: first.owner.clone(),
-            what: What::AskAgain,
-        });
+        at.notices.push(first.call());
+    }
+
+    /// Tells everybody in line to ask again, because a client goes in past them.
+    ///
+    /// A store that watches the clients before a waiter has to learn of the new one, whose end
+    /// may be what the line waits for.
+    fn call_all(&self, at: &mut Moment<'_>) {
+        at.notices.extend(self.line.iter().map(Place::call));
     }
 }
 
@@ -473,6 +483,14 @@ impl Place {
 
     fn is(&self, owner: &str, session: Session) -> bool {
         self.session == session && &*self.owner == owner
+    }
+
+    fn call(&self) -> Notice {
+        Notice {
+            session: self.session,
+            owner: self.owner.clone(),
+            what: What::AskAgain,
+        }
     }
 }
 

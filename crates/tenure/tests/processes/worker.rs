@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, set_parent_process_death_signal, waitid,
+};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::time::timeout;
@@ -118,8 +120,12 @@ impl Worker {
         self.child.kill().expect("a child can be killed");
     }
 
+    /// Stops the process, and waits until none of its threads runs any more.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
+        let id = WaitId::Pid(Pid::from_child(&self.child));
+        let stopped = waitid(id, WaitIdOptions::STOPPED);
+        stopped.expect("a child can be stopped");
     }
 
     pub(crate) fn go_on(&self) {

@@ -101,6 +101,8 @@ pub(crate) struct Lock {
     pub(crate) held: Vec<Held>,
     pub(crate) line: Vec<Waits>,
     fence: u64,
+    /// Whether a client just went in beside another of its owner, and so maybe past the line.
+    passed: bool,
 }
 
 #[derive(Debug)]
@@ -261,7 +263,9 @@ impl Model {
         if own_mode.is_some_and(|mode| covers(mode, ask.mode)) {
             lock.line
                 .retain(|waits| (waits.ask.owner, waits.ask.client) != (ask.owner, ask.client));
-            return Said::Granted(lock.give(ask, now));
+            let fence = lock.give(ask, now);
+            self.call(ask.name);
+            return Said::Granted(fence);
         }
         let first_end = lock.first_end(now);
         let queued = Said::Queued {
@@ -300,9 +304,9 @@ impl Model {
     /// Ends what has run out, and lets in whose turn it is, one after the other.
     fn let_in(&mut self, name: usize) {
         let now = self.now;
-        let lock = &mut self.locks[name];
-        lock.held.retain(|held| held.ends > now);
-        while let Some(next) = lock.next() {
+        self.locks[name].held.retain(|held| held.ends > now);
+        while let Some(next) = self.locks[name].next() {
+            let lock = &mut self.locks[name];
             let waits = lock.line.remove(next);
             let told = Told::Granted {
                 name,
@@ -310,7 +314,17 @@ impl Model {
                 fence: lock.give(&waits.ask, now),
                 after: now - waits.since,
             };
+            self.call(name);
             self.told[waits.ask.client].push(told);
+        }
+    }
+
+    /// Tells the line to ask again if a client went in past it.
+    fn call(&mut self, name: usize) {
+        if std::mem::take(&mut self.locks[name].passed) {
+            for waits in &self.locks[name].line {
+                self.told[waits.ask.client].push(Told::AskAgain { name });
+            }
         }
     }
 
@@ -393,7 +407,10 @@ impl Lock {
         let mut held = self.held.iter();
         let mine = held.find(|held| !held.kept && held.owner == ask.owner);
         let (mode, fence) = match mine {
-            Some(held) => (held.mode, held.fence),
+            Some(held) => {
+                self.passed = ask.life == Life::Client;
+                (held.mode, held.fence)
+            }
             None => {
                 let fence = self.fence + 1;
                 self.fence += u64::from(ask.fences);
