@@ -166,7 +166,7 @@ fn a_watch_in_a_pipe_prints_a_line_for_each_change() {
     place.end_holders();
     waiter.ended();
     watch.until("released a ");
-    place.run(&["acquire", "b", "--ttl", "300ms"]);
+    place.run(&["acquire", "b", "--ttl", "2s"]);
     watch.until("granted  b ");
     watch.until("expired  b ");
 }
