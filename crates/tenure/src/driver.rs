@@ -48,6 +48,10 @@ pub trait Driver: Debug + Send + Sync + 'static {
     /// Returns the kind of store, such as `"redis"`: for messages and metrics.
     fn kind(&self) -> &'static str;
 
+    /// Returns the clock on which holders count their leases: [`Clock::Boot`] for every store
+    /// whose leases run on while this process or machine stands still.
+    fn clock(&self) -> Clock;
+
     /// Grants the claim, or lets it stand in line, or says that the name is taken.
     ///
     /// The ttl starts when the store grants the lease, never earlier. Asking again with the same
@@ -93,6 +97,16 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// The fence moves on, each holder is told by [`News::Lost`], and the next in line go in.
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
+}
+
+/// A clock of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Clock {
+    /// The time since the machine started, which goes on while it sleeps.
+    Boot,
+    /// Tokio's, which stands still while the machine sleeps, and can be paused by tests.
+    Tokio,
 }
 
 /// How a name is asked for.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::driver::{
-    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -169,6 +169,10 @@ impl Fault {
 impl Driver for Fault {
     fn kind(&self) -> &'static str {
         self.inner.kind()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
+use crate::driver;
+
 /// A moment on a [`Clock`], in nanoseconds since the clock was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tick(u64);
@@ -36,36 +38,47 @@ impl Sub<Duration> for Tick {
     }
 }
 
-/// Counts time also while the machine sleeps, as stores elsewhere do.
+/// The clock that a store's leases are counted on.
 ///
-/// `Instant` stands still while a machine is suspended, so a lease counted on it would look alive
-/// after a night in which the store gave it away. Tokio's clock is read besides, and the larger
-/// of the two counts: outside tests that is always boot time, and tests may pause time.
+/// That is boot time but for the memory store: `Instant` stands still while a machine is
+/// suspended, so a lease counted on it would look alive after a night in which the store gave it
+/// away.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    boot: Duration,
-    tokio: Instant,
+    start: Start,
     /// How long a test says that the machine has slept.
     #[cfg(test)]
     pub(crate) slept: std::sync::atomic::AtomicU64,
 }
 
+#[derive(Debug)]
+enum Start {
+    Boot(Duration),
+    Tokio(Instant),
+}
+
 impl Clock {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(clock: driver::Clock) -> Self {
+        let start = match clock {
+            driver::Clock::Boot => Start::Boot(boot_time()),
+            driver::Clock::Tokio => Start::Tokio(Instant::now()),
+        };
         Self {
-            boot: boot_time(),
-            tokio: Instant::now(),
+            start,
             #[cfg(test)]
             slept: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
     pub(crate) fn now(&self) -> Tick {
-        let boot = boot_time().saturating_sub(self.boot);
+        let since = match self.start {
+            Start::Boot(start) => boot_time().saturating_sub(start),
+            Start::Tokio(start) => start.elapsed(),
+        };
         #[cfg(test)]
-        let boot =
-            boot + Duration::from_nanos(self.slept.load(std::sync::atomic::Ordering::Relaxed));
-        Tick(nanos(boot.max(self.tokio.elapsed())))
+        let since =
+            since + Duration::from_nanos(self.slept.load(std::sync::atomic::Ordering::Relaxed));
+        Tick(nanos(since))
     }
 }
 
@@ -92,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn follows_paused_time() {
-        let clock = Clock::start();
+        let clock = Clock::start(driver::Clock::Tokio);
         let before = clock.now();
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(clock.now().since(before) >= Duration::from_secs(59));

@@ -47,7 +47,7 @@ impl Engine {
         let engine = Arc::new(Self {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
-            clock: Clock::start(),
+            clock: Clock::start(driver.clock()),
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),

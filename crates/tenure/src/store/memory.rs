@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::driver::{
-    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, random_u128};
@@ -78,6 +78,10 @@ impl Default for Memory {
 impl Driver for Memory {
     fn kind(&self) -> &'static str {
         "memory"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Tokio
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tenure::layer::Call;
 use tokio::time::{sleep, timeout};
 
 use crate::{World, millis, secs};
@@ -123,7 +124,13 @@ async fn try_lock_does_not_jump_the_line() {
     let here = world.here.clone();
     let second = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
     world.until_waiting("a", 1).await;
+    let asked = world.fault.calls(Call::Acquire);
     assert!(world.here.mutex("a").try_lock().await.unwrap().is_none());
+    assert_eq!(
+        world.fault.calls(Call::Acquire),
+        asked,
+        "known without asking"
+    );
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_none());
     first.release().await.unwrap();
     drop(second.await.unwrap());

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tenure::layer::Call;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::{World, millis};
+use crate::{World, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_hot_lock_asks_the_store_once_for_many_holders() {
@@ -125,4 +125,22 @@ async fn a_lease_is_not_passed_on_to_a_lock_of_another_kind() {
         "the store knows the reason of this holder"
     );
     drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_in_line_is_given_up_when_the_last_waiter_was_passed_on_to() {
+    let world = World::new();
+    let first = world.here.mutex("a").lock().await.unwrap();
+    let here = world.here.clone();
+    let second = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
+    world.until_waiting("a", 1).await;
+    first.release().await.unwrap();
+    let second = second.await.unwrap();
+    let asked = world.fault.calls(Call::Acquire);
+    let passed = Instant::now();
+    world.until_waiting("a", 0).await;
+    assert!(passed.elapsed() < secs(1), "nobody stands there any more");
+    assert_eq!(asked, 2, "it was passed on");
+    drop(second);
+    world.assert_nothing_left("all let go").await;
 }

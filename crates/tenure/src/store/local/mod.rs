@@ -38,7 +38,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::driver::{
-    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::{Name, random_u128};
@@ -150,6 +150,10 @@ impl Local {
 impl Driver for Local {
     fn kind(&self) -> &'static str {
         KIND
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Boot
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
