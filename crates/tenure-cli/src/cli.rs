@@ -79,11 +79,11 @@ Examples:
 ///
 /// COMMAND runs in a process group of its own. Signals are passed on to the whole group. If the
 /// lease cannot be renewed, or --max-hold is reached, the group is sent TERM while --grace is left
-/// (but not before half of the time is over) and KILL when the lease ends, so that it is gone
+/// (but not before two thirds of the time are over) and KILL when the lease ends, so that it is gone
 /// before another can hold NAME. If an operator evicts NAME, others may hold it at once: the group
 /// is sent TERM immediately, and KILL after --grace. If `tenure` is killed with -9, the group is
-/// killed too; processes that have left the group (their own session, as daemons do) are not
-/// reached.
+/// killed too. Processes that have left the group, as daemons do, or that run as another user are
+/// not reached.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

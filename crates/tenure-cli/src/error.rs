@@ -82,7 +82,7 @@ impl From<io::Error> for Failure {
             io::ErrorKind::BrokenPipe => Self::silent(0),
             _ => Self::new(
                 exit_code::UNAVAILABLE,
-                format!("cannot write the output: {error}"),
+                format!("a call to the system failed: {error}"),
             ),
         }
     }

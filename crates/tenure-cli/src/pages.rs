@@ -30,7 +30,7 @@ pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
             ".SH \"EXAMPLES, STORES AND EXIT CODES\"\n.nf\n",
         )
         .replace(".SH VERSION\n", ".fi\n.SH VERSION\n");
-    for verb in command.get_subcommands() {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name();
         // The verbs have no pages of their own, but chapters of this one.
         page = page.replace(&format!("tenure\\-{name}(1)"), &format!("tenure {name}"));

@@ -166,7 +166,7 @@ fn a_watch_in_a_pipe_prints_a_line_for_each_change() {
     place.end_holders();
     waiter.ended();
     watch.until("released a ");
-    place.run(&["acquire", "b", "--ttl", "300ms"]);
+    place.run(&["acquire", "b", "--ttl", "2s"]);
     watch.until("granted  b ");
     watch.until("expired  b ");
 }
@@ -174,7 +174,9 @@ fn a_watch_in_a_pipe_prints_a_line_for_each_change() {
 #[test]
 fn a_watch_prints_json_for_scripts() {
     let place = Place::new();
+    place.run(&["acquire", "first"]);
     let watch = Watch::start(&place, &["watch", "--json", "--every", "20ms"]);
+    watch.until("held");
     place.run(&["acquire", "a", "--permits", "1/2", "--reason", "why"]);
     let line = watch.until("granted");
     let change: Value = serde_json::from_str(&line).unwrap();

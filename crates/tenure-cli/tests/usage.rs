@@ -167,6 +167,10 @@ fn the_manual_has_every_verb_and_the_exit_codes() {
     assert!(page.out.contains(".TH"), "a manual page");
     assert!(page.out.contains("Exit codes"));
     assert!(!page.out.contains("run(1)"), "no page that is not there");
+    assert!(
+        !page.out.contains("CHILD"),
+        "no verb that is not for people"
+    );
     for verb in VERBS {
         let title = format!(".SH \"TENURE {}\"", verb.to_uppercase());
         assert!(page.out.contains(&title), "{verb}");

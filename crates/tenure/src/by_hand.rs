@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::driver::{Life, Loss, Release, Released, Renewal, Renewed};
+use crate::engine::order::check_ttl;
 use crate::error::Result;
 use crate::guard::Outcome;
 use crate::name::{Fence, Name, Owner};
@@ -28,12 +29,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the store reports.
+    /// A ttl that breaks the rules; what the store reports.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the lease ends either at its old deadline or at the new one.
     pub async fn renew(&self, lease: &Lease) -> Result<Result<Fence, Loss>> {
+        check_ttl(lease.ttl)?;
         let renewal = Renewal {
             name: lease.name.clone(),
             owner: lease.owner.clone(),

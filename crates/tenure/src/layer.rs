@@ -77,6 +77,7 @@ struct Plan {
     always: HashMap<Call, Trouble>,
     next: HashMap<Call, (Trouble, u32)>,
     calls: HashMap<Call, u64>,
+    news_delay: Duration,
 }
 
 impl Fault {
@@ -98,11 +99,17 @@ impl Fault {
         self.plan().always.insert(call, trouble);
     }
 
+    /// Lets news arrive so much later from now on, until [`heal`](Self::heal).
+    pub fn delay_news(&self, delay: Duration) {
+        self.plan().news_delay = delay;
+    }
+
     /// Ends all trouble.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.always.clear();
         plan.next.clear();
+        plan.news_delay = Duration::ZERO;
     }
 
     /// Returns how many requests of a kind were made.
@@ -181,7 +188,11 @@ impl Driver for Fault {
     }
 
     async fn news(&self) -> News {
-        self.inner.news().await
+        let news = self.inner.news().await;
+        let delay = self.plan().news_delay;
+        // Dropped here, the news would be lost; the engine drops it only with the client.
+        tokio::time::sleep(delay).await;
+        news
     }
 
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {

@@ -105,7 +105,7 @@ impl Child {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         // Nobody else waits for our child, so an error can only mean that it is gone.
         let Ok(waited) = waitpid(Some(self.group), options) else {
-            return Some(Change::Ended(exit_code::LOST));
+            return Some(Change::Ended(exit_code::CANNOT_RUN));
         };
         let (_, status) = waited?;
         if let Some(code) = status.exit_status() {

@@ -66,10 +66,12 @@ async fn granted(
 
 /// Starts the command and its guardian.
 fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
-    let guardian = Guardian::start().map_err(|error| {
+    let mut guardian = Guardian::start().map_err(|error| {
         let sentence = format!("the command was not started, no process can be made: {error}");
         Failure::new(exit_code::CANNOT_RUN, sentence)
     })?;
+    // Before the command runs: we may be stopped as soon as it does.
+    guardian.end_after(guard.time_left());
     let mut environment = vec![
         ("TENURE_NAME", guard.name().to_string()),
         ("TENURE_FENCE", guard.fence().to_string()),

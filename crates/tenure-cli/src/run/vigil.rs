@@ -2,9 +2,11 @@
 //!
 //! A lease that cannot be renewed ends at a moment that is known beforehand, so the command is
 //! asked to end (TERM) while the grace is left and killed when the lease ends: it is gone before
-//! another can hold the lock. The grace is at most half of the lease, or a command with a short
-//! lease would be ended before anything is wrong. An eviction comes without warning, and others
-//! may hold the lock at once: the command is asked at once, and killed after the grace.
+//! another can hold the lock. The grace is at most a third of the lease: a renewal is due when two
+//! thirds are left, and has a third to succeed before anybody is asked to end.
+//!
+//! An eviction comes without warning, and others may hold the lock at once: the command is asked
+//! at once, and killed after the grace.
 
 use std::io;
 use std::time::Duration;
@@ -62,7 +64,7 @@ impl<'a> Vigil<'a> {
             child,
             guardian,
             grace: args.grace,
-            notice: args.grace.min(lease / 2),
+            notice: args.grace.min(lease / 3),
             slack: lease / 200,
             max_hold: args.max_hold.map(|longest| Instant::now() + longest),
             ending: None,

@@ -58,7 +58,8 @@ pub(super) fn at_first(entries: &[Entry]) -> Vec<Change> {
     changes
 }
 
-/// What changed between two looks, `apart` from each other; for each name what ended comes first.
+/// What changed between two looks, at most `apart` from each other; for each name what ended comes
+/// first.
 pub(super) fn between(before: &[Entry], after: &[Entry], apart: Duration) -> Vec<Change> {
     let (old, new) = (by_name(before), by_name(after));
     let mut names: Vec<_> = old.keys().chain(new.keys()).copied().collect();

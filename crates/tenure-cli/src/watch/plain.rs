@@ -18,12 +18,14 @@ type Print = fn(&Change) -> io::Result<()>;
 
 /// Prints a line for each change, until nobody reads them any more.
 pub(super) async fn watch(watched: &Watched, every: Duration, print: Print) -> Result<ExitCode> {
-    let mut seen = watched.look().await?;
+    // From before a look to after the next, so that a lease that ended in between did so in time.
     let mut looked = Instant::now();
+    let mut seen = watched.look().await?;
     print_all(&changes::at_first(&seen), print)?;
     let mut reachable = true;
     loop {
         sleep(every).await;
+        let looks = Instant::now();
         let found = watched.look().await;
         if found.is_ok() != reachable {
             reachable = found.is_ok();
@@ -34,7 +36,7 @@ pub(super) async fn watch(watched: &Watched, every: Duration, print: Print) -> R
         }
         if let Ok(found) = found {
             let apart = looked.elapsed();
-            looked = Instant::now();
+            looked = looks;
             print_all(&changes::between(&seen, &found, apart), print)?;
             seen = found;
         }

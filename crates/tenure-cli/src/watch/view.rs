@@ -117,11 +117,13 @@ impl View {
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
         let layout = Layout::vertical([
             Constraint::Length(1),
+            Constraint::Length(u16::from(self.trouble.is_some())),
             Constraint::Min(1),
             Constraint::Length(1),
         ]);
-        let [head, body, foot] = layout.areas(frame.area());
+        let [head, trouble, body, foot] = layout.areas(frame.area());
         frame.render_widget(self.head(), head);
+        frame.render_widget(self.trouble(), trouble);
         self.draw_locks(frame, body);
         frame.render_widget(self.foot(), foot);
     }
@@ -131,17 +133,18 @@ impl View {
         let held = shown.iter().filter(|entry| !entry.holders.is_empty());
         let held = held.count();
         let waiting: usize = shown.iter().map(|entry| entry.waiters.len()).sum();
-        let mut line = vec![
+        Paragraph::new(Line::from(vec![
             Span::from(" tenure ").bold().reversed(),
             Span::from(format!(" {} ", escape(&self.store))),
             Span::from(format!("  {held} held · {waiting} waiting ")).dim(),
-        ];
-        if let Some(trouble) = &self.trouble {
-            let age = self.looked.map(|looked| Rounded(looked.elapsed()));
-            let age = age.map_or_else(String::new, |age| format!("seen {age} ago: "));
-            line.push(Span::from(format!(" {age}{trouble} ")).white().on_red());
-        }
-        Paragraph::new(Line::from(line))
+        ]))
+    }
+
+    fn trouble(&self) -> Paragraph<'_> {
+        let trouble = self.trouble.as_deref().unwrap_or_default();
+        let age = self.looked.map(|looked| Rounded(looked.elapsed()));
+        let age = age.map_or_else(String::new, |age| format!("seen {age} ago: "));
+        Paragraph::new(format!(" {age}{trouble}")).white().on_red()
     }
 
     fn foot(&self) -> Paragraph<'_> {
@@ -332,8 +335,8 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3)).await;
         view.found(Err(Failure::new(69, "gone")));
         let screen = drawn(&mut view, 80, 8);
-        assert!(screen[0].contains("seen 3s ago: gone"), "{screen:#?}");
-        assert!(screen[2].starts_with("deploy"), "{screen:#?}");
+        assert!(screen[1].contains("seen 3s ago: gone"), "{screen:#?}");
+        assert!(screen[3].starts_with("deploy"), "{screen:#?}");
         view.found(Ok(Vec::new()));
         let screen = drawn(&mut view, 80, 8).concat();
         assert!(

@@ -67,13 +67,6 @@ impl Clock {
             boot + Duration::from_nanos(self.slept.load(std::sync::atomic::Ordering::Relaxed));
         Tick(nanos(boot.max(self.tokio.elapsed())))
     }
-
-    /// Sleeps until `tick`, or for a second: a timer of Tokio's stands still while the machine is
-    /// suspended, so the caller looks at the clock again.
-    pub(crate) async fn sleep_towards(&self, tick: Tick) {
-        let left = tick.since(self.now()).min(Duration::from_secs(1));
-        tokio::time::sleep(left).await;
-    }
 }
 
 #[cfg(target_os = "linux")]

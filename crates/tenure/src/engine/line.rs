@@ -4,7 +4,7 @@
 //! gets the lease that comes of it, or one that is passed on.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::name::{Fence, Name, Owner};
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     lines: Mutex<HashMap<Name, Line>>,
-    next_waiter: AtomicU64,
+    next_number: AtomicI64,
 }
 
 /// The local line of one name.
@@ -35,7 +35,8 @@ struct Line {
 
 #[derive(Debug)]
 struct Waiter {
-    id: u64,
+    /// Grows along the line, so that whoever leaves is found quickly.
+    number: i64,
     order: Arc<Order>,
     turn: oneshot::Sender<Turn>,
 }
@@ -107,7 +108,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Standing {
     lines: Arc<Lines>,
     name: Name,
-    id: u64,
+    number: i64,
     turn: oneshot::Receiver<Turn>,
 }
 
@@ -120,7 +121,7 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.lines.leave(&self.name, self.id);
+        self.lines.leave(&self.name, self.number);
         // A turn that was sent and not read gives its guard back with the channel.
     }
 }
@@ -130,7 +131,7 @@ impl Lines {
     pub(crate) fn join(self: &Arc<Self>, order: &Arc<Order>, now: Tick) -> Joined {
         let mut lines = self.lock();
         if let Some(line) = lines.get_mut(&order.name) {
-            let (waiter, standing) = self.waiter(order);
+            let (waiter, standing) = self.waiter(order, self.next_number());
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
@@ -145,8 +146,8 @@ impl Lines {
 
     /// Stands at the front, with a ticket that the store has put in its line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
-        let (waiter, standing) = self.waiter(&ticket.order);
         let mut lines = self.lock();
+        let (waiter, standing) = self.waiter(&ticket.order, -self.next_number());
         let line = lines.entry(ticket.order.name.clone()).or_default();
         line.waiters.push_front(waiter);
         standing
@@ -246,35 +247,44 @@ impl Lines {
         }
     }
 
-    fn leave(&self, name: &Name, id: u64) {
+    fn leave(&self, name: &Name, number: i64) {
         let mut lines = self.lock();
         let Some(line) = lines.get_mut(name) else {
             return;
         };
-        line.waiters.retain(|waiter| waiter.id != id);
+        let found = line
+            .waiters
+            .binary_search_by_key(&number, |waiter| waiter.number);
+        if let Ok(place) = found {
+            line.waiters.remove(place);
+        }
         if let Some(ticket) = &line.ticket {
             ticket.changed.notify_one();
         }
     }
 
-    fn waiter(self: &Arc<Self>, order: &Arc<Order>) -> (Waiter, Standing) {
+    fn waiter(self: &Arc<Self>, order: &Arc<Order>, number: i64) -> (Waiter, Standing) {
         let (sender, turn) = oneshot::channel();
-        let id = self.next_waiter.fetch_add(1, Ordering::Relaxed);
         let waiter = Waiter {
-            id,
+            number,
             order: Arc::clone(order),
             turn: sender,
         };
-        let name = order.name.clone();
+        let (lines, name) = (Arc::clone(self), order.name.clone());
         (
             waiter,
             Standing {
-                lines: Arc::clone(self),
+                lines,
                 name,
-                id,
+                number,
                 turn,
             },
         )
+    }
+
+    /// Drawn under the lock of the lines, so that numbers grow in the order of joining.
+    fn next_number(&self) -> i64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, Line>> {

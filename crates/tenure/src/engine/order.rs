@@ -23,7 +23,7 @@ pub(crate) struct Order {
 impl Order {
     /// Checks the options once, before anything is sent.
     pub(crate) fn check(&self) -> Result<()> {
-        within("ttl", self.ttl)?;
+        check_ttl(self.ttl)?;
         if let Some(max_hold) = self.max_hold {
             within("max_hold", max_hold)?;
         }
@@ -93,6 +93,11 @@ pub(crate) const MOST_PASSES: u32 = 63;
 
 /// How long after its grant a lease may be passed on inside a process.
 pub(crate) const PASS_WINDOW: Duration = Duration::from_millis(5);
+
+/// Refuses a ttl that no store can keep.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<()> {
+    within("ttl", ttl)
+}
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

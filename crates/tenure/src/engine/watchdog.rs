@@ -1,6 +1,7 @@
 //! One task that renews every lease of a client, in batches, and tells holders of losses in time.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -55,14 +56,10 @@ impl Leases {
 
     /// Ends the care for a lease.
     pub(crate) fn remove(&self, lease: &Arc<HeldLease>) {
-        let mut held = self.lock();
-        let key = key(lease);
-        if held
-            .leases
-            .get(&key)
-            .is_some_and(|own| Arc::ptr_eq(own, lease))
+        if let Entry::Occupied(own) = self.lock().leases.entry(key(lease))
+            && Arc::ptr_eq(own.get(), lease)
         {
-            held.leases.remove(&key);
+            own.remove();
         }
     }
 

@@ -41,13 +41,20 @@ const LATE: [Trouble; 2] = [
     Trouble::LateAnswer(millis(10)),
 ];
 
-/// Enough for every future here to end: the loops stop at the first that does.
-const MOST_POLLS: usize = 100;
+/// Cuts a call short after 0, 1, 2 … polls, until it ends by itself: `case` says whether it did.
+async fn at_every_poll(case: impl AsyncFn(usize) -> bool) {
+    for times in 0..100 {
+        if case(times).await {
+            return;
+        }
+    }
+    panic!("the call never ended by itself");
+}
 
 #[tokio::test(start_paused = true)]
 async fn lock_on_a_free_name() {
     for late in LATE {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(late);
             let done = polls(times, world.here.mutex("a").ttl(secs(3600)).lock())
                 .await
@@ -55,17 +62,16 @@ async fn lock_on_a_free_name() {
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lock_in_line() {
     for late in LATE {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(late);
             let first = world.there.mutex("a").lock().await.unwrap();
             let lock = world.here.mutex("a").ttl(secs(3600));
@@ -74,28 +80,23 @@ async fn lock_in_line() {
                 first.release().await.unwrap();
                 std::future::pending::<()>().await;
             };
+            // Cut off together with the call if that ends first: then it frees on drop.
             let done = tokio::select! {
                 done = polls(times, lock.lock()) => done.is_some(),
                 () = release => unreachable!(),
             };
-            drop(lock);
-            for _ in 0..100 {
-                tokio::time::sleep(millis(1)).await;
-            }
-            // The first was cut off as well if its release had not begun: it frees on drop.
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lock_behind_another_task_of_the_process() {
-    for times in 0..MOST_POLLS {
+    at_every_poll(async |times| {
         let world = slow_world(LATE[0]);
         let first = world.here.mutex("a").lock().await.unwrap();
         let here = world.here.clone();
@@ -109,49 +110,46 @@ async fn lock_behind_another_task_of_the_process() {
         let ask = async { polls(times, third.lock()).await.is_some() };
         let (done, ()) = tokio::join!(ask, others);
         world.assert_nothing_left(&format!("{times} polls")).await;
-        if done {
-            break;
-        }
-    }
+        done
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn try_lock() {
     for late in LATE {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(late);
             let lock = world.here.mutex("a").ttl(secs(3600));
             let done = polls(times, lock.try_lock()).await.is_some();
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lock_timeout() {
     for patience in [millis(0), millis(5), millis(10), millis(15), millis(60)] {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(LATE[1]);
             let lock = world.here.mutex("a").ttl(secs(3600));
             let done = polls(times, lock.lock_timeout(patience)).await.is_some();
             world
                 .assert_nothing_left(&format!("{patience:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lease_by_hand() {
-    for times in 0..MOST_POLLS {
+    at_every_poll(async |times| {
         let world = slow_world(LATE[1]);
         let lock = world.here.mutex("a").ttl(secs(3600));
         let lease = polls(times, lock.lease()).await;
@@ -160,16 +158,15 @@ async fn lease_by_hand() {
             world.there.release(&lease.unwrap()).await.unwrap();
         }
         world.assert_nothing_left(&format!("{times} polls")).await;
-        if done {
-            break;
-        }
-    }
+        done
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn re_entry_keeps_the_outer_hold() {
     for late in LATE {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(late);
             let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
             let outer = lock.lock().await.unwrap();
@@ -180,28 +177,39 @@ async fn re_entry_keeps_the_outer_hold() {
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn release() {
     for late in LATE {
-        for times in 0..MOST_POLLS {
+        at_every_poll(async |times| {
             let world = slow_world(late);
             let guard = world.here.mutex("a").ttl(secs(3600)).lock().await.unwrap();
             let done = polls(times, guard.release()).await.is_some();
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
                 .await;
-            if done {
-                break;
-            }
-        }
+            done
+        })
+        .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_leaves_nothing() {
+    at_every_poll(async |times| {
+        let done = polls(times, tenure::open("memory:cancelled"))
+            .await
+            .is_some();
+        let again = tenure::open("memory:cancelled").await.unwrap();
+        assert!(again.list(None).await.unwrap().is_empty());
+        done
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,20 +221,6 @@ async fn lost_and_list_change_nothing() {
         let _ = polls(times, world.here.list(None)).await;
     }
     assert_eq!(world.depth("a").await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn open_leaves_nothing() {
-    for times in 0..MOST_POLLS {
-        let opened = polls(times, tenure::open("memory:cancelled")).await;
-        let done = opened.is_some();
-        drop(opened);
-        let again = tenure::open("memory:cancelled").await.unwrap();
-        assert!(again.list(None).await.unwrap().is_empty());
-        if done {
-            break;
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ mod blocking;
 mod cancel;
 mod fairness;
 mod lease;
+mod news;
 mod passing;
 mod reentry;
 mod release;

@@ -87,6 +87,12 @@ async fn a_lease_by_hand_outlives_its_client_and_is_released_by_its_owner_alone(
     stranger.owner = Owner::named("stranger").unwrap();
     let refused = world.there.release(&stranger).await.unwrap();
     assert_eq!(refused, Outcome::NotHeld(Loss::TakenOver));
+    let mut endless = lease.clone();
+    endless.ttl = std::time::Duration::MAX;
+    assert!(
+        world.there.renew(&endless).await.is_err(),
+        "no ttl is longer than a year"
+    );
     assert!(world.there.renew(&lease).await.unwrap().is_ok());
     sleep(secs(50)).await;
     assert_eq!(

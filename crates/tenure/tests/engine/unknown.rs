@@ -32,6 +32,24 @@ async fn a_lock_that_stays_unknown_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_undone_also_if_the_next_try_fails_cleanly() {
+    let world = World::new();
+    world.fault.next(Call::Acquire, Trouble::LoseAnswer, 1);
+    world.fault.always(Call::Acquire, Trouble::Refuse);
+    let error = world
+        .here
+        .mutex("a")
+        .ttl(secs(3600))
+        .lock()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    world
+        .assert_nothing_left("the first try had taken effect")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_undo_of_an_unknown_outcome_survives_an_outage() {
     let world = World::new();
     world.fault.always(Call::Acquire, Trouble::LoseAnswer);

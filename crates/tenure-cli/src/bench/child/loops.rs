@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tenure::{Client, Lock};
+use tenure::{Client, Guard, Lock};
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, Parent};
@@ -83,10 +83,12 @@ async fn tasks_until(locks: &[Lock], end: u64) -> Result<u64> {
         tasks.spawn(async move {
             let mut pairs = 0_u64;
             while now_ns() < end {
-                let guard = lock.lock().await?;
+                let (guard, waited) = lock_and_tell(&lock).await?;
                 // Otherwise a task whose calls never have to wait would keep the thread to
                 // itself, and the others would not even ask.
-                tokio::task::yield_now().await;
+                if !waited {
+                    tokio::task::yield_now().await;
+                }
                 let_go(guard).await?;
                 pairs += 1;
             }
@@ -101,6 +103,18 @@ async fn tasks_until(locks: &[Lock], end: u64) -> Result<u64> {
         })??;
     }
     Ok(pairs)
+}
+
+/// Locks; also returns whether the caller had to wait.
+async fn lock_and_tell(lock: &Lock) -> Result<(Guard, bool)> {
+    let mut asked = std::pin::pin!(lock.lock());
+    let mut waited = false;
+    let guard = std::future::poll_fn(|context| {
+        let answer = asked.as_mut().poll(context);
+        waited |= answer.is_pending();
+        answer
+    });
+    Ok((guard.await?, waited))
 }
 
 /// One of many processes: each works for a moment while it holds the lock.

@@ -39,9 +39,6 @@ pub(super) struct Change<'a> {
     now: Nanos,
     fences: Counter,
     letters: Vec<Letter>,
-    /// A ledger as it was and as it is, kept for their memory.
-    before: Vec<u8>,
-    after: Vec<u8>,
     dirty: bool,
 }
 
@@ -66,8 +63,6 @@ impl<'a> Change<'a> {
             now: now(),
             fences: Counter::default(),
             letters: Vec::new(),
-            before: Vec::with_capacity(LEDGER_BYTES),
-            after: Vec::with_capacity(LEDGER_BYTES),
             dirty: false,
         };
         let fences = change.value(FENCE)?.and_then(Counter::read);
@@ -86,12 +81,9 @@ impl<'a> Change<'a> {
         change: impl FnOnce(&mut Ledger, &mut Moment<'_>) -> T,
     ) -> Result<T> {
         let key = name.as_str().as_bytes();
-        let mut before = std::mem::take(&mut self.before);
-        before.clear();
-        before.extend_from_slice(self.value(key)?.unwrap_or_default());
-        let mut ledger = match before.is_empty() {
-            false => self.ledger(&before)?,
-            true => Ledger::default(),
+        let (mut ledger, existed) = match self.value(key)? {
+            Some(bytes) => (self.ledger(bytes)?, true),
+            None => (Ledger::default(), false),
         };
         let mut notices = Vec::new();
         let mut at = Moment {
@@ -106,8 +98,13 @@ impl<'a> Change<'a> {
                 name: name.clone(),
                 notice,
             }));
-        self.store(key, &before, &ledger)?;
-        self.before = before;
+        if !ledger.is_empty() {
+            self.store(key, &ledger)?;
+        } else if existed {
+            self.dirty = true;
+            let deleted = self.state.table.delete(&mut self.txn.0, key);
+            deleted.map_err(|error| self.state.fault(error))?;
+        }
         Ok(answer)
     }
 
@@ -214,24 +211,13 @@ impl<'a> Change<'a> {
     }
 
     /// Writes a ledger back, unless it is as before: a refusal changes nothing.
-    fn store(&mut self, key: &[u8], before: &[u8], ledger: &Ledger) -> Result<()> {
-        if ledger.is_empty() {
-            if !before.is_empty() {
-                self.dirty = true;
-                let deleted = self.state.table.delete(&mut self.txn.0, key);
-                deleted.map_err(|error| self.state.fault(error))?;
-            }
+    fn store(&mut self, key: &[u8], ledger: &Ledger) -> Result<()> {
+        let bytes = postcard::to_extend(ledger, Vec::with_capacity(LEDGER_BYTES));
+        let bytes = bytes.map_err(|error| fault::unavailable(error.to_string()))?;
+        if self.value(key)? == Some(bytes.as_slice()) {
             return Ok(());
         }
-        let mut after = std::mem::take(&mut self.after);
-        after.clear();
-        let after = postcard::to_extend(ledger, after);
-        let after = after.map_err(|error| fault::unavailable(error.to_string()))?;
-        if after != before {
-            self.put(key, &after)?;
-        }
-        self.after = after;
-        Ok(())
+        self.put(key, &bytes)
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -1,0 +1,118 @@
+//! News may be late, old or repeated: it is believed only as far as it is certain.
+
+use tenure::layer::{Call, Trouble};
+use tenure::{Health, Owner};
+use tokio::time::{sleep, timeout};
+
+use crate::{World, millis, secs};
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_half_over_is_renewed_before_it_is_used() {
+    for delay in [secs(6), secs(9), secs(15)] {
+        let world = World::new();
+        let first = world.there.mutex("a").lock().await.unwrap();
+        let here = world.here.clone();
+        let second = tokio::spawn(async move {
+            let guard = here.mutex("a").ttl(secs(10)).lock().await.unwrap();
+            (guard.health(), guard)
+        });
+        world.until_waiting("a", 1).await;
+        world.fault.delay_news(delay);
+        first.release().await.unwrap();
+        let (health, guard) = timeout(secs(60), second).await.expect("granted").unwrap();
+        assert_eq!(health, Health::Held, "news {delay:?} late");
+        assert_eq!(world.depth("a").await, 1);
+        drop(guard);
+        world.assert_nothing_left("after late news").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_an_earlier_claim_is_not_taken_for_a_later_one() {
+    let world = World::new();
+    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
+    let first = world.there.mutex("a").lock().await.unwrap();
+    let waiting = lock.clone();
+    let given_up = tokio::spawn(async move { waiting.lock_timeout(secs(3)).await });
+    world.until_waiting("a", 1).await;
+    world.fault.delay_news(secs(5));
+    first.release().await.unwrap();
+    assert!(given_up.await.unwrap().is_err());
+    world.here.settled().await;
+    let other = world.there.mutex("a").lock().await.unwrap();
+    let again = tokio::spawn(async move { lock.lock().await.unwrap() });
+    world.until_waiting("a", 1).await;
+    sleep(secs(6)).await;
+    assert!(!again.is_finished(), "old news is not believed");
+    world.fault.heal();
+    other.release().await.unwrap();
+    let guard = timeout(secs(10), again).await.expect("granted").unwrap();
+    assert_eq!(guard.health(), Health::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_an_earlier_lease_does_not_end_a_later_one() {
+    let world = World::new();
+    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
+    let old = lock.lock().await.unwrap();
+    world.fault.delay_news(secs(5));
+    world.there.evict(old.name()).await.unwrap();
+    let _ = old.release().await.unwrap();
+    let new = lock.lock().await.unwrap();
+    assert!(
+        timeout(secs(20), new.lost()).await.is_err(),
+        "told of the old lease's loss"
+    );
+    assert_eq!(new.health(), Health::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_nobody_waits_for_any_more_is_freed() {
+    let world = World::new();
+    let first = world.there.mutex("a").lock().await.unwrap();
+    world.fault.delay_news(millis(100));
+    for _ in 0..3 {
+        let here = world.here.clone();
+        tokio::spawn(async move { here.mutex("a").lock_timeout(millis(50)).await.is_err() })
+            .await
+            .unwrap();
+    }
+    first.release().await.unwrap();
+    world.assert_nothing_left("nobody waits").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_to_a_place_that_could_not_be_withdrawn_is_freed() {
+    let world = World::new();
+    let first = world.there.mutex("a").lock().await.unwrap();
+    world.fault.always(Call::Withdraw, Trouble::Refuse);
+    let given_up = world
+        .here
+        .mutex("a")
+        .ttl(secs(60))
+        .lock_timeout(secs(1))
+        .await;
+    assert!(given_up.is_err());
+    timeout(secs(600), world.here.settled())
+        .await
+        .expect("the undo is given up");
+    first.release().await.unwrap();
+    let next = world.there.mutex("a").lock_timeout(secs(5)).await;
+    assert!(next.is_ok(), "the stray grant was not given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_waiter_asks_only_when_a_lease_may_end() {
+    let world = World::new();
+    let _held = world.there.mutex("a").ttl(secs(30)).lock().await.unwrap();
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let here = world.here.clone();
+        waiters.spawn(async move { here.mutex("a").lock().await });
+    }
+    world.until_waiting("a", 1).await;
+    let before = world.fault.calls(Call::Acquire);
+    sleep(secs(300)).await;
+    let asked = world.fault.calls(Call::Acquire) - before;
+    assert!(asked <= 20, "{asked} requests in 300 s for 200 waiters");
+}
