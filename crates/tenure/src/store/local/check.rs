@@ -1,9 +1,11 @@
 //! Looks through a state file before LMDB maps it.
 //!
 //! LMDB trusts its file: a page that is cut off or overwritten ends the process. So every page
-//! that the newest commit can reach is read here first, by the layout of LMDB's data version 1.
+//! that the newest commit can reach, and every list of free pages, is read here first, by the
+//! layout of LMDB's data version 1.
 //! This takes microseconds for a usual state, and is done once per process.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -46,6 +48,9 @@ const BIG: u16 = 0x01;
 const MAGIC: u32 = 0xbeef_c0de;
 const DATA_VERSION: u32 = 1;
 
+/// The flags of the tree of free pages: keys are integers, and the environment is one file.
+const FREE_FLAGS: u16 = 0x4008;
+
 /// The root of a tree without pages.
 const NO_PAGE: u64 = u64::MAX;
 
@@ -58,14 +63,44 @@ struct Pages {
     page_bytes: usize,
     /// How many whole pages the file has.
     count: u64,
-    /// How many were looked at: a tree that meets itself would have no end.
-    seen: u64,
+    /// The last page that is in use or was.
+    last: u64,
+    /// The pages that have been seen, in use or free: none may be both, or in two places.
+    seen: BTreeSet<u64>,
+    transaction: u64,
+    /// The key before the next one of a tree.
+    before: Option<Vec<u8>>,
+}
+
+/// A meta page: the state after one transaction.
+struct Meta {
+    transaction: u64,
+    last: u64,
+    free: Tree,
+    table: Tree,
 }
 
 /// One of the two trees: the free pages, and the table.
 struct Tree {
+    kind: Kind,
+    flags: u16,
     root: u64,
     depth: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free,
+    Table,
+}
+
+/// An entry's place in its page.
+struct Node {
+    at: usize,
+    key_bytes: usize,
+    /// In a leaf the value's length and flags, in a branch the page below.
+    low: u32,
+    high: u16,
 }
 
 impl Pages {
@@ -76,23 +111,33 @@ impl Pages {
             file,
             count: bytes / page_bytes as u64,
             page_bytes,
-            seen: 0,
+            last: 0,
+            seen: BTreeSet::new(),
+            transaction: 0,
+            before: None,
         })
     }
 
     fn check(&mut self) -> Result<(), Fault> {
-        let [first, second] = [self.meta(0)?, self.meta(1)?];
-        let newest = if first.0 > second.0 { first } else { second };
-        for tree in newest.1 {
+        let (first, second) = (self.meta(0)?, self.meta(1)?);
+        let newest = match first.transaction < second.transaction {
+            true => second,
+            false => first,
+        };
+        if (newest.free.flags, newest.table.flags) != (FREE_FLAGS, 0) {
+            return Err(Fault::Wrong("its trees are of another kind"));
+        }
+        (self.last, self.transaction) = (newest.last, newest.transaction);
+        for tree in [newest.table, newest.free] {
+            self.before = None;
             if tree.root != NO_PAGE {
-                self.tree(tree.root, tree.depth)?;
+                self.tree(tree.kind, tree.root, tree.depth)?;
             }
         }
         Ok(())
     }
 
-    /// Reads a meta page: its transaction, and the trees of that.
-    fn meta(&self, number: u64) -> Result<(u64, [Tree; 2]), Fault> {
+    fn meta(&self, number: u64) -> Result<Meta, Fault> {
         let page = self.page(number)?;
         let known = u16_at(&page, 10) & META != 0
             && u32_at(&page, 16) == MAGIC
@@ -103,73 +148,121 @@ impl Pages {
         if u32_at(&page, 40) as usize != self.page_bytes {
             return Err(Fault::Wrong("its pages have another size"));
         }
-        let tree = |at: usize| Tree {
+        let tree = |kind, at: usize| Tree {
+            kind,
+            flags: u16_at(&page, at + 4),
             depth: u16_at(&page, at + 6),
             root: u64_at(&page, at + 40),
         };
-        Ok((u64_at(&page, 144), [tree(40), tree(88)]))
+        Ok(Meta {
+            transaction: u64_at(&page, 144),
+            last: u64_at(&page, 136),
+            free: tree(Kind::Free, 40),
+            table: tree(Kind::Table, 88),
+        })
     }
 
     /// Looks at a page of a tree, and at all below it.
-    fn tree(&mut self, number: u64, depth: u16) -> Result<(), Fault> {
-        self.seen += 1;
-        if self.seen > self.count || depth == 0 || depth > DEEPEST {
+    fn tree(&mut self, kind: Kind, number: u64, depth: u16) -> Result<(), Fault> {
+        if depth == 0 || depth > DEEPEST {
             return Err(Fault::Wrong("its tree is broken"));
         }
+        self.see(number)?;
         let page = self.page(number)?;
-        let kind = u16_at(&page, 10) & (BRANCH | LEAF | OVERFLOW | META);
-        let (lower, upper) = (
-            usize::from(u16_at(&page, 12)),
-            usize::from(u16_at(&page, 14)),
-        );
         let expected = if depth == 1 { LEAF } else { BRANCH };
-        if u64_at(&page, 0) != number || kind != expected {
+        if u64_at(&page, 0) != number || u16_at(&page, 10) != expected {
             return Err(Fault::Wrong("a page is not what it should be"));
         }
-        if lower <= HEADER || lower > upper || upper > self.page_bytes {
-            return Err(Fault::Wrong("a page's bounds are wrong"));
+        let nodes = nodes(&page, depth)?;
+        if depth > 1 && nodes.len() < 2 {
+            return Err(Fault::Wrong("a page leads nowhere"));
         }
-        for at in (HEADER..lower).step_by(2) {
-            let node = usize::from(u16_at(&page, at));
-            if node < upper || node + NODE > self.page_bytes {
-                return Err(Fault::Wrong("an entry is outside its page"));
-            }
+        for node in nodes {
             match depth {
-                1 => self.leaf(&page, node)?,
-                _ => {
-                    let below =
-                        u64::from(u32_at(&page, node)) | u64::from(u16_at(&page, node + 4)) << 32;
-                    self.tree(below, depth - 1)?;
-                }
+                1 => self.leaf(kind, &page, &node)?,
+                _ => self.tree(kind, node.below(), depth - 1)?,
             }
         }
         Ok(())
     }
 
-    /// Looks at one entry of a leaf: key and value must be within the file.
-    fn leaf(&self, page: &[u8], node: usize) -> Result<(), Fault> {
-        let value = node + NODE + usize::from(u16_at(page, node + 6));
-        let length = u32_at(page, node) as usize;
-        if u16_at(page, node + 4) & BIG == 0 {
-            return match value + length <= self.page_bytes {
-                true => Ok(()),
-                false => Err(Fault::Wrong("an entry is longer than its page")),
-            };
+    /// Looks at one entry of a leaf: its value must be within the file.
+    fn leaf(&mut self, kind: Kind, page: &[u8], node: &Node) -> Result<(), Fault> {
+        let at = node.at + NODE + node.key_bytes;
+        self.follow(kind, &page[node.at + NODE..at])?;
+        let length = node.low as usize;
+        let value = match node.high {
+            0 => page[at..at + length].to_vec(),
+            _ => self.overflow(u64_at(page, at), length)?,
+        };
+        match kind {
+            Kind::Table => Ok(()),
+            Kind::Free => self.free(&value),
         }
-        if value + 8 > self.page_bytes {
-            return Err(Fault::Wrong("an entry is longer than its page"));
+    }
+
+    /// Counts a key as seen: each is larger than the one before. Free pages have the number of
+    /// the transaction that freed them.
+    fn follow(&mut self, kind: Kind, key: &[u8]) -> Result<(), Fault> {
+        let key = match kind {
+            Kind::Table => key.to_vec(),
+            Kind::Free if key.len() == 8 && u64_at(key, 0) <= self.transaction => {
+                u64_at(key, 0).to_be_bytes().to_vec()
+            }
+            Kind::Free => return Err(Fault::Wrong("a list of free pages is broken")),
+        };
+        if self.before.as_ref().is_some_and(|before| *before >= key) {
+            return Err(Fault::Wrong("its entries are out of order"));
         }
-        let number = u64_at(page, value);
+        self.before = Some(key);
+        Ok(())
+    }
+
+    /// Reads a value that has pages of its own.
+    fn overflow(&mut self, number: u64, length: usize) -> Result<Vec<u8>, Fault> {
+        let cut = Err(Fault::Wrong("a long entry is cut off"));
         let first = self.page(number)?;
         let pages = u64::from(u32_at(&first, 12));
         let needed = (HEADER + length).div_ceil(self.page_bytes) as u64;
-        let inside = number
-            .checked_add(pages)
-            .is_some_and(|end| end <= self.count);
-        if u16_at(&first, 10) & OVERFLOW == 0 || pages < needed || !inside {
-            return Err(Fault::Wrong("a long entry is cut off"));
+        let end = number.saturating_add(pages);
+        if u64_at(&first, 0) != number || u16_at(&first, 10) != OVERFLOW {
+            return cut;
         }
-        Ok(())
+        if pages < needed || end > self.count {
+            return cut;
+        }
+        for number in number..end {
+            self.see(number)?;
+        }
+        let mut value = vec![0; length];
+        let at = number * self.page_bytes as u64 + HEADER as u64;
+        self.file.read_exact_at(&mut value, at).map_err(Fault::Io)?;
+        Ok(value)
+    }
+
+    /// Looks at a list of free pages: how many, and which, the largest first.
+    fn free(&mut self, list: &[u8]) -> Result<(), Fault> {
+        let broken = Err(Fault::Wrong("a list of free pages is broken"));
+        let mut numbers = list.chunks_exact(8).map(|bytes| u64_at(bytes, 0));
+        let Some(count) = numbers.next() else {
+            return broken;
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return broken;
+        };
+        let listed: Vec<_> = numbers.take(count).collect();
+        if listed.len() < count || !listed.is_sorted_by(|one, next| one > next) {
+            return broken;
+        }
+        listed.into_iter().try_for_each(|number| self.see(number))
+    }
+
+    /// Counts a page as seen, once. The first two are meta pages.
+    fn see(&mut self, number: u64) -> Result<(), Fault> {
+        match (2..=self.last).contains(&number) && self.seen.insert(number) {
+            true => Ok(()),
+            false => Err(Fault::Wrong("a page is in two places")),
+        }
     }
 
     fn page(&self, number: u64) -> Result<Vec<u8>, Fault> {
@@ -180,6 +273,57 @@ impl Pages {
         let at = number * self.page_bytes as u64;
         self.file.read_exact_at(&mut page, at).map_err(Fault::Io)?;
         Ok(page)
+    }
+}
+
+impl Node {
+    fn below(&self) -> u64 {
+        u64::from(self.low) | u64::from(self.high) << 32
+    }
+}
+
+/// The entries of a page, which fill its end without a gap.
+fn nodes(page: &[u8], depth: u16) -> Result<Vec<Node>, Fault> {
+    let bounds = [u16_at(page, 12), u16_at(page, 14)];
+    let [lower, upper] = bounds.map(usize::from);
+    if lower <= HEADER || lower % 2 == 1 || lower > upper || upper > page.len() {
+        return Err(Fault::Wrong("a page's bounds are wrong"));
+    }
+    let outside = Err(Fault::Wrong("an entry is outside its page"));
+    let mut nodes = Vec::new();
+    let mut ranges = Vec::new();
+    for pointer in (HEADER..lower).step_by(2) {
+        let at = usize::from(u16_at(page, pointer));
+        if at < upper || at + NODE > page.len() {
+            return outside;
+        }
+        let node = Node {
+            at,
+            key_bytes: usize::from(u16_at(page, at + 6)),
+            low: u32_at(page, at),
+            high: u16_at(page, at + 4),
+        };
+        let value_bytes = match (depth, node.high) {
+            (1, 0) => node.low as usize,
+            (1, BIG) => 8,
+            (1, _) => return Err(Fault::Wrong("an entry is of another kind")),
+            _ => 0,
+        };
+        let bytes = NODE + node.key_bytes + value_bytes;
+        ranges.push((at, at + bytes.next_multiple_of(2)));
+        nodes.push(node);
+    }
+    ranges.sort_unstable();
+    let mut end = upper;
+    for (from, to) in ranges {
+        if from != end {
+            return outside;
+        }
+        end = to;
+    }
+    match end == page.len() {
+        true => Ok(nodes),
+        false => outside,
     }
 }
 

@@ -259,6 +259,33 @@ async fn an_overwritten_page_ends_no_process() {
 }
 
 #[tokio::test]
+async fn a_state_in_use_is_never_taken_for_a_damaged_one() {
+    let folder = folder();
+    let ann = open(&folder).await;
+    let path = state_file(&folder);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut held = Vec::new();
+    for round in 0..4_000 {
+        // Grows at first, and shrinks to nothing in the end.
+        if random.usize(..4_000) > round {
+            let mut long = claim(&format!("{}-{round}", random.u64(..)), Wait::No);
+            let length = [10, 500, 3_000, 20_000][random.usize(..4)];
+            long.about.reason = Some("x".repeat(random.usize(..length)).into());
+            granted(&ann, &long).await;
+            held.push(long);
+        } else if !held.is_empty() {
+            let gone = held.swap_remove(random.usize(..held.len()));
+            ann.release(&release(&gone)).await.unwrap();
+        }
+        if round % 20 == 0 {
+            let section = ann.state.enter().await.unwrap();
+            check::whole(&path).unwrap();
+            drop(section);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_record_that_makes_no_sense_is_damaged() {
     let folder = folder();
     let ann = open(&folder).await;
