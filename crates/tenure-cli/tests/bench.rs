@@ -21,7 +21,7 @@ fn every_workload_of_a_local_store_is_measured_beside_its_floors() {
         ("crowd", vec!["flock", "flock in turn"]),
         ("crash", vec!["flock"]),
         ("idle", vec![]),
-        ("many", vec![]),
+        ("many", vec!["own pair"]),
     ];
     let workloads = report["workloads"].as_array().unwrap();
     assert_eq!(workloads.len(), floors.len());
