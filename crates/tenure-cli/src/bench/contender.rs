@@ -36,7 +36,7 @@ impl Any {
     pub(super) async fn open(who: &Who, store: &Store, name: &str) -> Result<Self> {
         let failed = |error: io::Error| failed(&error);
         Ok(match who {
-            Who::Tenure => Self::Tenure(Tenure::open(store, name).await?),
+            Who::Tenure => Self::Tenure(Tenure::new(store.open().await?.mutex(name))),
             Who::Flock(file) => Self::Flock(Flock(File::open(file).map_err(failed)?)),
             Who::Lmdb(folder) => Self::Lmdb(Lmdb::open(folder, name)?),
         })
@@ -69,11 +69,8 @@ pub(super) struct Tenure {
 }
 
 impl Tenure {
-    async fn open(store: &Store, name: &str) -> Result<Self> {
-        Ok(Self {
-            lock: store.open().await?.mutex(name),
-            guard: None,
-        })
+    pub(super) fn new(lock: Lock) -> Self {
+        Self { lock, guard: None }
     }
 }
 

@@ -30,14 +30,9 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// Writes a figure for people, without its unit.
-    pub(super) fn show_bare(self, value: f64) -> String {
-        short(value)
-    }
-
     /// Writes a figure for people.
     pub(super) fn show(self, value: f64) -> String {
-        let number = self.show_bare(value);
+        let number = short(value);
         match self {
             Self::Bytes => format!("{number} B"),
             Self::Micros => format!("{number} µs"),
@@ -81,8 +76,8 @@ impl Aim {
     }
 }
 
-/// A number with about three digits that count, and commas between thousands.
-fn short(value: f64) -> String {
+/// Writes a number with about three digits that count, and commas between thousands.
+pub(super) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size < 0.1 => format!("{value:.4}"),

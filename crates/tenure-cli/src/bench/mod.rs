@@ -52,7 +52,7 @@ Examples:
   tenure bench --store local:/some/folder --only pair,handover
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
-    /// How many rounds; workloads that take long are measured in the first only
+    /// How many rounds; workloads that take long are measured in the last only
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
@@ -105,7 +105,7 @@ fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
     Ok(all.filter(possible).filter(wanted).collect())
 }
 
-/// Measures round by round; who goes first alternates.
+/// Measures round by round; who goes first alternates, but what may change the store goes last.
 async fn run(
     bench: &Bench<'_>,
     kind: &dyn Kind,
@@ -120,12 +120,12 @@ async fn run(
     let progress = progress(runs.iter().map(steps).sum());
     for round in 0..rounds {
         for runs in &mut runs {
-            if round >= runs.workload.rounds(rounds) {
+            if !runs.workload.is_in(round, rounds) {
                 continue;
             }
             let mut subjects = vec![Subject::tenure(runs.workload)];
             subjects.extend(kind.floors(runs.workload));
-            if round % 2 == 1 {
+            if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
             let mut measured = Round::new();

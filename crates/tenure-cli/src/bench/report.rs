@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
 use crate::bench::kind::TENURE;
-use crate::bench::line::{Aim, Line};
+use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
 use crate::bench::workload::Workload;
 use crate::error::Result;
@@ -190,8 +190,7 @@ impl LineReport {
             if least == most {
                 return median;
             }
-            let bare = |value| unit.show_bare(value);
-            format!("{median} [{}–{}]", bare(least), bare(most))
+            format!("{median} [{}–{}]", short(least), short(most))
         };
         let floor = self.floor.as_ref();
         let floor = floor.map(|floor| format!("{} {}", floor.name, show(&floor.summary)));

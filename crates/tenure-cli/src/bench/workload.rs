@@ -26,7 +26,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// All of them. The last one leaves a large file behind, which could slow the others down.
+    /// All of them.
     pub(crate) const ALL: [Self; 8] = [
         Self::Pair,
         Self::Parallel,
@@ -54,9 +54,17 @@ impl Workload {
 
     /// Returns in how many of the rounds it is measured.
     pub(crate) fn rounds(self, all: u32) -> u32 {
-        match self {
-            Self::Idle | Self::Many => 1,
-            _ => all,
-        }
+        if self.takes_long() { 1 } else { all }
+    }
+
+    /// Returns whether it is measured in this round, counted from 0.
+    ///
+    /// Long ones are measured at the end: [`Many`](Self::Many) may change the store for the others.
+    pub(crate) fn is_in(self, round: u32, all: u32) -> bool {
+        !self.takes_long() || round + 1 == all
+    }
+
+    fn takes_long(self) -> bool {
+        matches!(self, Self::Idle | Self::Many)
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tenure::{Client, Health};
 use tokio::task::JoinSet;
 
-use crate::bench::child::{Figures, Parent};
+use crate::bench::child::{Figures, Parent, loops};
 use crate::bench::clock::processor_time;
-use crate::bench::contender::let_go;
+use crate::bench::contender::{Tenure, let_go};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
@@ -72,10 +72,14 @@ pub(super) async fn many(
         // Losses are counted above.
         let _ = let_go(guard).await;
     }
+    // What a crowd of names leaves behind may slow down whoever comes after it.
+    let mut after = Tenure::new(client.mutex(name));
+    let after = loops::count_pairs(&mut after, time / 30).await?;
     let renewals = 3.0 * time.div_duration_f64(ttl) * f64::from(leases);
     Ok(share(used, time)
         .with("renewal_us", used.as_secs_f64() * 1e6 / renewals)
         .with("bytes_per_lease", memory * 1024.0 / f64::from(leases))
+        .with("p50_us", after.find("p50_us").unwrap_or(0.0))
         .with("leases", f64::from(leases))
         .with("lost", lost as f64))
 }

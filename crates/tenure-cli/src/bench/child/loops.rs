@@ -20,13 +20,18 @@ pub(super) async fn pairs(
 ) -> Result<Figures> {
     pairs_for(&mut contender, warm_up(time), |_| {}).await?;
     parent.ready().await?;
+    count_pairs(&mut contender, time).await
+}
+
+/// The same without a word to the parent.
+pub(super) async fn count_pairs(contender: &mut impl Contender, time: Duration) -> Result<Figures> {
     let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
     let mut latencies = latencies.map_err(|error| {
         let sentence = format!("latencies cannot be counted: {error}");
         Failure::new(exit_code::UNAVAILABLE, sentence)
     })?;
     let note = |latency| latencies.saturating_record(latency);
-    let (pairs, took_ns) = pairs_for(&mut contender, time, note).await?;
+    let (pairs, took_ns) = pairs_for(contender, time, note).await?;
     let micros = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
     Ok(rate(pairs, took_ns)
         .with("pair_us", took_ns as f64 / 1000.0 / pairs as f64)

@@ -84,10 +84,10 @@ impl Kind for Local {
     fn floors(&self, workload: Workload) -> Vec<Subject> {
         match workload {
             Workload::Pair => vec![self.lmdb(workload), self.flock(workload)],
-            Workload::Parallel => vec![Subject::own_pair()],
+            Workload::Parallel | Workload::Many => vec![Subject::own_pair()],
             Workload::Crowd => vec![self.flock(workload), self.flock_in_turn()],
             Workload::Handover | Workload::Crash => vec![self.flock(workload)],
-            Workload::Hot | Workload::Idle | Workload::Many => Vec::new(),
+            Workload::Hot | Workload::Idle => Vec::new(),
         }
     }
 
@@ -130,7 +130,7 @@ const NUMBER_IN_PAGE: u64 = 144;
 /// Less than one tick of the kernel's usual 10 ms in the 5 s of the workload.
 const NO_MEASURABLE_CPU: f64 = 0.2;
 
-const LINES: [Line; 22] = [
+const LINES: [Line; 23] = [
     Line {
         workload: Workload::Pair,
         figure: "pair_us",
@@ -290,6 +290,14 @@ const LINES: [Line; 22] = [
         unit: Unit::Bytes,
         floor: None,
         aim: Some(Aim::AtMost(1024.0)),
+    },
+    Line {
+        workload: Workload::Many,
+        figure: "p50_us",
+        what: "a pair afterwards, p50",
+        unit: Unit::Micros,
+        floor: Some(OWN_PAIR),
+        aim: None,
     },
     Line {
         workload: Workload::Many,
