@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::mpsc;
 
 use crate::driver::{
     Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
@@ -38,6 +39,8 @@ use crate::name::Name;
 pub struct Fault {
     inner: Arc<dyn Driver>,
     plan: Mutex<Plan>,
+    teller: mpsc::UnboundedSender<News>,
+    told: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
 
 /// Which request of a driver.
@@ -83,10 +86,19 @@ struct Plan {
 impl Fault {
     /// Wraps a driver; without further orders nothing goes wrong.
     pub fn around(inner: Arc<dyn Driver>) -> Self {
+        let (teller, told) = mpsc::unbounded_channel();
         Self {
             inner,
             plan: Mutex::default(),
+            teller,
+            told: tokio::sync::Mutex::new(told),
         }
+    }
+
+    /// Tells the engine something as if the store had; news that is late at this time is lost.
+    pub fn tell(&self, news: News) {
+        // Fails only if nobody can listen any more.
+        let _ = self.teller.send(news);
     }
 
     /// Makes trouble for the next `times` requests of a kind.
@@ -192,11 +204,18 @@ impl Driver for Fault {
     }
 
     async fn news(&self) -> News {
-        let news = self.inner.news().await;
-        let delay = self.plan().news_delay;
-        // Dropped here, the news would be lost; the engine drops it only with the client.
-        tokio::time::sleep(delay).await;
-        news
+        let mut told = self.told.lock().await;
+        let of_the_store = async {
+            let news = self.inner.news().await;
+            let delay = self.plan().news_delay;
+            tokio::time::sleep(delay).await;
+            news
+        };
+        tokio::select! {
+            biased;
+            Some(news) = told.recv() => news,
+            news = of_the_store => news,
+        }
     }
 
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {

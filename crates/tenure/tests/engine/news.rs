@@ -1,5 +1,6 @@
 //! News may be late, old or repeated: it is believed only as far as it is certain.
 
+use tenure::driver::News;
 use tenure::layer::{Call, Trouble};
 use tenure::{Health, Owner};
 use tokio::time::{sleep, timeout};
@@ -99,6 +100,29 @@ async fn a_grant_to_a_place_that_could_not_be_withdrawn_is_freed() {
     first.release().await.unwrap();
     let next = world.there.mutex("a").lock_timeout(secs(5)).await;
     assert!(next.is_ok(), "the stray grant was not given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_have_missed_news_asks_about_everything() {
+    let world = World::new();
+    let guard = world.here.mutex("a").lock().await.unwrap();
+    let held = world.there.mutex("b").lock().await.unwrap();
+    let here = world.here.clone();
+    let waiter = tokio::spawn(async move { here.mutex("b").lock().await.unwrap() });
+    world.until_waiting("b", 1).await;
+    world.fault.delay_news(secs(3600));
+    world.there.evict(guard.name()).await.unwrap();
+    held.release().await.unwrap();
+    sleep(millis(10)).await;
+    world.fault.tell(News::AskAgain(None));
+    assert!(
+        timeout(secs(1), guard.lost()).await.is_ok(),
+        "the loss is found out"
+    );
+    assert!(
+        timeout(secs(1), waiter).await.is_ok(),
+        "the grant is found out"
+    );
 }
 
 #[tokio::test(start_paused = true)]
