@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use crate::worker::Worker;
 use crate::{AT_ONCE, LONG_MS, folder};
 
-/// Users and a group that own nothing.
+/// Users and groups that own nothing.
 const ANN: u32 = 64_001;
 const BOB: u32 = 64_002;
-const EVE: u32 = 64_003;
+const EVE: u32 = 64_020;
 const GROUP: u32 = 64_100;
 const OTHERS: u32 = 64_101;
 
@@ -48,6 +48,18 @@ async fn two_users_of_a_group_exclude_each_other_and_hand_over() {
         assert!(hers < his, "{hers} was granted before {his}");
         assert_eq!(ann.ask("try a").await, "busy");
         assert_eq!(bob.ask("release a").await, "Released");
+    }
+}
+
+/// Whoever comes first makes the files; nobody may meet one that is not yet theirs to use.
+#[tokio::test]
+async fn users_who_open_a_new_folder_at_once_all_get_in() {
+    for _ in 0..20 {
+        let stage = Stage::with_mode(0o2770);
+        let mut users: Vec<_> = (0..6).map(|user| stage.start(ANN + user, GROUP)).collect();
+        for user in &mut users {
+            assert_eq!(user.answer().await, "ready");
+        }
     }
 }
 

@@ -2,10 +2,15 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
+use rustix::io::Errno;
+
 use crate::error::{Error, Result};
+use crate::name::random_u128;
 use crate::store::ledger::Session;
 use crate::store::local::{KIND, fault};
 
@@ -68,9 +73,7 @@ impl Folder {
 
     /// The socket of a session, by a path that fits into the 108 bytes of a socket's address.
     pub(super) fn socket(&self, session: Session) -> PathBuf {
-        use std::os::fd::AsRawFd;
-        let clients = self.clients.as_raw_fd();
-        PathBuf::from(format!("/proc/self/fd/{clients}/{session:032x}.sock"))
+        descriptor(&self.clients).join(format!("{session:032x}.sock"))
     }
 
     /// Opens a file with the rights of the folder, and makes it if need be.
@@ -211,18 +214,36 @@ impl Access {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             found => return found,
         }
-        let made = options.create_new(true).mode(0o600).open(path);
-        match made {
-            Ok(file) => {
-                self.give_to(path, self.file_mode())?;
-                Ok(file)
-            }
+        match self.make(path) {
             // Another process made it in between.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                OpenOptions::new().read(true).write(true).open(path)
-            }
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+            made => made,
         }
+    }
+
+    /// Makes a file that has its rights before it has a name: until then another user would be
+    /// refused, and for good if this process were killed in between.
+    fn make(self, path: &Path) -> io::Result<File> {
+        let folder = path.parent().unwrap_or(path);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => File::from(file),
+            // Some file systems know no files without a name.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => return self.make_in_sight(path),
+            Err(error) => return Err(error.into()),
+        };
+        let unnamed = descriptor(&file);
+        self.give_to(&unnamed, self.file_mode())?;
+        linkat(CWD, &unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(file)
+    }
+
+    fn make_in_sight(self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(path)?;
+        self.give_to(path, self.file_mode())?;
+        Ok(file)
     }
 
     /// Sets owner, group and mode by hand: the umask must not decide who shares a lock, and root
@@ -243,12 +264,39 @@ impl Access {
 
 fn open_clients(folder: &Path, access: Access) -> io::Result<File> {
     let path = folder.join(CLIENTS);
-    match DirBuilder::new().mode(0o700).create(&path) {
-        Ok(()) => access.give_to(&path, access.mode)?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
+    match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_clients(&path, access)?,
+        found => return found,
     }
     File::open(&path)
+}
+
+/// Makes the folder of the clients; like a file, it has its rights before it has its name.
+fn make_clients(path: &Path, access: Access) -> io::Result<()> {
+    let draft = path.with_extension(format!("{:032x}", random_u128()));
+    let mut private = DirBuilder::new();
+    private.mode(0o700).create(&draft)?;
+    access.give_to(&draft, access.mode)?;
+    let named = renameat_with(CWD, &draft, CWD, path, RenameFlags::NOREPLACE);
+    if named.is_ok() {
+        return Ok(());
+    }
+    fs::remove_dir(&draft)?;
+    match named {
+        // Some file systems cannot keep from replacing what is there.
+        Err(Errno::INVAL | Errno::NOSYS) => match private.create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| access.give_to(path, access.mode)),
+        },
+        // Another process made it in between.
+        Err(Errno::EXIST) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// The way to an open file, whatever its name or its path.
+fn descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// The name that the kernel gives to the time since it started.
