@@ -131,7 +131,10 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
         for lease in &look.over {
             strong.count_loss(lease);
         }
-        for batch in look.due.chunks(LARGEST_BATCH) {
+        // Names that stand together in a store are renewed together.
+        let mut due = look.due;
+        due.sort_unstable_by(|one, other| one.claim.name.cmp(&other.claim.name));
+        for batch in due.chunks(LARGEST_BATCH) {
             renewals.spawn(renew(Weak::clone(&engine), batch.to_vec()));
         }
         while renewals.try_join_next().is_some() {}

@@ -5,15 +5,17 @@
 //!
 //! - If the second try succeeds, the receiver has a message to read, after the flag went up.
 //! - If not, the queue was full after the flag went up, so the receiver has a message to read.
-//!   (The second try has a socket of its own. The first one's may be refused for what it has sent
-//!   to others who do not read; a fresh one only by a full queue.)
+//!   (A sender has a socket for each receiver. One for all would also be refused for what it has
+//!   sent to others who do not read.)
 //! - In both cases it reads until the queue is empty, and then at the latest looks at the flag. It
 //!   finds it up, takes it down, and asks the store again about everything. A flag that goes up
 //!   between the look and the taking down is for a change that was made before it, so that
 //!   asking shows the change.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixDatagram as Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixDatagram as Receiver;
@@ -39,17 +41,12 @@ struct Message<'a> {
     what: What,
 }
 
-/// The socket that letters are sent from.
-#[derive(Debug)]
-pub(super) struct Outbox(Sender);
+/// The sockets that letters are sent from: one for each receiver, so that its path is looked up
+/// once.
+#[derive(Debug, Default)]
+pub(super) struct Outbox(Mutex<HashMap<Session, Arc<Sender>>>);
 
 impl Outbox {
-    pub(super) fn open() -> io::Result<Self> {
-        let socket = Sender::unbound()?;
-        socket.set_nonblocking(true)?;
-        Ok(Self(socket))
-    }
-
     /// Sends the letters without waiting; returns the sessions where nobody listens.
     pub(super) fn send(&self, folder: &Folder, letters: &[Letter]) -> Vec<Session> {
         let mut gone = Vec::new();
@@ -75,23 +72,51 @@ impl Outbox {
 
     fn send_one(&self, folder: &Folder, to: Session, message: &Message<'_>) -> io::Result<()> {
         let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-        let path = folder.socket(to);
-        match self.0.send_to(&bytes, &path) {
+        let socket = self.socket(folder, to)?;
+        match socket.send(&bytes) {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.lock().remove(&to);
+                return Err(error);
+            }
         }
         presence::raise_overflow(folder, to)?;
         tracing::debug!(
             name = message.name,
             "a client's inbox is full, it will ask again"
         );
-        match Self::open()?.0.send_to(&bytes, &path) {
+        match socket.send(&bytes) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(()),
         }
     }
+
+    /// The socket for one receiver.
+    fn socket(&self, folder: &Folder, to: Session) -> io::Result<Arc<Sender>> {
+        let mut sockets = self.lock();
+        if let Some(socket) = sockets.get(&to) {
+            return Ok(Arc::clone(socket));
+        }
+        let socket = Sender::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.connect(folder.socket(to))?;
+        if sockets.len() >= MOST_SOCKETS {
+            // Rare, and they are quickly made again; most belong to clients that have ended.
+            sockets.clear();
+        }
+        let socket = Arc::new(socket);
+        sockets.insert(to, Arc::clone(&socket));
+        Ok(socket)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Session, Arc<Sender>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// How many receivers a process keeps a socket for.
+const MOST_SOCKETS: usize = 64;
 
 /// Where a client hears what concerns it.
 #[derive(Debug)]
