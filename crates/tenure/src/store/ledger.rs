@@ -201,6 +201,7 @@ impl Ledger {
     }
 
     /// Returns the other sessions that hold the name or stand in line for it.
+    #[cfg(feature = "local")]
     pub(crate) fn sessions_but(&self, own: Session) -> impl Iterator<Item = Session> {
         let rows = self.rows.iter().map(|row| row.session);
         let places = self.line.iter().map(|place| place.session);
