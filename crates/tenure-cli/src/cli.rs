@@ -324,8 +324,26 @@ fn explain(error: &clap::Error) -> Result<ExitCode> {
         return Err(Failure::silent(exit_code::USAGE));
     }
     let text = store::without_passwords(&error.to_string());
-    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    Err(Failure::new(exit_code::USAGE, text))
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    Err(Failure::new(exit_code::USAGE, in_one_line(text)))
+}
+
+/// Puts what is wrong, the hints and the usage into one sentence.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let told = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let mut sentence = String::new();
+    for line in told {
+        let (join, line) = match line.split_once(": ") {
+            Some(("Usage", usage)) => ("; usage: ", usage),
+            Some(("tip", tip)) => ("; ", tip),
+            _ if sentence.is_empty() => ("", line),
+            _ => (" ", line),
+        };
+        sentence.push_str(join);
+        sentence.push_str(line);
+    }
+    sentence
 }
 
 fn after_help() -> String {

@@ -79,6 +79,7 @@ fn a_plain_number_is_answered_with_what_to_write() {
 fn a_missing_command_is_answered_with_the_usage() {
     let ended = Place::new().run(&["run", "a"]);
     assert!(ended.err.contains("-- <COMMAND>"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "one sentence: {}", ended.err);
 }
 
 #[test]
