@@ -25,6 +25,7 @@ use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
 use crate::store::local::folder::Folder;
 use crate::store::local::presence::{self, Presence};
+use crate::store::local::recall::Recalls;
 
 /// A notice on its way: about which name, and for whom.
 #[derive(Debug)]
@@ -123,6 +124,7 @@ const MOST_SOCKETS: usize = 64;
 pub(super) struct Inbox {
     socket: Receiver,
     presence: Presence,
+    recalls: Arc<Recalls>,
 }
 
 impl Inbox {
@@ -131,14 +133,24 @@ impl Inbox {
         let path = folder.socket(session);
         let socket = Receiver::bind(&path)?;
         folder.share(&path)?;
-        Ok(Self { socket, presence })
+        Ok(Self {
+            socket,
+            presence,
+            recalls: Arc::default(),
+        })
+    }
+
+    /// Where the client is told to ask again by itself.
+    pub(super) fn recalls(&self) -> &Arc<Recalls> {
+        &self.recalls
     }
 
     /// Waits for the next letter.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a letter is taken out, or the flag down, only to be returned at once.
+    /// Cancel safe: a letter or a call is taken out, or the flag down, only to be returned at
+    /// once.
     pub(super) async fn next(&self) -> News {
         let mut bytes = [0; 1024];
         loop {
@@ -153,7 +165,14 @@ impl Inbox {
             if self.presence.take_overflow() {
                 return News::AskAgain(None);
             }
-            if let Err(error) = self.socket.readable().await {
+            if let Some(call) = self.recalls.next() {
+                return call;
+            }
+            let readable = tokio::select! {
+                readable = self.socket.readable() => readable,
+                () = self.recalls.rung() => Ok(()),
+            };
+            if let Err(error) = readable {
                 tracing::warn!(%error, "no more messages can be read");
                 // Only at the end of the runtime; leases then end by themselves.
                 return std::future::pending().await;

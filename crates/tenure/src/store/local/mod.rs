@@ -53,6 +53,7 @@ mod gate;
 mod inbox;
 mod presence;
 mod raw;
+mod recall;
 mod state;
 mod watch;
 
@@ -104,8 +105,8 @@ impl Local {
         let inbox = Inbox::open(&state.folder, session, presence).map_err(failed)?;
         let client = Self {
             session,
+            watches: Watches::new(inbox.recalls()),
             inbox,
-            watches: Watches::default(),
             state: Arc::clone(&state),
         };
         if !dead.is_empty() {
@@ -173,10 +174,10 @@ impl Driver for Local {
             }
             (answer, before, change.commit()?)
         };
-        drop(section);
         if let Answer::Queued { .. } = answer {
-            self.watches.add(&self.state, before);
+            self.watches.add(&self.state, before, &claim.name);
         }
+        drop(section);
         if !letters.is_empty() {
             self.state.send(letters).await;
         }

@@ -106,6 +106,19 @@ async fn a_killed_holder_frees_its_lease_for_the_waiter_at_once() {
 }
 
 #[tokio::test]
+async fn a_holder_killed_between_its_release_and_the_message_leaves_nobody_waiting() {
+    let folder = folder();
+    let mut holder = child(&folder, "release-unsaid a");
+    let bob = open(&folder).await;
+    let his = claim("a", Wait::InLine);
+    queued(&bob, &his).await;
+    // It dies by itself, when it has released and not told.
+    holder.wait().unwrap();
+    assert_eq!(next(&bob).await, News::AskAgain(Some(his.name.clone())));
+    granted(&bob, &his).await;
+}
+
+#[tokio::test]
 async fn a_holder_that_was_killed_before_is_found_out_by_a_claim() {
     let folder = folder();
     let bob = open(&folder).await;
@@ -521,6 +534,9 @@ async fn child_process() {
     let answer = local.acquire(&claim).await.unwrap();
     println!("ready {answer:?}");
     std::io::stdout().flush().unwrap();
+    if verb == "release-unsaid" {
+        release_unsaid(&local, &claim).await;
+    }
     if verb != "busy" {
         tokio::time::sleep(TTL).await;
         return;
@@ -529,6 +545,24 @@ async fn child_process() {
         local.release(&release(&claim)).await.unwrap();
         local.acquire(&claim).await.unwrap();
     }
+}
+
+/// Releases once somebody waits, and is killed before it can send the message.
+async fn release_unsaid(local: &Local, claim: &Claim) {
+    while local.list(Some(&claim.name)).await.unwrap()[0]
+        .waiters
+        .is_empty()
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let section = local.state.enter().await.unwrap();
+    let release = release(claim);
+    let released = local.state.change(section, local.session, |change| {
+        change.name(&claim.name, |ledger, at| ledger.release(&release, at))
+    });
+    assert_eq!(released.unwrap().1.len(), 1, "one is to be told");
+    let myself = rustix::process::getpid();
+    rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
 }
 
 /// Starts another process, and waits until it holds the name or stands in line for it.

@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::error::Result;
+use crate::name::Name;
 use crate::store::ledger::Session;
 use crate::store::local::presence::{self, Sight};
+use crate::store::local::recall::{Names, Recalls};
 use crate::store::local::state::State;
 use crate::store::local::{fault, raw};
 
@@ -17,60 +19,106 @@ use crate::store::local::{fault, raw};
 const MOST: usize = 256;
 
 /// The watches of one client; they end with it.
-#[derive(Debug, Default)]
-pub(super) struct Watches(Mutex<VecDeque<(Session, AbortHandle)>>);
+#[derive(Debug)]
+pub(super) struct Watches {
+    going: Mutex<VecDeque<Watch>>,
+    recalls: Arc<Recalls>,
+}
+
+/// One session that is watched, and the names for which the client waits behind it.
+#[derive(Debug)]
+struct Watch {
+    session: Session,
+    names: Arc<Names>,
+    task: AbortHandle,
+}
 
 impl Watches {
-    /// Whether the end of this session will be noticed.
-    pub(super) fn has(&self, session: Session) -> bool {
-        let watches = self.lock();
-        let mut same = watches.iter().filter(|(watched, _)| *watched == session);
-        same.any(|(_, task)| !task.is_finished())
-    }
-
-    /// Watches sessions that hold what the client waits for, or stand before it in line.
-    pub(super) fn add(&self, state: &Arc<State>, sessions: Vec<Session>) {
-        let mut watches = self.lock();
-        watches.retain(|(_, task)| !task.is_finished());
-        for session in sessions {
-            if watches.iter().any(|(watched, _)| *watched == session) {
-                continue;
-            }
-            if watches.len() == MOST
-                && let Some((_, oldest)) = watches.pop_front()
-            {
-                oldest.abort();
-            }
-            let task = tokio::spawn(watch(Arc::clone(state), session));
-            watches.push_back((session, task.abort_handle()));
+    /// No watches yet; what they find is told through `recalls`.
+    pub(super) fn new(recalls: &Arc<Recalls>) -> Self {
+        Self {
+            going: Mutex::default(),
+            recalls: Arc::clone(recalls),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Session, AbortHandle)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the end of this session will be noticed.
+    pub(super) fn has(&self, session: Session) -> bool {
+        let watches = self.lock();
+        let mut same = watches.iter().filter(|watch| watch.session == session);
+        same.any(|watch| !watch.task.is_finished())
+    }
+
+    /// Watches sessions that hold `name`, or stand before the client in line for it.
+    ///
+    /// The caller is in a section, so that nobody forgets such a session before the name is noted.
+    pub(super) fn add(&self, state: &Arc<State>, sessions: Vec<Session>, name: &Name) {
+        let mut watches = self.lock();
+        watches.retain(|watch| !watch.task.is_finished());
+        for session in sessions {
+            let mut same = watches.iter().filter(|watch| watch.session == session);
+            if let Some(watch) = same.next() {
+                watch.names.add(Some(name.clone()));
+                continue;
+            }
+            if watches.len() == MOST
+                && let Some(oldest) = watches.pop_front()
+            {
+                oldest.task.abort();
+            }
+            watches.push_back(self.watch(state, session, name));
+        }
+    }
+
+    fn watch(&self, state: &Arc<State>, session: Session, name: &Name) -> Watch {
+        let (state, recalls) = (Arc::clone(state), Arc::clone(&self.recalls));
+        let names = Arc::new(Names::default());
+        names.add(Some(name.clone()));
+        let behind = Arc::clone(&names);
+        let task = tokio::spawn(async move {
+            match until_buried(&state, session).await {
+                Ok(End::Seen) => recalls.call(&behind),
+                Ok(End::Hidden) => {}
+                Err(error) => tracing::warn!(
+                    %error, "cannot watch another client, its leases end by their ttl"
+                ),
+            }
+        });
+        let task = task.abort_handle();
+        Watch {
+            session,
+            names,
+            task,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Watch>> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        for (_, task) in self.lock().drain(..) {
-            task.abort();
+        for watch in self.lock().drain(..) {
+            watch.task.abort();
         }
     }
 }
 
-async fn watch(state: Arc<State>, session: Session) {
-    if let Err(error) = until_buried(&state, session).await {
-        tracing::warn!(%error, "cannot watch another client, its leases end by their ttl");
-    }
+/// What became of a watch.
+enum End {
+    /// The session has ended, and holds nothing any more.
+    Seen,
+    /// Not seen from here, or its files are still open elsewhere; its ttl stands in.
+    Hidden,
 }
 
 /// Waits for the process's end, then frees what the session held.
-async fn until_buried(state: &State, session: Session) -> Result<()> {
+async fn until_buried(state: &State, session: Session) -> Result<End> {
     let failed = |error| fault::io(state.folder.path(), &error);
     match presence::sight(&state.folder, session).map_err(failed)? {
         Sight::Dead => {}
-        Sight::Hidden => return Ok(()),
+        Sight::Hidden => return Ok(End::Hidden),
         Sight::Process(process) => {
             let process = raw::readable(process).map_err(failed)?;
             process.readable().await.map_err(failed)?.retain_ready();
@@ -83,8 +131,8 @@ async fn until_buried(state: &State, session: Session) -> Result<()> {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
         if state.bury(vec![session]).await? > 0 {
-            return Ok(());
+            return Ok(End::Seen);
         }
     }
-    Ok(())
+    Ok(End::Hidden)
 }

@@ -1,0 +1,82 @@
+//! Names to ask again about, because somebody has ended who may have had something to say.
+//!
+//! A process that is killed between a change and its messages leaves a client that holds a lock
+//! and does not know it. So whoever waits behind a process asks again when that process ends.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::driver::News;
+use crate::name::Name;
+
+/// How many names are kept apart; more than these count as all.
+const MOST: usize = 1_000;
+
+/// A set of names; `None` in it stands for all.
+#[derive(Debug, Default)]
+pub(super) struct Names(Mutex<BTreeSet<Option<Name>>>);
+
+impl Names {
+    pub(super) fn add(&self, name: Option<Name>) {
+        let mut names = self.lock();
+        if names.len() == MOST && !names.contains(&name) {
+            names.clear();
+            names.insert(None);
+        } else {
+            names.insert(name);
+        }
+    }
+
+    fn pop(&self) -> Option<Option<Name>> {
+        self.lock().pop_first()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Option<Name>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one client has to ask again about, until it hears of it.
+#[derive(Debug, Default)]
+pub(super) struct Recalls {
+    names: Names,
+    rung: Notify,
+}
+
+impl Recalls {
+    /// Calls back everything that waited behind somebody who has ended.
+    pub(super) fn call(&self, names: &Names) {
+        while let Some(name) = names.pop() {
+            self.names.add(name);
+        }
+        self.rung.notify_one();
+    }
+
+    /// Takes the next call.
+    pub(super) fn next(&self) -> Option<News> {
+        self.names.pop().map(News::AskAgain)
+    }
+
+    /// Waits until there may be a call.
+    pub(super) async fn rung(&self) {
+        self.rung.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_names_become_all() {
+        let (names, recalls) = (Names::default(), Recalls::default());
+        for count in 0..=MOST {
+            names.add(Some(format!("name-{count}").parse().unwrap()));
+        }
+        recalls.call(&names);
+        assert_eq!(recalls.next(), Some(News::AskAgain(None)));
+        assert_eq!(recalls.next(), None);
+    }
+}
