@@ -11,6 +11,7 @@ use tenure::driver::{
     Renewal, Renewed, Wait,
 };
 use tenure::{Error, Fence, Name, Owner};
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::model::{Ask, Held, LetGo, Model, Said, Told, Which};
@@ -368,7 +369,9 @@ impl<'a> Run<'a> {
                 // Does not wait: that would let the paused time pass.
                 Clock::Paused => tokio::select! {
                     biased;
-                    news = client.news() => Some(news),
+                    // A long run without a wait would use up Tokio's budget for one task, and
+                    // news that is there would look missing.
+                    news = unconstrained(client.news()) => Some(news),
                     () = std::future::ready(()) => None,
                 },
                 Clock::Real => timeout(patience, client.news()).await.ok(),
