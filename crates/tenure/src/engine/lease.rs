@@ -181,8 +181,11 @@ impl HeldLease {
     /// Says what the watchdog has to do, and takes note that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
         let mut state = self.state();
-        if state.end.is_some() {
-            return Care::Forget;
+        match state.end {
+            Some(End::Lost(_)) => return Care::Forget,
+            // Whoever releases it takes it out.
+            Some(End::Released) => return Care::Wait(Tick::NEVER),
+            None => {}
         }
         if now >= state.until {
             let loss = self.why_over(&state);

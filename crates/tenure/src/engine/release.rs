@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{Loss, Release, Released};
+use crate::driver::{Release, Released};
 use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
-use crate::engine::lease::{Health, HeldLease};
+use crate::engine::lease::Health;
 use crate::engine::line::Turn;
 use crate::engine::order::{MOST_PASSES, PASS_WINDOW};
 use crate::engine::{Engine, to_end::to_end};
@@ -44,7 +44,8 @@ impl Engine {
 
     /// Forgets a hold without telling the store: its lease goes on by itself.
     pub(crate) fn let_run(&self, hold: &Hold) {
-        self.retire(&hold.lease, self.clock.now());
+        self.leases.remove(&hold.lease);
+        hold.lease.retire(self.clock.now());
     }
 
     /// Passes a lease to the next caller in this process, if it is still fresh enough.
@@ -104,10 +105,13 @@ impl Engine {
             });
         }
         let held = now.since(hold.since);
-        let lost = self.retire(lease, now);
+        let lost = lease.retire(now);
         self.meter.given_back(held);
         let request = lease.release(0, hold.order.at_least.saturating_sub(held));
-        match (self.driver.release(&request).await, lost) {
+        let answer = self.driver.release(&request).await;
+        // Known until now, so that late news of its grant is not taken for a stray one.
+        self.leases.remove(lease);
+        match (answer, lost) {
             // The store is told all the same: by its clock the lease may run a little longer.
             (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
             (Ok(_), None) => Ok(Outcome::Released),
@@ -116,12 +120,6 @@ impl Engine {
                 Err(error)
             }
         }
-    }
-
-    /// Ends the care for a lease; returns why it was lost before, if it was.
-    fn retire(&self, lease: &Arc<HeldLease>, now: Tick) -> Option<Loss> {
-        self.leases.remove(lease);
-        lease.retire(now)
     }
 
     /// Frees a grant that nobody waits for.

@@ -2,7 +2,7 @@
 
 use tenure::driver::News;
 use tenure::layer::{Call, Trouble};
-use tenure::{Health, Owner};
+use tenure::{Health, Outcome, Owner};
 use tokio::time::{sleep, timeout};
 
 use crate::{World, millis, secs};
@@ -80,6 +80,25 @@ async fn a_grant_that_nobody_waits_for_any_more_is_freed() {
     }
     first.release().await.unwrap();
     world.assert_nothing_left("nobody waits").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_told_while_it_is_released_is_not_taken_for_a_stray_one() {
+    let world = World::new();
+    let guard = world.here.mutex("a").lock().await.unwrap();
+    let told = News::Granted {
+        name: guard.name().clone(),
+        owner: guard.owner().unwrap().clone(),
+        fence: guard.fence(),
+        after: millis(0),
+    };
+    let late = Trouble::LateRequest(millis(100));
+    world.fault.next(Call::Release, late, 1);
+    let released = tokio::spawn(guard.release());
+    sleep(millis(10)).await;
+    world.fault.tell(told);
+    assert_eq!(released.await.unwrap().unwrap(), Outcome::Released);
+    assert_eq!(world.fault.calls(Call::Release), 1);
 }
 
 #[tokio::test(start_paused = true)]
