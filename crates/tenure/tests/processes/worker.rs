@@ -109,6 +109,8 @@ impl Worker {
 
     /// Kills the process; returns a moment at which it was still alive.
     pub(crate) fn kill(&mut self) -> u64 {
+        let ended = self.child.try_wait().expect("a child can be asked for");
+        assert_eq!(ended, None, "a worker ends only when it is told to");
         let alive = boot_time();
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
