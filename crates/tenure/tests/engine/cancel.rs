@@ -237,3 +237,67 @@ async fn ten_thousand_waiters_that_give_up_leave_nothing() {
     first.release().await.unwrap();
     world.assert_nothing_left("everybody gave up").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn try_lease_and_lease_timeout() {
+    at_every_poll(async |times| {
+        let world = slow_world(LATE[1]);
+        let lock = world.here.mutex("a").ttl(secs(3600));
+        let tried = polls(times, lock.try_lease()).await;
+        let waited = polls(times, world.here.mutex("b").lease_timeout(secs(60))).await;
+        let done = tried.is_some() && waited.is_some();
+        let tried = tried.and_then(Result::unwrap);
+        let waited = waited.map(Result::unwrap);
+        for lease in tried.into_iter().chain(waited) {
+            world.there.release(&lease).await.unwrap();
+        }
+        world.assert_nothing_left(&format!("{times} polls")).await;
+        done
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn renew_release_and_evict_by_hand_can_be_called_again() {
+    at_every_poll(async |times| {
+        let world = slow_world(LATE[0]);
+        for call in [Call::Renew, Call::Evict] {
+            world.fault.always(call, LATE[0]);
+        }
+        let lease = world
+            .there
+            .mutex("a")
+            .ttl(secs(3600))
+            .lease()
+            .await
+            .unwrap();
+        let renewed = polls(times, world.here.renew(&lease)).await.is_some();
+        assert_eq!(
+            world.depth("a").await,
+            1,
+            "{times} polls: a renewal frees nothing"
+        );
+        let released = polls(times, world.here.release(&lease)).await.is_some();
+        let evicted = polls(times, world.here.evict(&lease.name)).await.is_some();
+        let _ = polls(times, world.here.settled()).await;
+        let _ = world.here.release(&lease).await.unwrap();
+        world.assert_nothing_left(&format!("{times} polls")).await;
+        renewed && released && evicted
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn opening_a_folder_leaves_no_client_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("local:{}", folder.path().display());
+    at_every_poll(async |times| {
+        let done = polls(times, tenure::open(&url)).await.is_some();
+        let again = tenure::open(&url).await.unwrap();
+        let guard = again.mutex("a").try_lock().await.unwrap();
+        assert!(guard.is_some(), "{times} polls");
+        guard.unwrap().release().await.unwrap();
+        done
+    })
+    .await;
+}
