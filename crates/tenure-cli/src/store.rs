@@ -32,6 +32,15 @@ impl Store {
         &self.url
     }
 
+    /// Returns the same store, opened with one more option.
+    pub(crate) fn with_option(&self, option: &str) -> Self {
+        let url = &self.url;
+        let separator = if url.contains('?') { '&' } else { '?' };
+        Self {
+            url: format!("{url}{separator}{option}"),
+        }
+    }
+
     /// Returns the URL as it may be shown.
     pub(crate) fn shown(&self) -> String {
         without_passwords(&self.url)

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use heed::{Env, WithoutTls};
-use tenure::{Guard, Lock, Outcome};
+use tenure::{Client, Guard, Lock, Outcome};
 
 use crate::bench::raw::{self, Table};
 use crate::bench::wire::Who;
@@ -12,9 +14,11 @@ use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::store::Store;
 
+pub(super) mod redis;
+
 /// One way to lock.
 ///
-/// A store that is reached over a network brings bare locks that await; those here block.
+/// Bare locks of a store that is reached over a network await; those of this machine block.
 pub(super) trait Contender {
     /// Waits for the lock.
     async fn acquire(&mut self) -> Result<()>;
@@ -23,24 +27,66 @@ pub(super) trait Contender {
     async fn release(&mut self) -> Result<()>;
 }
 
+/// Where the contenders of a process come from: what is opened once.
+#[derive(Debug)]
+pub(super) enum Source {
+    Tenure(Client, Option<Duration>),
+    Flock(PathBuf),
+    Lmdb(PathBuf),
+    RedisSet(redis::Bare),
+    RedisToken(redis::Bare),
+}
+
+impl Source {
+    /// Opens what the contenders share; `ttl` is for those of tenure.
+    pub(super) async fn open(who: Who, ttl: Option<Duration>, store: &Store) -> Result<Self> {
+        Ok(match who {
+            Who::Tenure => Self::Tenure(store.open().await?, ttl),
+            Who::Flock(file) => Self::Flock(file),
+            Who::Lmdb(folder) => Self::Lmdb(folder),
+            Who::RedisSet => Self::RedisSet(redis::Bare::open(store.url()).await?),
+            Who::RedisToken => Self::RedisToken(redis::Bare::open(store.url()).await?),
+        })
+    }
+
+    /// Returns the client, for workloads that only tenure does.
+    pub(super) fn client(&self) -> Result<&Client> {
+        match self {
+            Self::Tenure(client, _) => Ok(client),
+            _ => Err(failed(&io::Error::other("it has no such workload"))),
+        }
+    }
+
+    /// Makes a contender for a name.
+    pub(super) fn contender(&self, name: &str) -> Result<Any> {
+        Ok(match self {
+            Self::Tenure(client, ttl) => {
+                let lock = client.mutex(name);
+                let lock = match ttl {
+                    Some(ttl) => lock.ttl(*ttl),
+                    None => lock,
+                };
+                Any::Tenure(Tenure::new(lock))
+            }
+            Self::Flock(file) => {
+                let file = File::open(file).map_err(|error| failed(&error))?;
+                Any::Flock(Flock(file))
+            }
+            Self::Lmdb(folder) => Any::Lmdb(Lmdb::open(folder, name)?),
+            Self::RedisSet(bare) => Any::RedisSet(bare.set_nx(name)),
+            Self::RedisToken(bare) => Any::RedisToken(bare.token(name)),
+        })
+    }
+}
+
 /// One of the contenders, chosen at run time.
 #[derive(Debug)]
 pub(super) enum Any {
     Tenure(Tenure),
     Flock(Flock),
     Lmdb(Lmdb),
-}
-
-impl Any {
-    /// Opens a contender for a name.
-    pub(super) async fn open(who: &Who, store: &Store, name: &str) -> Result<Self> {
-        let failed = |error: io::Error| failed(&error);
-        Ok(match who {
-            Who::Tenure => Self::Tenure(Tenure::new(store.open().await?.mutex(name))),
-            Who::Flock(file) => Self::Flock(Flock(File::open(file).map_err(failed)?)),
-            Who::Lmdb(folder) => Self::Lmdb(Lmdb::open(folder, name)?),
-        })
-    }
+    RedisSet(redis::SetNx),
+    RedisToken(redis::Token),
 }
 
 impl Contender for Any {
@@ -49,6 +95,8 @@ impl Contender for Any {
             Self::Tenure(tenure) => tenure.acquire().await,
             Self::Flock(flock) => flock.acquire().await,
             Self::Lmdb(lmdb) => lmdb.acquire().await,
+            Self::RedisSet(bare) => bare.acquire().await,
+            Self::RedisToken(bare) => bare.acquire().await,
         }
     }
 
@@ -57,6 +105,8 @@ impl Contender for Any {
             Self::Tenure(tenure) => tenure.release().await,
             Self::Flock(flock) => flock.release().await,
             Self::Lmdb(lmdb) => lmdb.release().await,
+            Self::RedisSet(bare) => bare.release().await,
+            Self::RedisToken(bare) => bare.release().await,
         }
     }
 }

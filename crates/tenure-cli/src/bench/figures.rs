@@ -20,6 +20,14 @@ impl Figures {
         self.0.insert(name.to_owned(), value);
         self
     }
+
+    /// Adds the other's figures whose names begin so.
+    pub(super) fn with_those_of(mut self, others: Self, prefix: &str) -> Self {
+        let others = others.0.into_iter();
+        self.0
+            .extend(others.filter(|(name, _)| name.starts_with(prefix)));
+        self
+    }
 }
 
 /// The middle of some values, or the mean of the middle two; `None` of nothing.

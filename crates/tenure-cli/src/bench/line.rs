@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::bench::kind::TENURE;
 use crate::bench::workload::Workload;
 
 /// Which figure of a workload is reported, and how.
@@ -13,9 +14,52 @@ pub(super) struct Line {
     /// What people read.
     pub(super) what: &'static str,
     pub(super) unit: Unit,
+    /// The label of whose figure it is.
+    pub(super) who: &'static str,
     /// The label of whom it is compared with.
     pub(super) floor: Option<&'static str>,
     pub(super) aim: Option<Aim>,
+}
+
+impl Line {
+    /// A figure of the store itself, beside nothing and without an aim.
+    pub(super) const fn new(
+        workload: Workload,
+        figure: &'static str,
+        what: &'static str,
+        unit: Unit,
+    ) -> Self {
+        Self {
+            workload,
+            figure,
+            what,
+            unit,
+            who: TENURE,
+            floor: None,
+            aim: None,
+        }
+    }
+
+    /// Reports the one of this label instead.
+    pub(super) const fn of(self, who: &'static str) -> Self {
+        Self { who, ..self }
+    }
+
+    /// Compares it with the one of this label.
+    pub(super) const fn beside(self, floor: &'static str) -> Self {
+        Self {
+            floor: Some(floor),
+            ..self
+        }
+    }
+
+    /// Says what it should be.
+    pub(super) const fn aims(self, aim: Aim) -> Self {
+        Self {
+            aim: Some(aim),
+            ..self
+        }
+    }
 }
 
 /// How a figure is written.

@@ -32,7 +32,7 @@ mod workload;
 
 pub(crate) use child::play;
 
-use kind::{Kind, Subject};
+use kind::Kind;
 use line::Line;
 use machine::Machine;
 use measure::Bench;
@@ -81,7 +81,7 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     let machine = Machine::look();
     let bench = Bench::new(store, client, kind.as_ref(), args.time);
     let runs = run(&bench, kind.as_ref(), &workloads, args.rounds).await?;
-    let report = Report::new(store.shown(), machine, args.time, kind.lines(), &runs);
+    let report = Report::new(store.shown(), machine, args.time, kind.as_ref(), &runs);
     match args.json {
         true => print_json(&report)?,
         false => report.print()?,
@@ -114,7 +114,7 @@ async fn run(
 ) -> Result<Vec<Runs>> {
     let mut runs: Vec<_> = workloads.iter().copied().map(Runs::new).collect();
     let steps = |runs: &Runs| {
-        let each = 1 + kind.floors(runs.workload).len();
+        let each = kind.subjects(runs.workload).len();
         each as u64 * u64::from(runs.workload.rounds(rounds))
     };
     let progress = progress(runs.iter().map(steps).sum());
@@ -123,8 +123,7 @@ async fn run(
             if !runs.workload.is_in(round, rounds) {
                 continue;
             }
-            let mut subjects = vec![Subject::tenure(runs.workload)];
-            subjects.extend(kind.floors(runs.workload));
+            let mut subjects = kind.subjects(runs.workload);
             if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
@@ -133,7 +132,11 @@ async fn run(
                 let (workload, label) = (runs.workload.name(), subject.label);
                 let now = round + 1;
                 progress.set_message(format!("round {now} of {rounds}: {workload}, {label}"));
-                measured.insert(label, bench.measure(&subject).await?);
+                let mut figures = bench.measure(&subject).await?;
+                if round + 1 == rounds && counts(kind, runs.workload) {
+                    figures = figures.with_those_of(bench.count(&subject).await?, "commands");
+                }
+                measured.insert(label, figures);
                 progress.inc(1);
             }
             runs.rounds.push(measured);
@@ -141,6 +144,12 @@ async fn run(
     }
     progress.finish_and_clear();
     Ok(runs)
+}
+
+/// Whether the report says how many commands a workload takes.
+fn counts(kind: &dyn Kind, workload: Workload) -> bool {
+    let mut lines = kind.lines().iter();
+    lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
 }
 
 /// A bar on stderr, if that is a terminal.

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
-use crate::bench::kind::TENURE;
+use crate::bench::kind::Kind;
 use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
 use crate::bench::workload::Workload;
@@ -51,6 +51,8 @@ pub(super) struct Report<'a> {
     machine: Machine,
     for_ms: u64,
     workloads: Vec<WorkloadReport<'a>>,
+    /// What could not be had.
+    missing: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,6 +68,7 @@ struct LineReport {
     #[serde(skip)]
     line: Line,
     figure: &'static str,
+    who: &'static str,
     tenure: Summary,
     floor: Option<FloorReport>,
     /// The median of the rounds' ratios: what disturbs a round disturbs both sides of it.
@@ -92,12 +95,12 @@ impl<'a> Report<'a> {
         store: String,
         machine: Machine,
         time: Duration,
-        lines: &[Line],
+        kind: &'a dyn Kind,
         runs: &'a [Runs],
     ) -> Self {
         let workloads = runs.iter().map(|runs| WorkloadReport {
             workload: runs.workload,
-            lines: lines_of(runs, lines),
+            lines: lines_of(runs, kind.lines()),
             rounds: &runs.rounds,
         });
         Self {
@@ -106,6 +109,7 @@ impl<'a> Report<'a> {
             machine,
             for_ms: millis(time),
             workloads: workloads.collect(),
+            missing: kind.missing(),
         }
     }
 
@@ -132,6 +136,9 @@ impl<'a> Report<'a> {
         let mut out = anstream::stdout().lock();
         writeln!(out, "{table}")?;
         writeln!(out, "store {} on {}", self.store, self.machine.sentence())?;
+        if let Some(missing) = self.missing {
+            writeln!(out, "{missing}")?;
+        }
         let missed = self.missed();
         if !missed.is_empty() {
             writeln!(out, "aims that were missed: {}", missed.join(", "))?;
@@ -156,7 +163,7 @@ fn lines_of(runs: &Runs, lines: &[Line]) -> Vec<LineReport> {
 impl LineReport {
     /// Sums up a line; `None` if its figure could not be had.
     fn new(line: Line, runs: &Runs) -> Option<Self> {
-        let own = runs.values(TENURE, line.figure);
+        let own = runs.values(line.who, line.figure);
         let floor = line
             .floor
             .map(|name| (name, runs.values(name, line.figure)));
@@ -174,6 +181,7 @@ impl LineReport {
         Some(Self {
             line,
             figure: line.figure,
+            who: line.who,
             tenure,
             floor,
             ratio,

@@ -12,6 +12,10 @@ use crate::bench::figures::Figures;
 pub(super) struct Order {
     /// What to lock.
     pub(super) name: String,
+    /// Who locks.
+    pub(super) who: Who,
+    /// How long tenure's leases last, if not as long as usual.
+    pub(super) ttl: Option<Duration>,
     pub(super) part: Part,
 }
 
@@ -19,21 +23,18 @@ pub(super) struct Order {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Part {
     /// Locks and releases, again and again.
-    Pairs { who: Who, time: Duration },
-    /// The same in many tasks, on one name or more.
+    Pairs { time: Duration },
+    /// The same in many tasks, on one name or more, with some work inside.
     Tasks {
         tasks: u32,
         names: u32,
+        work: Duration,
         time: Duration,
     },
     /// Locks and releases when told.
-    Steps { who: Who },
+    Steps,
     /// Locks, works for a moment, releases and rests, among others.
-    Crowd {
-        who: Who,
-        rest: Duration,
-        time: Duration,
-    },
+    Crowd { rest: Duration, time: Duration },
     /// Waits in many tasks.
     Idle { waiters: u32, time: Duration },
     /// Holds many leases.
@@ -53,6 +54,10 @@ pub(super) enum Who {
     Flock(PathBuf),
     /// Write transactions of LMDB, on a file in this folder that is gone afterwards.
     Lmdb(PathBuf),
+    /// `SET NX PX` and a script, on the Redis server of the command line.
+    RedisSet,
+    /// `BLPOP` and `LPUSH`, on the same server.
+    RedisToken,
 }
 
 /// The lines to a process that is ready.

@@ -17,22 +17,25 @@ pub(crate) enum Workload {
     Hot,
     /// 8 processes want the same name for 1 ms each
     Crowd,
+    /// 64 tasks of one process want the same name for 1 ms each
+    Team,
     /// The holder is killed while another process waits
     Crash,
     /// 200 waiters of one process wait in vain
     Idle,
-    /// One process holds 100,000 leases
+    /// One process holds very many leases
     Many,
 }
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Pair,
         Self::Parallel,
         Self::Handover,
         Self::Hot,
         Self::Crowd,
+        Self::Team,
         Self::Crash,
         Self::Idle,
         Self::Many,
@@ -46,6 +49,7 @@ impl Workload {
             Self::Handover => "handover",
             Self::Hot => "hot",
             Self::Crowd => "crowd",
+            Self::Team => "team",
             Self::Crash => "crash",
             Self::Idle => "idle",
             Self::Many => "many",

@@ -52,13 +52,13 @@ pub(super) async fn many(
 ) -> Result<Figures> {
     let lock = |number: u32| client.mutex(&format!("{name}/{number}")).ttl(ttl);
     let_go(lock(0).lock().await?).await?;
-    parent.ready().await?;
     let before = status("RssAnon");
     let mut guards = Vec::with_capacity(leases as usize);
     for number in 0..leases {
         guards.push(lock(number).lock().await?);
     }
     let granted = status("RssAnon");
+    parent.ready().await?;
     let processor = processor_time();
     tokio::time::sleep(time).await;
     let used = processor_time() - processor;

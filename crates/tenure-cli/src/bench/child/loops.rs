@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tenure::{Client, Guard, Lock};
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, Parent};
 use crate::bench::clock::{as_ns, now_ns};
-use crate::bench::contender::{Contender, let_go};
+use crate::bench::contender::{Any, Contender};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
@@ -58,68 +57,71 @@ async fn pairs_for(
     Ok((pairs, last - begun))
 }
 
-/// Many tasks at once, on one name or on one each.
+/// Many tasks at once, with some work inside.
 pub(super) async fn tasks(
-    client: &Client,
-    name: &str,
-    tasks: u32,
-    names: u32,
+    contenders: Vec<Any>,
+    work: Duration,
     time: Duration,
     parent: &mut Parent,
 ) -> Result<Figures> {
-    let name_of = |task: u32| match names {
-        1 => name.to_owned(),
-        _ => format!("{name}/{}", task % names),
-    };
-    let locks: Vec<_> = (0..tasks)
-        .map(|task| client.mutex(&name_of(task)))
-        .collect();
-    tasks_until(&locks, now_ns() + as_ns(warm_up(time))).await?;
+    let warm = now_ns() + as_ns(warm_up(time));
+    let (contenders, _) = tasks_until(contenders, work, warm).await?;
     parent.ready().await?;
     let begun = now_ns();
-    let pairs = tasks_until(&locks, begun + as_ns(time)).await?;
-    Ok(rate(pairs, now_ns() - begun))
+    let (_, pairs) = tasks_until(contenders, work, begun + as_ns(time)).await?;
+    let took_ns = now_ns() - begun;
+    let figures = rate(pairs, took_ns);
+    if work.is_zero() {
+        return Ok(figures);
+    }
+    let working = (as_ns(work) * pairs) as f64;
+    Ok(figures.with("ideal_percent", 100.0 * working / took_ns as f64))
 }
 
-async fn tasks_until(locks: &[Lock], end: u64) -> Result<u64> {
+/// Returns the contenders, and how many pairs they made.
+async fn tasks_until(contenders: Vec<Any>, work: Duration, end: u64) -> Result<(Vec<Any>, u64)> {
     let mut tasks = JoinSet::new();
-    for lock in locks {
-        let lock = lock.clone();
+    for mut contender in contenders {
         tasks.spawn(async move {
             let mut pairs = 0_u64;
             while now_ns() < end {
-                let (guard, waited) = lock_and_tell(&lock).await?;
                 // Otherwise a task whose calls never have to wait would keep the thread to
                 // itself, and the others would not even ask.
-                if !waited {
+                if !acquire_and_tell(&mut contender).await? {
                     tokio::task::yield_now().await;
                 }
-                let_go(guard).await?;
+                if !work.is_zero() {
+                    work_until(now_ns() + as_ns(work));
+                }
+                contender.release().await?;
                 pairs += 1;
             }
-            Ok::<_, Failure>(pairs)
+            Ok::<_, Failure>((contender, pairs))
         });
     }
-    let mut pairs = 0;
+    let (mut contenders, mut pairs) = (Vec::new(), 0);
     while let Some(ended) = tasks.join_next().await {
-        pairs += ended.map_err(|error| {
+        let (contender, made) = ended.map_err(|error| {
             let sentence = format!("a task of the benchmark failed: {error}");
             Failure::new(exit_code::UNAVAILABLE, sentence)
         })??;
+        contenders.push(contender);
+        pairs += made;
     }
-    Ok(pairs)
+    Ok((contenders, pairs))
 }
 
-/// Locks; also returns whether the caller had to wait.
-async fn lock_and_tell(lock: &Lock) -> Result<(Guard, bool)> {
-    let mut asked = std::pin::pin!(lock.lock());
+/// Waits for the lock; returns whether the caller had to wait.
+async fn acquire_and_tell(contender: &mut Any) -> Result<bool> {
+    let mut asked = std::pin::pin!(contender.acquire());
     let mut waited = false;
-    let guard = std::future::poll_fn(|context| {
+    let acquired = std::future::poll_fn(|context| {
         let answer = asked.as_mut().poll(context);
         waited |= answer.is_pending();
         answer
     });
-    Ok((guard.await?, waited))
+    acquired.await?;
+    Ok(waited)
 }
 
 /// One of many processes: each works for a moment while it holds the lock.
@@ -132,10 +134,11 @@ pub(super) async fn crowd(
     let begin = parent.ready().await?;
     let end = begin + as_ns(time);
     work_until(begin);
-    let (mut sections, mut longest) = (0_u64, 0);
+    let (mut acquisitions, mut sections, mut longest) = (0_u64, 0_u64, 0);
     loop {
         let asked = now_ns();
         contender.acquire().await?;
+        acquisitions += 1;
         let granted = now_ns();
         // Whoever gets it later lets the others go home.
         if granted < end {
@@ -152,6 +155,7 @@ pub(super) async fn crowd(
         }
     }
     Ok(Figures::default()
+        .with("acquisitions", acquisitions as f64)
         .with("sections", sections as f64)
         .with("longest_wait_ms", longest as f64 / 1e6))
 }
@@ -165,7 +169,9 @@ fn work_until(end: u64) {
 
 fn rate(pairs: u64, took_ns: u64) -> Figures {
     let seconds = took_ns as f64 / 1e9;
-    Figures::default().with("per_second", pairs as f64 / seconds)
+    Figures::default()
+        .with("pairs", pairs as f64)
+        .with("per_second", pairs as f64 / seconds)
 }
 
 /// Long enough for caches and the store's file.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::bench::clock::now_ns;
-use crate::bench::contender::{Any, Contender};
+use crate::bench::contender::{Contender, Source};
 use crate::bench::figures::Figures;
 use crate::bench::wire::{Answer, Order, Part, Step};
 use crate::error::{Failure, Result};
@@ -29,31 +29,38 @@ pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
 }
 
 async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer> {
-    let Order { name, part } = order;
+    let Order {
+        name,
+        who,
+        ttl,
+        part,
+    } = order;
+    let source = Source::open(who, ttl, store).await?;
     let figures = match part {
-        Part::Pairs { who, time } => {
-            let contender = Any::open(&who, store, &name).await?;
-            loops::pairs(contender, time, parent).await?
+        Part::Pairs { time } => loops::pairs(source.contender(&name)?, time, parent).await?,
+        Part::Tasks {
+            tasks,
+            names,
+            work,
+            time,
+        } => {
+            let name_of = |task: u32| match names {
+                1 => name.clone(),
+                _ => format!("{name}/{}", task % names),
+            };
+            let all = (0..tasks).map(|task| source.contender(&name_of(task)));
+            let all = all.collect::<Result<Vec<_>>>()?;
+            loops::tasks(all, work, time, parent).await?
         }
-        Part::Tasks { tasks, names, time } => {
-            let client = store.open().await?;
-            loops::tasks(&client, &name, tasks, names, time, parent).await?
+        Part::Crowd { rest, time } => {
+            loops::crowd(source.contender(&name)?, rest, time, parent).await?
         }
-        Part::Crowd { who, rest, time } => {
-            let contender = Any::open(&who, store, &name).await?;
-            loops::crowd(contender, rest, time, parent).await?
-        }
-        Part::Steps { who } => {
-            let contender = Any::open(&who, store, &name).await?;
-            return steps(contender, parent).await;
-        }
+        Part::Steps => return steps(source.contender(&name)?, parent).await,
         Part::Idle { waiters, time } => {
-            let client = store.open().await?;
-            held::idle(&client, &name, waiters, time, parent).await?
+            held::idle(source.client()?, &name, waiters, time, parent).await?
         }
         Part::Many { leases, ttl, time } => {
-            let client = store.open().await?;
-            held::many(&client, &name, leases, ttl, time, parent).await?
+            held::many(source.client()?, &name, leases, ttl, time, parent).await?
         }
     };
     Ok(Answer::Done(figures))

@@ -6,10 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::bench::kind::{Kind, OWN_PAIR, Subject};
-use crate::bench::line::{Aim, Line, Unit};
+use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
+use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::line::Line;
+use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::wire::Who;
-use crate::bench::workload::Workload;
+use crate::bench::workload::Workload::{
+    self, Crash, Crowd, Handover, Hot, Idle, Many, Pair, Parallel,
+};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
@@ -53,7 +57,7 @@ impl Local {
         Subject {
             label: FLOCK_IN_TURN,
             rest: REST,
-            ..self.flock(Workload::Crowd)
+            ..self.flock(Crowd)
         }
     }
 
@@ -81,14 +85,24 @@ impl Kind for Local {
         &LINES
     }
 
-    fn floors(&self, workload: Workload) -> Vec<Subject> {
-        match workload {
-            Workload::Pair => vec![self.lmdb(workload), self.flock(workload)],
-            Workload::Parallel | Workload::Many => vec![Subject::own_pair()],
-            Workload::Crowd => vec![self.flock(workload), self.flock_in_turn()],
-            Workload::Handover | Workload::Crash => vec![self.flock(workload)],
-            Workload::Hot | Workload::Idle => Vec::new(),
-        }
+    fn subjects(&self, workload: Workload) -> Vec<Subject> {
+        let floors = match workload {
+            Pair => vec![self.lmdb(workload), self.flock(workload)],
+            Parallel | Many => vec![Subject::own_pair()],
+            Crowd => vec![self.flock(workload), self.flock_in_turn()],
+            Handover | Crash => vec![self.flock(workload)],
+            _ => Vec::new(),
+        };
+        let own = std::iter::once(Subject::tenure(workload));
+        own.chain(floors).collect()
+    }
+
+    fn prepare(&self, _who: &Who, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_blocked(&self, process: u32) -> Result<bool> {
+        Ok(waits_for_a_file(process))
     }
 
     /// The number of LMDB's latest transaction, read from the two pages at the start of the file
@@ -103,6 +117,26 @@ impl Kind for Local {
         };
         Some(read(0)?.max(read(1)?))
     }
+
+    fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
+        Ok(None)
+    }
+
+    fn server_time(&self) -> Option<Duration> {
+        None
+    }
+
+    fn missing(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Whether a process is blocked by a file lock; the kernel marks those with an arrow.
+fn waits_for_a_file(process: u32) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let process = process.to_string();
+    let mut blocked = locks.lines().filter(|line| line.contains("->"));
+    blocked.any(|line| line.split_whitespace().any(|word| word == process))
 }
 
 /// The folder of `local:` without a path, by the XDG base directories.
@@ -131,188 +165,42 @@ const NUMBER_IN_PAGE: u64 = 144;
 const NO_MEASURABLE_CPU: f64 = 0.2;
 
 const LINES: [Line; 23] = [
-    Line {
-        workload: Workload::Pair,
-        figure: "pair_us",
-        what: "lock + release",
-        unit: Unit::Micros,
-        floor: Some(LMDB),
-        aim: Some(Aim::RatioAtMost(2.0)),
-    },
-    Line {
-        workload: Workload::Pair,
-        figure: "pair_us",
-        what: "lock + release",
-        unit: Unit::Micros,
-        floor: Some(FLOCK),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Pair,
-        figure: "p50_us",
-        what: "p50",
-        unit: Unit::Micros,
-        floor: Some(LMDB),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Pair,
-        figure: "p99_us",
-        what: "p99",
-        unit: Unit::Micros,
-        floor: Some(LMDB),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Parallel,
-        figure: "per_second",
-        what: "64 tasks, 64 names",
-        unit: Unit::PerSecond,
-        floor: Some(OWN_PAIR),
-        aim: Some(Aim::RatioAtLeast(1.0)),
-    },
-    Line {
-        workload: Workload::Handover,
-        figure: "p50_us",
-        what: "release to grant, p50",
-        unit: Unit::Micros,
-        floor: Some(FLOCK),
-        aim: Some(Aim::RatioAtMost(3.0)),
-    },
-    Line {
-        workload: Workload::Handover,
-        figure: "p99_us",
-        what: "release to grant, p99",
-        unit: Unit::Micros,
-        floor: Some(FLOCK),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Hot,
-        figure: "per_second",
-        what: "64 tasks, one name",
-        unit: Unit::PerSecond,
-        floor: None,
-        aim: Some(Aim::AtLeast(300_000.0)),
-    },
-    Line {
-        workload: Workload::Crowd,
-        figure: "per_second",
-        what: "8 processes, 1 ms inside",
-        unit: Unit::PerSecond,
-        floor: Some(FLOCK),
-        aim: Some(Aim::RatioAtLeast(0.97)),
-    },
-    Line {
-        workload: Workload::Crowd,
-        figure: "per_second",
-        what: "8 processes, 1 ms inside",
-        unit: Unit::PerSecond,
-        floor: Some(FLOCK_IN_TURN),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Crowd,
-        figure: "fairness",
-        what: "Jain's index",
-        unit: Unit::Number,
-        floor: Some(FLOCK),
-        aim: Some(Aim::AtLeast(0.99)),
-    },
-    Line {
-        workload: Workload::Crowd,
-        figure: "longest_wait_ms",
-        what: "longest wait",
-        unit: Unit::Millis,
-        floor: Some(FLOCK),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Crash,
-        figure: "p50_ms",
-        what: "kill -9 to grant, p50",
-        unit: Unit::Millis,
-        floor: Some(FLOCK),
-        aim: Some(Aim::AtMost(10.0)),
-    },
-    Line {
-        workload: Workload::Crash,
-        figure: "worst_ms",
-        what: "kill -9 to grant, worst",
-        unit: Unit::Millis,
-        floor: Some(FLOCK),
-        aim: Some(Aim::AtMost(10.0)),
-    },
-    Line {
-        workload: Workload::Idle,
-        figure: "cpu_percent",
-        what: "200 waiters, of a core",
-        unit: Unit::Percent,
-        floor: None,
-        aim: Some(Aim::AtMost(NO_MEASURABLE_CPU)),
-    },
-    Line {
-        workload: Workload::Idle,
-        figure: "wakeups_per_second",
-        what: "wake-ups",
-        unit: Unit::PerSecond,
-        floor: None,
-        aim: None,
-    },
-    Line {
-        workload: Workload::Idle,
-        figure: "changes",
-        what: "changes of the store",
-        unit: Unit::Number,
-        floor: None,
-        aim: Some(Aim::AtMost(0.0)),
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "cpu_percent",
-        what: "renewals, of a core",
-        unit: Unit::Percent,
-        floor: None,
-        aim: Some(Aim::AtMost(5.0)),
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "renewal_us",
-        what: "one renewal",
-        unit: Unit::Micros,
-        floor: None,
-        aim: None,
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "bytes_per_lease",
-        what: "memory per lease",
-        unit: Unit::Bytes,
-        floor: None,
-        aim: Some(Aim::AtMost(1024.0)),
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "p50_us",
-        what: "a pair afterwards, p50",
-        unit: Unit::Micros,
-        floor: Some(OWN_PAIR),
-        aim: None,
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "leases",
-        what: "leases held",
-        unit: Unit::Number,
-        floor: None,
-        aim: None,
-    },
-    Line {
-        workload: Workload::Many,
-        figure: "lost",
-        what: "leases lost",
-        unit: Unit::Number,
-        floor: None,
-        aim: Some(Aim::AtMost(0.0)),
-    },
+    Line::new(Pair, "pair_us", "lock + release", Micros)
+        .beside(LMDB)
+        .aims(RatioAtMost(2.0)),
+    Line::new(Pair, "pair_us", "lock + release", Micros).beside(FLOCK),
+    Line::new(Pair, "p50_us", "p50", Micros).beside(LMDB),
+    Line::new(Pair, "p99_us", "p99", Micros).beside(LMDB),
+    Line::new(Parallel, "per_second", "64 tasks, 64 names", PerSecond)
+        .beside(OWN_PAIR)
+        .aims(RatioAtLeast(1.0)),
+    Line::new(Handover, "p50_us", "release to grant, p50", Micros)
+        .beside(FLOCK)
+        .aims(RatioAtMost(3.0)),
+    Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(FLOCK),
+    Line::new(Hot, "per_second", "64 tasks, one name", PerSecond).aims(AtLeast(300_000.0)),
+    Line::new(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond)
+        .beside(FLOCK)
+        .aims(RatioAtLeast(0.97)),
+    Line::new(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond).beside(FLOCK_IN_TURN),
+    Line::new(Crowd, "fairness", "Jain's index", Number)
+        .beside(FLOCK)
+        .aims(AtLeast(0.99)),
+    Line::new(Crowd, "longest_wait_ms", "longest wait", Millis).beside(FLOCK),
+    Line::new(Crash, "p50_ms", "kill -9 to grant, p50", Millis)
+        .beside(FLOCK)
+        .aims(AtMost(10.0)),
+    Line::new(Crash, "worst_ms", "kill -9 to grant, worst", Millis)
+        .beside(FLOCK)
+        .aims(AtMost(10.0)),
+    Line::new(Idle, "cpu_percent", "200 waiters, of a core", Percent)
+        .aims(AtMost(NO_MEASURABLE_CPU)),
+    Line::new(Idle, "wakeups_per_second", "wake-ups", PerSecond),
+    Line::new(Idle, "changes", "changes of the store", Number).aims(AtMost(0.0)),
+    Line::new(Many, "cpu_percent", "renewals, of a core", Percent).aims(AtMost(5.0)),
+    Line::new(Many, "renewal_us", "one renewal", Micros),
+    Line::new(Many, "bytes_per_lease", "memory per lease", Bytes).aims(AtMost(1024.0)),
+    Line::new(Many, "p50_us", "a pair afterwards, p50", Micros).beside(OWN_PAIR),
+    Line::new(Many, "leases", "leases held", Number),
+    Line::new(Many, "lost", "leases lost", Number).aims(AtMost(0.0)),
 ];

@@ -1,8 +1,13 @@
 //! The store of one process: nothing to compare with, and no other process to share it with.
 
-use crate::bench::kind::{Kind, OWN_PAIR, Subject};
-use crate::bench::line::{Line, Unit};
-use crate::bench::workload::Workload;
+use std::time::Duration;
+
+use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
+use crate::bench::line::Line;
+use crate::bench::line::Unit::{Bytes, Micros, PerSecond, Percent};
+use crate::bench::wire::Who;
+use crate::bench::workload::Workload::{self, Hot, Many, Pair, Parallel};
+use crate::error::Result;
 
 /// `memory:`.
 #[derive(Debug)]
@@ -13,57 +18,44 @@ impl Kind for Memory {
         &LINES
     }
 
-    fn floors(&self, workload: Workload) -> Vec<Subject> {
-        match workload {
-            Workload::Parallel => vec![Subject::own_pair()],
-            _ => Vec::new(),
+    fn subjects(&self, workload: Workload) -> Vec<Subject> {
+        let mut subjects = vec![Subject::tenure(workload)];
+        if workload == Parallel {
+            subjects.push(Subject::own_pair());
         }
+        subjects
+    }
+
+    fn prepare(&self, _who: &Who, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_blocked(&self, _process: u32) -> Result<bool> {
+        Ok(false)
     }
 
     fn changes(&self) -> Option<u64> {
         None
     }
+
+    fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
+        Ok(None)
+    }
+
+    fn server_time(&self) -> Option<Duration> {
+        None
+    }
+
+    fn missing(&self) -> Option<&str> {
+        None
+    }
 }
 
 const LINES: [Line; 6] = [
-    line(Workload::Pair, "pair_us", "lock + release", Unit::Micros),
-    line(Workload::Pair, "p99_us", "p99", Unit::Micros),
-    Line {
-        floor: Some(OWN_PAIR),
-        ..line(
-            Workload::Parallel,
-            "per_second",
-            "64 tasks, 64 names",
-            Unit::PerSecond,
-        )
-    },
-    line(
-        Workload::Hot,
-        "per_second",
-        "64 tasks, one name",
-        Unit::PerSecond,
-    ),
-    line(
-        Workload::Many,
-        "cpu_percent",
-        "renewals, of a core",
-        Unit::Percent,
-    ),
-    line(
-        Workload::Many,
-        "bytes_per_lease",
-        "memory per lease",
-        Unit::Bytes,
-    ),
+    Line::new(Pair, "pair_us", "lock + release", Micros),
+    Line::new(Pair, "p99_us", "p99", Micros),
+    Line::new(Parallel, "per_second", "64 tasks, 64 names", PerSecond).beside(OWN_PAIR),
+    Line::new(Hot, "per_second", "64 tasks, one name", PerSecond),
+    Line::new(Many, "cpu_percent", "renewals, of a core", Percent),
+    Line::new(Many, "bytes_per_lease", "memory per lease", Bytes),
 ];
-
-const fn line(workload: Workload, figure: &'static str, what: &'static str, unit: Unit) -> Line {
-    Line {
-        workload,
-        figure,
-        what,
-        unit,
-        floor: None,
-        aim: None,
-    }
-}

@@ -12,17 +12,41 @@ use crate::error::Result;
 
 mod local;
 mod memory;
+mod redis;
 
 /// A kind of store, as the benchmark sees it.
 pub(super) trait Kind: Debug {
     /// Returns what is reported; a workload without a line is not measured.
     fn lines(&self) -> &'static [Line];
 
-    /// Returns what a workload is compared with.
-    fn floors(&self, workload: Workload) -> Vec<Subject>;
+    /// Returns who is measured: tenure, and what it is compared with.
+    fn subjects(&self, workload: Workload) -> Vec<Subject>;
+
+    /// Makes a measurement's name ready for a bare lock that needs more than a name.
+    fn prepare(&self, who: &Who, name: &str) -> Result<()>;
+
+    /// Returns whether a process waits for its bare lock.
+    fn is_blocked(&self, process: u32) -> Result<bool>;
 
     /// Returns a number that grows with every change of the store, where it can be had.
     fn changes(&self) -> Option<u64>;
+
+    /// Begins to count the commands that a server is sent, where it can be had.
+    ///
+    /// Counting slows the server down, so nothing else is taken from such a measurement.
+    fn counter(&self) -> Result<Option<Box<dyn Counter>>>;
+
+    /// Returns the processor time that the server has used, where it can be had.
+    fn server_time(&self) -> Option<Duration>;
+
+    /// Returns a sentence about what cannot be had.
+    fn missing(&self) -> Option<&str>;
+}
+
+/// Counts the commands that a server is sent, until dropped.
+pub(super) trait Counter: Debug {
+    /// Returns how many there have been.
+    fn commands(&self) -> Result<u64>;
 }
 
 /// One who is measured: a workload, and who does it.
@@ -32,8 +56,14 @@ pub(super) struct Subject {
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) who: Who,
+    /// What is added to the store's URL.
+    pub(super) options: &'static str,
     /// How long it rests after each release, where the workload has rests.
     pub(super) rest: Duration,
+    /// How long its leases last, where that decides when a dead holder's lock is free.
+    pub(super) ttl: Option<Duration>,
+    /// How many leases it holds, where the workload has many.
+    pub(super) leases: u32,
 }
 
 impl Subject {
@@ -43,7 +73,10 @@ impl Subject {
             label: TENURE,
             workload,
             who: Who::Tenure,
+            options: "",
             rest: Duration::ZERO,
+            ttl: None,
+            leases: 100_000,
         }
     }
 
@@ -60,6 +93,7 @@ impl Subject {
 pub(super) fn of(url: &str) -> Result<Box<dyn Kind>> {
     match url.split_once(':') {
         Some(("local", folder)) => Ok(Box::new(local::Local::look(folder)?)),
+        Some(("redis" | "rediss", _)) => Ok(Box::new(redis::Redis::look(url)?)),
         _ => Ok(Box::new(memory::Memory)),
     }
 }
