@@ -252,7 +252,7 @@ pub struct Release {
     /// The depth to keep; 0 frees the lease.
     pub depth: u32,
     /// How long the name stays taken all the same, by nobody, after it was freed.
-    pub keep: Duration,
+    pub stays_taken: Duration,
 }
 
 /// What became of a release.
@@ -346,8 +346,8 @@ pub struct Holder {
     pub mode: Mode,
     /// The number of the grant.
     pub fence: Fence,
-    /// How many times the owner has locked it in this client; 0 while the name is kept for nobody
-    /// after its [release](Release::keep).
+    /// How many times the owner has locked it in this client; 0 while the name stays taken by nobody
+    /// after its [release](Release::stays_taken).
     pub depth: u32,
     /// Who that is, for people.
     pub about: About,

@@ -364,7 +364,7 @@ impl Party {
             fence: None,
             life: self.claim.life,
             depth: 0,
-            keep: Duration::ZERO,
+            stays_taken: Duration::ZERO,
         };
         change(&mut release);
         let released = self.client.driver.release(&release).await;

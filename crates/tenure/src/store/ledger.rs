@@ -43,7 +43,7 @@ struct Row {
     owner: Box<str>,
     session: Session,
     mode: Mode,
-    /// How often the owner has locked it; 0 if it is kept for nobody after its release.
+    /// How often the owner has locked it; 0 if the name stays taken by nobody after its release.
     depth: u32,
     fence: u64,
     since: Nanos,
@@ -276,19 +276,19 @@ impl Ledger {
         }
     }
 
-    /// Lowers or frees a lease, or keeps it for nobody.
+    /// Lowers or frees a lease, or leaves the name taken by nobody.
     fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
         let row = &mut self.rows[mine];
         if release.depth > 0 {
             row.depth = row.depth.min(release.depth);
             return Released::Lowered;
         }
-        if release.keep.is_zero() {
+        if release.stays_taken.is_zero() {
             self.rows.remove(mine);
         } else {
             row.session = NOBODY;
             row.depth = 0;
-            row.ends = now.saturating_add(nanos(release.keep));
+            row.ends = now.saturating_add(nanos(release.stays_taken));
         }
         Released::Freed
     }
@@ -455,7 +455,7 @@ impl Row {
         self.session == session && self.is_of(owner)
     }
 
-    /// Whether the owner has it; a name that is kept after its release is nobody's.
+    /// Whether the owner has it; a name that stays taken after its release is nobody's.
     fn is_of(&self, owner: &str) -> bool {
         self.depth > 0 && &*self.owner == owner
     }

@@ -281,6 +281,6 @@ fn release(claim: &Claim, fence: Fence) -> Release {
         fence: Some(fence),
         life: claim.life,
         depth: 0,
-        keep: Duration::ZERO,
+        stays_taken: Duration::ZERO,
     }
 }

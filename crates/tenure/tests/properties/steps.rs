@@ -309,7 +309,7 @@ impl<'a> Run<'a> {
             fence: self.known(which),
             life: which.life,
             depth,
-            keep: self.time(keep),
+            stays_taken: self.time(keep),
         };
         let released = self.clients[which.client].release(&release).await;
         let released = released.expect("the store answers");

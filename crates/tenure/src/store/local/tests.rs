@@ -679,7 +679,7 @@ fn release(claim: &Claim) -> Release {
         fence: None,
         life: claim.life,
         depth: 0,
-        keep: Duration::ZERO,
+        stays_taken: Duration::ZERO,
     }
 }
 
