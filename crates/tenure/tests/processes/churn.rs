@@ -260,6 +260,7 @@ fn claim(wait: Wait) -> Claim {
         wait,
         life: Life::Client,
         fences: fastrand::u32(1..70),
+        tell_if_wanted: false,
         about: About::this_process(None),
     }
 }

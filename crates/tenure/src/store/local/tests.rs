@@ -668,6 +668,7 @@ fn claim(name: &str, wait: Wait) -> Claim {
         wait,
         life: Life::Client,
         fences: 1,
+        tell_if_wanted: false,
         about: About::this_process(None),
     }
 }
