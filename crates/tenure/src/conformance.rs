@@ -80,6 +80,12 @@ pub trait Fixture: Send + Sync {
     fn short(&self) -> Duration {
         Duration::from_millis(300)
     }
+
+    /// Returns whether the store sees that a client has ended, so that its leases end with it;
+    /// where it does not, they last for their ttl.
+    fn sees_clients_end(&self) -> bool {
+        true
+    }
 }
 
 /// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
