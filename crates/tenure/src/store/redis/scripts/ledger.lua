@@ -13,6 +13,7 @@
 --                         number of permits, and whether that number differs between grants
 --            \2<owner>    "<fence> <mode>", the owner's grant
 --            \3<id>       "<depth> <since> <about>", one client's part; id is "<who>:<owner>"
+--            \5           the ids, each on a line, of those who want to be told when others ask
 --            \4<fence>:<owner>  "<fence> <mode>", a name that is kept for nobody; its id is
 --                         "!:<fence>:<owner>"
 -- KEYS[2]  the line: a list of ids "<session>:<owner>", first come first
@@ -193,6 +194,9 @@ local function spread()
   redis.call('HSET', lease, '\2' .. owner, fence .. ' x', '\3' .. id, depth .. ' ' .. about)
   redis.call('ZADD', ends, now + left, id)
   redis.call('PEXPIRE', ends, left)
+  if string.sub(head, -1) == 'w' then
+    redis.call('HSET', lease, '\5', id)
+  end
   many, class, taken, limit, mixed = true, 'x', 0, 0, '0'
   save()
 end
@@ -232,6 +236,10 @@ local function put(who, owner, fence, place)
     end
     redis.call('HSET', lease, '\3' .. id, place.depth .. ' ' .. text(now_us) .. ' ' .. place.about)
     redis.call('HINCRBY', lease, owner, place.depth)
+    if place.tell == 'w' then
+      local others = redis.call('HGET', lease, '\5')
+      redis.call('HSET', lease, '\5', others and others .. '\n' .. id or id)
+    end
   end
   redis.call('ZADD', ends, now + ttl, id)
   last_for(ttl)
@@ -349,6 +357,11 @@ local function tell(who, message)
   return redis.call('PUBLISH', inbox .. who, message .. '\n' .. lease) > 0 or confirm > 0
 end
 
+-- Whether a client is known to be away.
+local function is_away(who)
+  return confirm == 0 and redis.call('PUBSUB', 'NUMSUB', inbox .. who)[2] == 0
+end
+
 -- A place whose owner has the name already, in another client.
 local function entering()
   if not head or redis.call('HEXISTS', places, '\2') == 0 then
@@ -378,7 +391,11 @@ local function let_in(own)
     if not place or place.deadline <= now then
       leave(id)
     elseif not beside and not fits(place.mode) then
-      return false, granted
+      -- Those behind who would fit wait for the living alone.
+      if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
+        return false, granted
+      end
+      skipped = skipped + 1
     else
       local who, owner = string.match(id, '^([^:]+):(.*)$')
       local fence, held = grant_of(owner)
@@ -410,18 +427,41 @@ local function let_in(own)
   end
 end
 
--- Tells a holder that asked for it, once, that another client wants the name.
+-- Tells those holders who asked for it, once each, that another client wants the name.
 local function call_back(wanting)
-  local fence, who, flag = string.match(head or '', '^(%d+) (%S+) (.)w$')
-  if not fence or who == wanting then
+  if not head then
     return
   end
-  head = fence .. ' ' .. who .. ' ' .. flag .. '-'
-  redis.call('HSET', lease, '\1', head)
-  for _, field in ipairs(redis.call('HKEYS', lease)) do
-    if string.byte(field, 1) > 31 then
-      tell(who, 'w ' .. fence .. ' ' .. field)
+  if not many then
+    local fence, who, flag = string.match(head, '^(%d+) (%S+) (.)w$')
+    if fence and who ~= wanting then
+      head = fence .. ' ' .. who .. ' ' .. flag .. '-'
+      redis.call('HSET', lease, '\1', head)
+      for _, field in ipairs(redis.call('HKEYS', lease)) do
+        if string.byte(field, 1) > 31 then
+          tell(who, 'w ' .. fence .. ' ' .. field)
+        end
+      end
     end
+    return
+  end
+  local told, left = redis.call('HGET', lease, '\5'), {}
+  if not told then
+    return
+  end
+  for id in string.gmatch(told, '[^\n]+') do
+    local who, owner = string.match(id, '^([^:]+):(.*)$')
+    if who == wanting then
+      left[#left + 1] = id
+    elseif depth_of(who, owner) then
+      local fence = grant_of(owner)
+      tell(who, 'w ' .. fence .. ' ' .. owner)
+    end
+  end
+  if #left > 0 then
+    redis.call('HSET', lease, '\5', table.concat(left, '\n'))
+  else
+    redis.call('HDEL', lease, '\5')
   end
 end
 
@@ -429,19 +469,17 @@ end
 -- again if a lease may now end before it would.
 local function settle()
   local waited = redis.call('EXISTS', line) == 1
-  if head and not many and waited then
-    if string.sub(head, -2, -2) == '-' then
-      head = string.sub(head, 1, -3) .. 'l' .. string.sub(head, -1)
-      redis.call('HSET', lease, '\1', head)
-    end
-    if string.sub(head, -1) == 'w' then
-      for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
-        call_back(string.match(id, '^[^:]+'))
-      end
-    end
-  end
   if not waited then
     return
+  end
+  if head and not many and string.sub(head, -2, -2) == '-' then
+    head = string.sub(head, 1, -3) .. 'l' .. string.sub(head, -1)
+    redis.call('HSET', lease, '\1', head)
+  end
+  if head and (many and redis.call('HEXISTS', lease, '\5') == 1 or string.sub(head, -1) == 'w') then
+    for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
+      call_back(string.match(id, '^[^:]+'))
+    end
   end
   local latest = tonumber(redis.call('HGET', places, '\3') or 0)
   local soonest = first_end()
