@@ -1,7 +1,7 @@
 //! A server program that ends with us, however we end.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -24,13 +24,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs `program` in `folder` and appends what it writes to `log`.
+    /// Runs `program` in `folder`, a temporary one that goes when we are killed, and appends what it writes to `log`.
     pub(crate) fn start(program: &Path, args: &[&str], folder: &Path, log: &Path) -> Result<Self> {
         let action = || format!("start {}", program.display());
         let log_file = fs::File::options().create(true).append(true).open(log);
         let log_file = log_file.map_err(Error::io(action()))?;
         let mut guardian = Command::new("/bin/sh")
             .args(["-c", GUARDIAN, "guardian"])
+            .arg(folder)
             .arg(program)
             .args(args)
             .current_dir(folder)
@@ -77,7 +78,10 @@ impl Process {
 
     /// Kills the program and returns once it is gone.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        drop(self.leash.take());
+        if let Some(mut leash) = self.leash.take() {
+            // It fails only if the guardian has ended, and then there is nobody to tell.
+            let _ = leash.write_all(KEEP);
+        }
         let ended = self.guardian.wait();
         ended
             .map(drop)
@@ -151,15 +155,22 @@ pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathB
 
 /// Starts the program, says its process id, waits for the pipe to close, and kills and reaps the program.
 ///
-/// The id stays the program's own until then, since the shell reaps it only at the end. Signals are caught, because the
-/// kernel sends a `SIGHUP` to a group that has lost its last parent and has a frozen member; the shell then kills too.
+/// The id stays the program's own until then, since the shell reaps it only at the end. If the pipe closes without a
+/// word, then nobody is left to remove the program's folder. Signals are caught, because the kernel sends a `SIGHUP`
+/// to a group that has lost its last parent and has a frozen member; the shell then kills too.
 const GUARDIAN: &str = r#"
+folder=$1
+shift
 trap : HUP INT TERM
 exec 3>&1 1>&2
 { exec "$@" </dev/null 3>&-; } &
 echo $! >&3
 exec 3>&-
-read -r line
+read -r word
 kill -9 $!
 wait $!
+[ -n "$word" ] || /bin/rm -rf -- "$folder"
 "#;
+
+/// Says that the folder is still in use.
+const KEEP: &[u8] = b"keep\n";

@@ -5,7 +5,7 @@ use tenure_testkit::{RedisSentinel, RedisServer};
 #[test]
 fn sentinels_find_a_new_master() {
     let mut all = RedisSentinel::start().unwrap();
-    assert_eq!(all.ports().len(), 3);
+    assert_eq!(all.sentinel_ports().len(), 3);
     let first = all.master_port().unwrap();
     assert_eq!(first, all.servers()[0].port());
     let old = all.kill_master().unwrap();

@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tenure_testkit::{
     Certificate, ClientCertificate, Error, Persistence, RedisBuilder, RedisServer,
 };
@@ -203,6 +205,25 @@ fn a_server_that_cannot_start_shows_its_log() {
 }
 
 #[test]
+fn a_port_that_a_stranger_has_is_not_taken_for_ours() {
+    let stranger = RedisServer::start().unwrap();
+    let port = format!("port {}", stranger.port());
+    let error = RedisServer::builder().config(&port).start().unwrap_err();
+    assert!(
+        error.to_string().contains("Address already in use"),
+        "{error}"
+    );
+    let mut server = RedisServer::start().unwrap();
+    server.kill().unwrap();
+    let _stranger = std::net::TcpListener::bind(("127.0.0.1", server.port())).unwrap();
+    let error = server.start_again().unwrap_err();
+    assert!(
+        error.to_string().contains("Address already in use"),
+        "{error}"
+    );
+}
+
+#[test]
 fn tls_is_as_good_as_its_certificate() {
     let verified = |certificate| {
         let server = secure(certificate, ClientCertificate::NotAsked)
@@ -262,40 +283,50 @@ fn a_clients_certificate_can_be_required() {
 
 #[test]
 fn a_server_is_gone_when_its_starter_is_killed() {
-    // The helper below, as a process that has no chance to clean up.
+    assert_gone_after(|starter| kill_process(starter, Signal::KILL));
+}
+
+#[test]
+fn a_server_is_gone_when_its_starters_group_is_killed() {
+    // As a test runner does with a test that hangs.
+    assert_gone_after(|starter| {
+        kill_process_group(starter, Signal::TERM)?;
+        kill_process_group(starter, Signal::KILL)
+    });
+}
+
+/// Runs the helper below as a process that has no chance to clean up, and ends it.
+fn assert_gone_after(end: impl FnOnce(Pid) -> rustix::io::Result<()>) {
     let mut starter = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "helper_that_starts_servers_and_hangs",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", "helper_that_starts_servers_and_hangs"])
+        .args(["--ignored", "--nocapture"])
         .stdout(Stdio::piped())
+        .process_group(0)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(starter.stdout.take().unwrap()).lines();
-    let pids = lines.find_map(|line| Some(line.unwrap().split_once("pids ")?.1.to_owned()));
-    let pids: Vec<u32> = pids
-        .unwrap()
-        .split(' ')
-        .map(|pid| pid.parse().unwrap())
-        .collect();
-    assert!(pids.iter().all(|pid| exists(*pid)));
-    starter.kill().unwrap();
+    let traces = lines.find_map(|line| Some(line.unwrap().split_once("traces ")?.1.to_owned()));
+    let traces: Vec<PathBuf> = traces.unwrap().split(' ').map(PathBuf::from).collect();
+    assert!(traces.iter().all(|trace| trace.exists()));
+    end(Pid::from_child(&starter)).unwrap();
     starter.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
-    while pids.iter().any(|pid| exists(*pid)) {
-        assert!(Instant::now() < deadline, "{pids:?} are left");
+    while traces.iter().any(|trace| trace.exists()) {
+        assert!(Instant::now() < deadline, "some are left: {traces:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-#[ignore = "not a test: a process for the test above to kill"]
+#[ignore = "not a test: a process for the tests above to kill"]
 fn helper_that_starts_servers_and_hangs() {
     let (one, frozen) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());
     frozen.freeze().unwrap();
-    println!("pids {} {}", one.pid(), frozen.pid());
+    let trace = |server: &RedisServer| {
+        let folder = server.folder().display();
+        format!("/proc/{} {folder}", server.pid())
+    };
+    println!("traces {} {}", trace(&one), trace(&frozen));
     std::thread::sleep(Duration::from_secs(60));
 }
 

@@ -16,7 +16,7 @@ pub struct RedisCluster {
     servers: Vec<RedisServer>,
     password: Option<String>,
     /// The ports by which the servers talk to each other.
-    _bus: Vec<Port>,
+    bus: Vec<Port>,
 }
 
 /// A slot on its way from one master to another.
@@ -52,7 +52,7 @@ impl RedisCluster {
         let mut cluster = Self {
             servers: Vec::with_capacity(count),
             password: options.password.clone(),
-            _bus: Vec::with_capacity(count),
+            bus: Vec::with_capacity(count),
         };
         for _ in 0..count {
             let bus = Port::free()?;
@@ -64,7 +64,7 @@ impl RedisCluster {
                 .config("cluster-replica-validity-factor 0")
                 .start()?;
             cluster.servers.push(server);
-            cluster._bus.push(bus);
+            cluster.bus.push(bus);
         }
         cluster.form(masters)?;
         Ok(cluster)
@@ -217,11 +217,15 @@ impl RedisCluster {
 
     /// Joins servers that know nothing of each other.
     fn form(&self, masters: usize) -> Result<()> {
+        // Different epochs from the start, since servers of the same one would have to settle who is first. A server
+        // takes one only while it knows no other.
         for (index, server) in self.servers.iter().enumerate() {
             let epoch = (index + 1).to_string();
             server.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
-            // Each meets each, because hearsay takes seconds.
-            for (other, bus) in self.servers.iter().zip(&self._bus).skip(index + 1) {
+        }
+        // Each meets each, because hearsay takes seconds.
+        for (index, server) in self.servers.iter().enumerate() {
+            for (other, bus) in self.servers.iter().zip(&self.bus).skip(index + 1) {
                 let (port, bus) = (other.plain_port().to_string(), bus.number().to_string());
                 server.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
             }

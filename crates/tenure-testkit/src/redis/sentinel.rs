@@ -53,7 +53,7 @@ impl RedisSentinel {
     }
 
     /// Returns the ports of the sentinels.
-    pub fn ports(&self) -> Vec<u16> {
+    pub fn sentinel_ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(RedisServer::port).collect()
     }
 

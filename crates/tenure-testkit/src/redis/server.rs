@@ -292,8 +292,12 @@ impl RedisServer {
                     log: self.log(),
                 }));
             }
-            match self.command(&["PING"]) {
-                Ok(_) => Ok(Ok(())),
+            let pong = self
+                .command(&["PING"])
+                .and_then(|_| self.info("process_id"));
+            match pong {
+                Ok(pid) if pid == self.pid().to_string() => Ok(Ok(())),
+                Ok(pid) => Err(format!("process {pid} has the port")),
                 Err(error) => Err(format!("{error:?}\n{}", self.log())),
             }
         })?
