@@ -67,7 +67,7 @@ impl Client {
             fence: lease.fence,
             life: Life::Ttl,
             depth: 0,
-            keep: Duration::ZERO,
+            stays_taken: Duration::ZERO,
         };
         Ok(match self.engine.driver.release(&release).await? {
             Released::NotHeld(loss) => Outcome::NotHeld(loss),

@@ -43,6 +43,7 @@
 //! The test crate needs `tenure` with the feature `conformance`, `async-trait`, and `tokio` with
 //! `macros`, `rt` and `time`.
 
+mod calls;
 mod claims;
 mod ends;
 mod fences;
@@ -58,6 +59,7 @@ use async_trait::async_trait;
 
 use crate::driver::Driver;
 
+pub use calls::*;
 pub use claims::*;
 pub use ends::*;
 pub use fences::*;
@@ -78,6 +80,12 @@ pub trait Fixture: Send + Sync {
     fn short(&self) -> Duration {
         Duration::from_millis(300)
     }
+
+    /// Returns whether the store sees that a client has ended, so that its leases end with it;
+    /// where it does not, they last for their ttl.
+    fn sees_clients_end(&self) -> bool {
+        true
+    }
 }
 
 /// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
@@ -90,6 +98,7 @@ macro_rules! conformance {
         $crate::conformance!(
             @each $open;
             a_busy_claim_changes_nothing,
+            a_claim_from_elsewhere_calls_a_lease_back,
             a_handed_over_lease_is_what_was_asked_for,
             a_kept_name_goes_to_the_next_in_time,
             a_kept_name_is_nobodys_and_then_free,
@@ -98,9 +107,12 @@ macro_rules! conformance {
             a_lease_by_client_ends_with_its_client,
             a_lease_by_ttl_expires,
             a_lease_by_ttl_outlives_its_client,
+            a_lease_is_called_back_once,
             a_lease_lasts_for_its_ttl,
+            a_lease_that_others_stand_in_line_for_is_called_back_at_once,
             a_mode_that_is_not_covered_is_a_conflict,
             a_place_in_line_ends_with_its_client,
+            a_refused_try_calls_back_too,
             a_release_hands_over_to_the_next,
             a_release_lowers_to_the_depth_asked_for,
             a_renewal_after_expiry_does_not_revive_the_lease,
@@ -133,6 +145,8 @@ macro_rules! conformance {
             news_is_not_lost_when_a_wait_is_given_up,
             nobody_is_told_to_wait_past_the_lease,
             one_of_many_claims_at_once_is_granted,
+            only_a_claim_from_elsewhere_calls_back,
+            only_who_asked_for_it_is_called_back,
             permits_are_granted_up_to_their_number,
             permits_keep_to_the_smallest_number,
             re_entry_does_not_wait_in_line,

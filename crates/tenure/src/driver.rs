@@ -141,7 +141,7 @@ pub enum Life {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wait {
-    /// It does not: the answer is [`Answer::Busy`], and nothing changes.
+    /// It does not: the answer is [`Answer::Busy`], and no lease or line changes.
     No,
     /// It does: the answer is [`Answer::Queued`], and the grant comes as [`News::Granted`].
     InLine,
@@ -166,6 +166,9 @@ pub struct Claim {
     pub life: Life,
     /// How many fences to set aside for this grant, at least 1.
     pub fences: u32,
+    /// Whether to be told by [`News::Wanted`] when somebody else asks for the name while this
+    /// lease runs; not for [`Life::Ttl`], which has no client to tell.
+    pub tell_if_wanted: bool,
     /// For people who look at the lock.
     pub about: About,
 }
@@ -202,7 +205,8 @@ impl About {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Somebody else holds the name or stands in line for it; nothing was changed.
+    /// Somebody else holds the name or stands in line for it; nothing was changed, except that
+    /// holders who asked for it are told ([`News::Wanted`]).
     Busy,
     /// The claim is granted; its ttl starts with this answer's request.
     Granted(Fence),
@@ -252,7 +256,7 @@ pub struct Release {
     /// The depth to keep; 0 frees the lease.
     pub depth: u32,
     /// How long the name stays taken all the same, by nobody, after it was freed.
-    pub keep: Duration,
+    pub stays_taken: Duration,
 }
 
 /// What became of a release.
@@ -324,6 +328,25 @@ pub enum News {
         /// Why.
         loss: Loss,
     },
+    /// Another client asks for a name whose lease this client said it could give back
+    /// ([`Claim::tell_if_wanted`]).
+    ///
+    /// Told once for each grant: at the first claim of another client that is refused or put in
+    /// line while the lease runs; or right after the grant, if the claim of another client stands
+    /// in line at that moment. It is no order: the lease runs on until it is released.
+    ///
+    /// May overtake the answer that grants the lease. May be lost, as a message can be that its
+    /// sender did not live to send; so the engine gives such leases back after a while even if
+    /// nobody calls. After a gap in the news the driver says [`AskAgain`](Self::AskAgain) for all
+    /// names, which the engine takes for a call.
+    Wanted {
+        /// The lease's name.
+        name: Name,
+        /// The lease's owner.
+        owner: Owner,
+        /// The lease's grant.
+        fence: Fence,
+    },
 }
 
 /// Who holds a name and who waits for it.
@@ -346,8 +369,8 @@ pub struct Holder {
     pub mode: Mode,
     /// The number of the grant.
     pub fence: Fence,
-    /// How many times the owner has locked it in this client; 0 while the name is kept for nobody
-    /// after its [release](Release::keep).
+    /// How many times the owner has locked it in this client; 0 while the name stays taken by nobody
+    /// after its [release](Release::stays_taken).
     pub depth: u32,
     /// Who that is, for people.
     pub about: About,

@@ -15,6 +15,9 @@ use crate::store::memory::Memory;
 /// | `local:/some/folder` | a folder of your choice |
 /// | `memory:` | a store of this client alone, for tests |
 /// | `memory:label` | a store that clients of this process share |
+/// | `redis://host:6379/` | a Redis or Valkey server; `rediss://` with TLS, `unix:/path` by socket |
+/// | `redis+sentinel://host1,host2/master` | the master that sentinels name |
+/// | `redis+cluster://host1,host2` | a Redis Cluster |
 ///
 /// # Errors
 ///
@@ -49,6 +52,8 @@ pub async fn open(url: &str) -> Result<Client> {
         "local" => local(rest).await?,
         "memory" if rest.is_empty() => Arc::new(Memory::new()),
         "memory" => Arc::new(Memory::shared(rest)),
+        "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "redis+sentinel"
+        | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => redis(url).await?,
         // What follows the scheme may hold a password, and so is not repeated.
         _ => {
             return Err(invalid(format!(
@@ -77,8 +82,25 @@ async fn local(_folder: &str) -> Result<Arc<dyn Driver>> {
     ))
 }
 
+#[cfg(feature = "redis")]
+async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
+    crate::store::redis::open(url).await
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
+async fn redis(_url: &str) -> Result<Arc<dyn Driver>> {
+    Err(invalid(
+        "redis:// needs the feature \"redis\" of the crate".to_owned(),
+    ))
+}
+
 fn invalid(reason: String) -> Error {
     Error::InvalidUrl { reason }
 }
 
-const SCHEMES: &str = "local:, memory:";
+const SCHEMES: &str =
+    "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:";

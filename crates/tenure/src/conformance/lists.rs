@@ -138,7 +138,7 @@ async fn use_up(driver: Arc<dyn Driver>, claim: Claim, user: u32) {
             fence: Some(fence),
             life: claim.life,
             depth: 0,
-            keep: Duration::ZERO,
+            stays_taken: Duration::ZERO,
         };
         let released = driver.release(&release).await;
         assert_eq!(released.expect("the store answers"), Released::Freed);

@@ -145,6 +145,7 @@ impl Party {
             wait: Wait::InLine,
             life: Life::Client,
             fences: 1,
+            tell_if_wanted: false,
             about: About {
                 reason: Some("conformance".into()),
                 host: "here".into(),
@@ -183,6 +184,11 @@ impl Party {
 
     pub(super) fn life(&self, life: Life) -> Self {
         self.but(|claim| claim.life = life)
+    }
+
+    /// The same claim, to be told when somebody else wants the name.
+    pub(super) fn told_if_wanted(&self) -> Self {
+        self.but(|claim| claim.tell_if_wanted = true)
     }
 
     pub(super) fn at(&self, name: Name) -> Self {
@@ -348,6 +354,36 @@ impl Party {
         }
     }
 
+    /// Waits until the store says that somebody else wants this party's name.
+    pub(super) async fn is_called_back(&self) -> Fence {
+        let called = self.hears_of_a_call(PATIENCE).await;
+        called.unwrap_or_else(|| panic!("the holder was not told in {PATIENCE:?} of the claim"))
+    }
+
+    /// Fails if the store says that somebody else wants this party's name.
+    pub(super) async fn is_not_called_back(&self) {
+        assert_eq!(self.hears_of_a_call(2 * TOLERANCE).await, None);
+    }
+
+    async fn hears_of_a_call(&self, patience: Duration) -> Option<Fence> {
+        let mine = |news: &News| match news {
+            News::Wanted { name, owner, fence }
+                if (name, owner) == (&self.claim.name, &self.claim.owner) =>
+            {
+                Some(*fence)
+            }
+            _ => None,
+        };
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(fence) = self.client.take(mine) {
+                return Some(fence);
+            }
+            let news = timeout_at(deadline, self.client.driver.news()).await.ok()?;
+            self.client.keep(news);
+        }
+    }
+
     /// Releases whatever grant it has, to depth 0.
     pub(super) async fn releases(&self) -> Released {
         self.releases_with(|_| {}).await
@@ -364,7 +400,7 @@ impl Party {
             fence: None,
             life: self.claim.life,
             depth: 0,
-            keep: Duration::ZERO,
+            stays_taken: Duration::ZERO,
         };
         change(&mut release);
         let released = self.client.driver.release(&release).await;

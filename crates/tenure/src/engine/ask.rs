@@ -275,6 +275,8 @@ impl Engine {
                     self.lose(&lease, loss);
                 }
             }
+            // Nothing is kept yet that could be given back.
+            News::Wanted { .. } => {}
         }
     }
 

@@ -227,14 +227,14 @@ impl HeldLease {
     }
 
     /// What to send to lower the lease to `depth`, or to free it.
-    pub(crate) fn release(&self, depth: u32, keep: Duration) -> Release {
+    pub(crate) fn release(&self, depth: u32, stays_taken: Duration) -> Release {
         Release {
             name: self.claim.name.clone(),
             owner: self.claim.owner.clone(),
             fence: Some(self.fence),
             life: self.claim.life,
             depth,
-            keep,
+            stays_taken,
         }
     }
 

@@ -62,6 +62,7 @@ impl Order {
             wait,
             life: self.life,
             fences: if self.is_plain() { 1 + MOST_PASSES } else { 1 },
+            tell_if_wanted: false,
             about: self.about.clone(),
         }
     }

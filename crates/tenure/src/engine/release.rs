@@ -130,7 +130,7 @@ impl Engine {
             fence: Some(fence),
             life: crate::driver::Life::Client,
             depth: 0,
-            keep: Duration::ZERO,
+            stays_taken: Duration::ZERO,
         };
         self.release_later(request, A_WHILE);
     }

@@ -43,11 +43,13 @@ struct Row {
     owner: Box<str>,
     session: Session,
     mode: Mode,
-    /// How often the owner has locked it; 0 if it is kept for nobody after its release.
+    /// How often the owner has locked it; 0 if the name stays taken by nobody after its release.
     depth: u32,
     fence: u64,
     since: Nanos,
     ends: Nanos,
+    /// Whether its session is still to be told when somebody else wants the name.
+    tells: bool,
     about: About,
 }
 
@@ -62,6 +64,7 @@ struct Place {
     mode: Mode,
     depth: u32,
     fences: u32,
+    tells: bool,
     ttl: Nanos,
     asked: Nanos,
     /// When it was told to ask again.
@@ -90,6 +93,8 @@ pub(crate) enum What {
     Granted { fence: u64, after: Nanos },
     /// The lease is over.
     Lost { fence: u64, loss: Loss },
+    /// Somebody else wants the name.
+    Wanted { fence: u64 },
 }
 
 /// The owner holds the name in a mode that does not cover the claim's.
@@ -118,6 +123,11 @@ impl Ledger {
     ) -> Result<Answer, ModeConflict> {
         self.let_in(at);
         let answer = self.decide(claim, at);
+        if answer == Ok(Answer::Busy) {
+            // A claim that waits is seen in the line, by `settle`.
+            let refused = at.session;
+            call_back(&mut self.rows, |holder| holder != refused, at);
+        }
         self.settle(at);
         answer
     }
@@ -150,6 +160,7 @@ impl Ledger {
             }
             Err(loss) => Renewed::Lost(loss),
         };
+        self.call_holders(at);
         self.call_first(at);
         renewed
     }
@@ -221,9 +232,10 @@ impl Ledger {
         self.rows.iter().any(|row| row.ends <= now)
     }
 
-    /// Ends what has run out, lets in whose turn it is, and sees to who is then first in line.
+    /// Ends what has run out, lets in whose turn it is, and sees to who then holds and is first.
     pub(crate) fn settle(&mut self, at: &mut Moment<'_>) {
         self.let_in(at);
+        self.call_holders(at);
         self.call_first(at);
     }
 
@@ -276,19 +288,20 @@ impl Ledger {
         }
     }
 
-    /// Lowers or frees a lease, or keeps it for nobody.
+    /// Lowers or frees a lease, or leaves the name taken by nobody.
     fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
         let row = &mut self.rows[mine];
         if release.depth > 0 {
             row.depth = row.depth.min(release.depth);
             return Released::Lowered;
         }
-        if release.keep.is_zero() {
+        if release.stays_taken.is_zero() {
             self.rows.remove(mine);
         } else {
             row.session = NOBODY;
             row.depth = 0;
-            row.ends = now.saturating_add(nanos(release.keep));
+            row.tells = false;
+            row.ends = now.saturating_add(nanos(release.stays_taken));
         }
         Released::Freed
     }
@@ -373,6 +386,7 @@ impl Ledger {
             fence: fence.get(),
             since: at.now,
             ends,
+            tells: place.tells,
             about: place.about,
         });
         fence
@@ -441,6 +455,13 @@ impl Ledger {
         at.notices.push(first.call());
     }
 
+    /// Tells holders that somebody of another client waits, if they want to know.
+    fn call_holders(&mut self, at: &mut Moment<'_>) {
+        let line = &self.line;
+        let is_waited_for = |holder| line.iter().any(|place| place.session != holder);
+        call_back(&mut self.rows, is_waited_for, at);
+    }
+
     /// Tells everybody in line to ask again, because a client goes in past them.
     ///
     /// A store that watches the clients before a waiter has to learn of the new one, whose end
@@ -455,7 +476,7 @@ impl Row {
         self.session == session && self.is_of(owner)
     }
 
-    /// Whether the owner has it; a name that is kept after its release is nobody's.
+    /// Whether the owner has it; a name that stays taken after its release is nobody's.
     fn is_of(&self, owner: &str) -> bool {
         self.depth > 0 && &*self.owner == owner
     }
@@ -475,6 +496,7 @@ impl Place {
             mode: claim.mode,
             depth: claim.depth,
             fences: claim.fences,
+            tells: claim.tell_if_wanted && claim.life == Life::Client,
             ttl: nanos(claim.ttl),
             asked: at.now,
             asks: at.now,
@@ -531,6 +553,25 @@ pub(crate) fn news(name: Name, owner_text: &str, what: What) -> crate::driver::N
             fence: Fence::new(fence).unwrap_or(smallest),
             loss,
         },
+        What::Wanted { fence } => News::Wanted {
+            name,
+            owner,
+            fence: Fence::new(fence).unwrap_or(smallest),
+        },
+    }
+}
+
+/// Tells holders, once for each grant, that somebody else wants the name.
+fn call_back(rows: &mut [Row], is_wanted: impl Fn(Session) -> bool, at: &mut Moment<'_>) {
+    for row in rows.iter_mut().filter(|row| row.tells) {
+        if is_wanted(row.session) {
+            row.tells = false;
+            at.notices.push(Notice {
+                session: row.session,
+                owner: row.owner.clone(),
+                what: What::Wanted { fence: row.fence },
+            });
+        }
     }
 }
 

@@ -322,6 +322,7 @@ mod tests {
             wait: Wait::InLine,
             life: Life::Client,
             fences: 1,
+            tell_if_wanted: false,
             about: About::this_process(None),
         }
     }

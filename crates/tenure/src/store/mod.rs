@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `memory:` | [`memory`] | this process | a channel |
 //! | `local:` | `local` | a folder of this machine | a Unix datagram |
+//! | `redis://` | `redis` | a Redis or Valkey server, or a cluster of them | a message on its connection |
 //!
 //! Drivers use [`driver`](crate::driver), the names and the error of this crate, and nothing else of it.
 
@@ -11,3 +12,5 @@ pub(crate) mod ledger;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub mod local;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;

@@ -260,6 +260,7 @@ fn claim(wait: Wait) -> Claim {
         wait,
         life: Life::Client,
         fences: fastrand::u32(1..70),
+        tell_if_wanted: false,
         about: About::this_process(None),
     }
 }
@@ -281,6 +282,6 @@ fn release(claim: &Claim, fence: Fence) -> Release {
         fence: Some(fence),
         life: claim.life,
         depth: 0,
-        keep: Duration::ZERO,
+        stays_taken: Duration::ZERO,
     }
 }

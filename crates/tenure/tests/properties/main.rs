@@ -65,6 +65,7 @@ async fn entering_again_gives_up_the_place_in_line() {
         wait: Wait::InLine,
         life: Life::Client,
         fences: 1,
+        tells: true,
         pid: 0,
     };
     let release = |client, owner| Step::Release {

@@ -17,6 +17,8 @@ pub(crate) struct Ask {
     pub(crate) wait: Wait,
     pub(crate) life: Life,
     pub(crate) fences: u32,
+    /// Whether the client wants to know when another asks for the name.
+    pub(crate) tells: bool,
     /// Tells requests apart for people who look at the lock.
     pub(crate) pid: u32,
 }
@@ -65,6 +67,11 @@ pub(crate) enum Told {
         owner: usize,
         fence: u64,
     },
+    Wanted {
+        name: usize,
+        owner: usize,
+        fence: u64,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +85,8 @@ pub(crate) struct Held {
     pub(crate) fence: u64,
     pub(crate) since: u64,
     pub(crate) ends: u64,
+    /// Not told yet that another client wants the name, and wants to know.
+    tells: bool,
     pub(crate) pid: u32,
 }
 
@@ -125,6 +134,9 @@ impl Model {
     pub(crate) fn acquire(&mut self, ask: &Ask) -> Said {
         self.let_in(ask.name);
         let said = self.decide(ask);
+        if said == Said::Busy {
+            self.call_back(ask.name, ask.client);
+        }
         self.let_in(ask.name);
         self.remind(ask.name);
         said
@@ -179,6 +191,7 @@ impl Model {
                 held.kept = true;
                 held.client = None;
                 held.depth = 0;
+                held.tells = false;
                 held.ends = now + keep;
                 LetGo::Freed
             }
@@ -328,8 +341,26 @@ impl Model {
         }
     }
 
-    /// Tells the first in line to ask again if it would ask after a lease may have ended.
+    /// Tells the holders in other clients that this one wants the name, those who want to know.
+    fn call_back(&mut self, name: usize, asks: usize) {
+        for held in &mut self.locks[name].held {
+            let Some(client) = held.client.filter(|client| held.tells && *client != asks) else {
+                continue;
+            };
+            held.tells = false;
+            self.told[client].push(Told::Wanted {
+                name,
+                owner: held.owner,
+                fence: held.fence,
+            });
+        }
+    }
+
+    /// Tells holders who waits, and the first in line to ask again if it would ask after a lease may have ended.
     fn remind(&mut self, name: usize) {
+        for place in 0..self.locks[name].line.len() {
+            self.call_back(name, self.locks[name].line[place].ask.client);
+        }
         let lock = &mut self.locks[name];
         let first_end = lock.first_end(self.now);
         if let Some(first) = lock.line.first_mut()
@@ -390,6 +421,7 @@ impl Lock {
             fence: u64::MAX,
             since: 0,
             ends: 0,
+            tells: false,
             pid: 0,
         };
         let mut all = self.held.clone();
@@ -426,6 +458,7 @@ impl Lock {
             fence,
             since: now,
             ends: now + ask.ttl,
+            tells: ask.tells && ask.life == Life::Client,
             pid: ask.pid,
         });
         fence

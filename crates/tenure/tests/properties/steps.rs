@@ -93,9 +93,9 @@ fn ask() -> impl Strategy<Value = Ask> {
     let depth = prop_oneof![6 => Just(1), 2 => Just(2), 1 => Just(3)];
     let wait = prop_oneof![1 => Just(Wait::No), 3 => Just(Wait::InLine)];
     let fences = prop_oneof![Just(1), Just(64)];
-    let how = (mode(), ticks(), depth, wait, life(), fences);
+    let how = (mode(), ticks(), depth, wait, life(), fences, any::<bool>());
     (who(), how).prop_map(
-        |((client, name, owner), (mode, ttl, depth, wait, life, fences))| Ask {
+        |((client, name, owner), (mode, ttl, depth, wait, life, fences, tells))| Ask {
             client,
             name,
             owner,
@@ -105,6 +105,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             wait,
             life,
             fences,
+            tells,
             pid: 0,
         },
     )
@@ -309,7 +310,7 @@ impl<'a> Run<'a> {
             fence: self.known(which),
             life: which.life,
             depth,
-            keep: self.time(keep),
+            stays_taken: self.time(keep),
         };
         let released = self.clients[which.client].release(&release).await;
         let released = released.expect("the store answers");
@@ -414,6 +415,18 @@ impl<'a> Run<'a> {
                     owner: found_owner,
                     fence: found,
                     loss: Loss::Evicted,
+                },
+            ) => {
+                assert_eq!(found_name, self.names[name], "{}", self.step);
+                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
+                self.same_fence(name, fence, found);
+            }
+            (
+                Told::Wanted { name, owner, fence },
+                News::Wanted {
+                    name: found_name,
+                    owner: found_owner,
+                    fence: found,
                 },
             ) => {
                 assert_eq!(found_name, self.names[name], "{}", self.step);
@@ -550,6 +563,7 @@ impl<'a> Run<'a> {
             wait: ask.wait,
             life: ask.life,
             fences: ask.fences,
+            tell_if_wanted: ask.tells,
             about: About {
                 reason: None,
                 host: "here".into(),

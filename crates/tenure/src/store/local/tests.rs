@@ -668,6 +668,7 @@ fn claim(name: &str, wait: Wait) -> Claim {
         wait,
         life: Life::Client,
         fences: 1,
+        tell_if_wanted: false,
         about: About::this_process(None),
     }
 }
@@ -679,7 +680,7 @@ fn release(claim: &Claim) -> Release {
         fence: None,
         life: claim.life,
         depth: 0,
-        keep: Duration::ZERO,
+        stays_taken: Duration::ZERO,
     }
 }
 

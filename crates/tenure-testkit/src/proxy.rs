@@ -1,0 +1,376 @@
+//! A wire between client and server that breaks on command.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::port::Port;
+use crate::wait;
+
+/// What a [`Proxy`] does with what it is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Forwards everything, each way so much later.
+    Delay(Duration),
+    /// Forwards nothing, keeps connections open and accepts new ones; what was held back goes on afterwards.
+    Freeze,
+    /// Forwards requests, and swallows all that the server says.
+    LoseReplies,
+    /// Forwards everything.
+    #[default]
+    Pass,
+    /// Closes new connections at once; those that exist go on, unless they are [cut](Proxy::cut).
+    Refuse,
+}
+
+/// A TCP proxy on a loopback port whose faults are switched while it runs.
+///
+/// It does not know what it forwards: a *reply* is what the server sends in one go. All connections end on drop.
+#[derive(Debug)]
+pub struct Proxy {
+    port: Port,
+    wire: Arc<Wire>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a loopback port.
+    ///
+    /// # Errors
+    ///
+    /// If there is no port to listen on.
+    pub fn start(upstream: u16) -> Result<Self> {
+        let (port, listener) = listen()?;
+        let wire = Arc::new(Wire::default());
+        let shared = wire.clone();
+        let listener = thread::spawn(move || shared.accept_all(&listener, upstream));
+        Ok(Self {
+            port,
+            wire,
+            listener: Some(listener),
+        })
+    }
+
+    /// Returns the port for clients.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Does this from now on, with new connections and those that exist.
+    pub fn set(&self, fault: Fault) {
+        self.wire.state().fault = fault;
+        self.wire.changed.notify_all();
+    }
+
+    /// Closes all connections now; new ones are accepted.
+    pub fn cut(&self) {
+        for connection in self.wire.connections() {
+            self.wire.cut(&connection);
+        }
+    }
+
+    /// Forwards the next request, swallows its reply and closes its connection; then all is as before.
+    ///
+    /// The server has then done what the client does not learn of. Meant for a connection on which nothing else is
+    /// under way, since the first thing that the server sends afterwards is taken for the reply.
+    pub fn lose_next_reply_then_cut(&self) {
+        self.lose_reply_then_cut(b"");
+    }
+
+    /// The same for the next request that contains `text`, such as the name of a command.
+    pub fn lose_reply_then_cut(&self, text: &[u8]) {
+        self.wire.state().trap = Some(text.into());
+    }
+
+    /// Returns how many connections were accepted so far, with those that were refused.
+    pub fn connections_accepted(&self) -> u64 {
+        self.wire.accepted.load(SeqCst)
+    }
+
+    /// Returns how many connections were closed at once.
+    pub fn connections_refused(&self) -> u64 {
+        self.wire.refused.load(SeqCst)
+    }
+
+    /// Returns how many connections were closed by a fault.
+    pub fn connections_cut(&self) -> u64 {
+        self.wire.cut.load(SeqCst)
+    }
+
+    /// Returns how many connections there are.
+    pub fn connections_open(&self) -> usize {
+        self.wire.connections().len()
+    }
+
+    /// Returns how many replies were swallowed.
+    pub fn replies_swallowed(&self) -> u64 {
+        self.wire.swallowed.load(SeqCst)
+    }
+
+    /// Waits until that many replies were swallowed.
+    ///
+    /// # Errors
+    ///
+    /// If it takes too long.
+    pub fn wait_for_swallowed(&self, replies: u64) -> Result<()> {
+        let what = format!("{replies} replies are swallowed");
+        wait::until(what, || match self.replies_swallowed() {
+            now if now >= replies => Ok(()),
+            now => Err(format!("{now} replies")),
+        })
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.wire.state().closed = true;
+        // The listener waits for a connection, so it is given one to see that it is over.
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())));
+        if let Some(listener) = self.listener.take() {
+            // A panic in there has been printed; there is nothing to add in a drop.
+            let _ = listener.join();
+        }
+    }
+}
+
+/// What all threads of a proxy share.
+#[derive(Debug, Default)]
+struct Wire {
+    state: Mutex<State>,
+    /// Told when a thread that holds something back should look again.
+    changed: Condvar,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    cut: AtomicU64,
+    swallowed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fault: Fault,
+    /// The next request that contains this is the last of its connection.
+    trap: Option<Vec<u8>>,
+    connections: Vec<Arc<Connection>>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+    /// The next reply is swallowed, and the connection closed.
+    trapped: AtomicBool,
+    cut: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Request,
+    Reply,
+}
+
+/// What becomes of some bytes.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    Cut,
+    Forward,
+    Gone,
+    Swallow,
+}
+
+/// Bytes and when they came.
+type Parcel = (Instant, Vec<u8>);
+
+impl Wire {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connections(&self) -> Vec<Arc<Connection>> {
+        self.state().connections.clone()
+    }
+
+    /// Accepts until the proxy is dropped, and returns when all connections have ended.
+    fn accept_all(&self, listener: &TcpListener, upstream: u16) {
+        thread::scope(|scope| {
+            for client in listener.incoming() {
+                if self.state().closed {
+                    break;
+                }
+                let Ok(client) = client else { continue };
+                if let Some(connection) = self.connect(client, upstream) {
+                    scope.spawn(move || self.serve(&connection));
+                }
+            }
+            for connection in self.connections() {
+                self.cut(&connection);
+            }
+        });
+    }
+
+    /// Makes the other half of a connection; `None` if it is refused or the server is not there.
+    fn connect(&self, client: TcpStream, upstream: u16) -> Option<Arc<Connection>> {
+        self.accepted.fetch_add(1, SeqCst);
+        if self.state().fault == Fault::Refuse {
+            self.refused.fetch_add(1, SeqCst);
+            return None;
+        }
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, upstream)).ok()?;
+        client.set_nodelay(true).ok()?;
+        server.set_nodelay(true).ok()?;
+        let connection = Arc::new(Connection {
+            client,
+            server,
+            trapped: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        });
+        self.state().connections.push(connection.clone());
+        Some(connection)
+    }
+
+    /// Forwards both ways until both sides have said all, or the connection is cut.
+    fn serve(&self, connection: &Arc<Connection>) {
+        thread::scope(|scope| {
+            for direction in [Direction::Request, Direction::Reply] {
+                let (from, to) = match direction {
+                    Direction::Request => (&connection.client, &connection.server),
+                    Direction::Reply => (&connection.server, &connection.client),
+                };
+                let (sender, parcels) = sync_channel(PARCELS);
+                scope.spawn(move || read_all(from, &sender));
+                scope.spawn(move || self.write_all(connection, direction, &parcels, to));
+            }
+        });
+        self.state()
+            .connections
+            .retain(|other| !Arc::ptr_eq(other, connection));
+    }
+
+    fn write_all(
+        &self,
+        connection: &Connection,
+        direction: Direction,
+        parcels: &Receiver<Parcel>,
+        mut to: &TcpStream,
+    ) {
+        loop {
+            // A closed side is news for the other side too, and may be held back like all others.
+            let parcel = parcels.recv().ok();
+            let (arrived, bytes) = parcel.clone().unwrap_or_else(|| (Instant::now(), vec![]));
+            match self.judge(connection, direction, arrived, &bytes) {
+                Verdict::Forward if parcel.is_none() => {
+                    let _ = to.shutdown(Shutdown::Write);
+                    return;
+                }
+                Verdict::Forward if to.write_all(&bytes).is_ok() => {}
+                Verdict::Swallow if parcel.is_some() => {
+                    self.swallowed.fetch_add(1, SeqCst);
+                }
+                Verdict::Cut => {
+                    // Cut first: whoever has seen the count finds the connection closed.
+                    self.cut(connection);
+                    self.swallowed.fetch_add(1, SeqCst);
+                    return;
+                }
+                Verdict::Forward => return self.hang_up(connection),
+                Verdict::Gone | Verdict::Swallow => return,
+            }
+        }
+    }
+
+    /// Says what becomes of `bytes`, once it is time.
+    fn judge(
+        &self,
+        connection: &Connection,
+        direction: Direction,
+        arrived: Instant,
+        bytes: &[u8],
+    ) -> Verdict {
+        let mut state = self.state();
+        loop {
+            if connection.cut.load(SeqCst) {
+                return Verdict::Gone;
+            }
+            let left = match state.fault {
+                Fault::Freeze => LONG,
+                Fault::Delay(delay) => delay.saturating_sub(arrived.elapsed()),
+                Fault::LoseReplies | Fault::Pass | Fault::Refuse => Duration::ZERO,
+            };
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        match direction {
+            Direction::Request => {
+                if !bytes.is_empty() && state.trap.take_if(|trap| contains(bytes, trap)).is_some() {
+                    connection.trapped.store(true, SeqCst);
+                }
+                Verdict::Forward
+            }
+            Direction::Reply if connection.trapped.load(SeqCst) => Verdict::Cut,
+            Direction::Reply if state.fault == Fault::LoseReplies => Verdict::Swallow,
+            Direction::Reply => Verdict::Forward,
+        }
+    }
+
+    /// Closes a connection because a fault demands it.
+    fn cut(&self, connection: &Connection) {
+        if !connection.cut.load(SeqCst) {
+            self.cut.fetch_add(1, SeqCst);
+        }
+        self.hang_up(connection);
+    }
+
+    /// Closes a connection.
+    fn hang_up(&self, connection: &Connection) {
+        // Under the lock, so that nobody goes to sleep between looking and being told.
+        let state = self.state();
+        connection.cut.store(true, SeqCst);
+        drop(state);
+        self.changed.notify_all();
+        // It fails only if the other end has closed it already.
+        let _ = connection.client.shutdown(Shutdown::Both);
+        let _ = connection.server.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads until the other end has said all; the closed channel says so.
+fn read_all(mut from: &TcpStream, parcels: &SyncSender<Parcel>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length) = from.read(&mut buffer) {
+        let parcel = (Instant::now(), buffer[..length].to_vec());
+        if length == 0 || parcels.send(parcel).is_err() {
+            return;
+        }
+    }
+}
+
+fn listen() -> Result<(Port, TcpListener)> {
+    loop {
+        // Bounded, since it fails when there are no ports left.
+        let port = Port::free()?;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())) {
+            Ok(listener) => return Ok((port, listener)),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(Error::io("listen on a free port")(error)),
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// How much a connection holds back each way before its sender has to wait.
+const PARCELS: usize = 256;
+
+/// Until somebody says otherwise.
+const LONG: Duration = Duration::from_secs(3600);

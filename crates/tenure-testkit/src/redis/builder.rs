@@ -1,0 +1,176 @@
+//! How a Redis server is to be started.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::server::RedisServer;
+use super::tls::{Certificate, ClientCertificate, Tls};
+use crate::error::Result;
+
+/// What a server keeps when it is killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Persistence {
+    /// Every answered write: the log is flushed before the answer.
+    AofAlways,
+    /// All but the last second or so: the log is flushed once a second.
+    ///
+    /// A killed *process* loses nothing of it, only a machine without power does.
+    AofEverySecond,
+    /// Nothing.
+    #[default]
+    None,
+}
+
+/// The options of a [`RedisServer`].
+///
+/// By default: no password, no TLS, nothing kept on disk.
+#[derive(Clone, Debug, Default)]
+#[must_use = "it starts nothing until `start` is called"]
+pub struct RedisBuilder {
+    pub(super) password: Option<String>,
+    pub(super) acl: Vec<String>,
+    pub(super) tls: Option<(Certificate, ClientCertificate)>,
+    pub(super) unix_socket: bool,
+    sentinel: bool,
+    persistence: Persistence,
+    lines: Vec<String>,
+}
+
+impl RedisBuilder {
+    /// Asks clients for a password; a replica also uses it towards its master.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a user by its rules, such as `ann on >secret ~tenure:* +@all`.
+    ///
+    /// May be called often. `default off` turns off those who do not say who they are.
+    pub fn user(mut self, rules: &str) -> Self {
+        self.acl.push(rules.into());
+        self
+    }
+
+    /// Speaks TLS; the files are in [`RedisServer::tls`].
+    pub fn tls(mut self, certificate: Certificate, client: ClientCertificate) -> Self {
+        self.tls = Some((certificate, client));
+        self
+    }
+
+    /// Listens on a Unix socket as well; its path is [`RedisServer::socket`].
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Chooses what is still there after a kill and a new start.
+    pub fn persistence(mut self, persistence: Persistence) -> Self {
+        self.persistence = persistence;
+        self
+    }
+
+    /// Makes it a replica of the server on a loopback port.
+    pub fn replica_of(self, port: u16) -> Self {
+        self.config(&format!("replicaof 127.0.0.1 {port}"))
+    }
+
+    /// Limits the memory, such as `4mb`, and says what goes when it is full, such as `noeviction`.
+    pub fn max_memory(self, bytes: &str, policy: &str) -> Self {
+        self.config(&format!("maxmemory {bytes}"))
+            .config(&format!("maxmemory-policy {policy}"))
+    }
+
+    /// Allows the `DEBUG` command.
+    pub fn debug_command(self) -> Self {
+        self.config("enable-debug-command local")
+    }
+
+    /// Adds a line to the configuration file, after all others.
+    pub fn config(mut self, line: &str) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Makes it a sentinel, whose orders are in the configuration.
+    pub(super) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
+    }
+
+    pub(super) fn is_sentinel(&self) -> bool {
+        self.sentinel
+    }
+
+    /// Starts the server and returns once it answers.
+    ///
+    /// # Errors
+    ///
+    /// If `redis-server` or, for TLS, `openssl` is not installed, with what to install; or if the server does not start,
+    /// with its log.
+    pub fn start(self) -> Result<RedisServer> {
+        RedisServer::start_as(self)
+    }
+
+    /// The text of the configuration file.
+    pub(super) fn text(
+        &self,
+        folder: &Path,
+        plain: u16,
+        tls: Option<(u16, &Tls)>,
+        admin: &str,
+    ) -> String {
+        let mut text = format!("port {plain}\nbind 127.0.0.1\nprotected-mode no\nlogfile \"\"\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "dir {}", quoted(&folder.display().to_string()));
+        if let Some(password) = &self.password {
+            let _ = writeln!(text, "requirepass {}", quoted(password));
+        }
+        if let (Some((port, files)), Some((_, client))) = (tls, self.tls) {
+            let _ = write!(text, "tls-port {port}\n{}", files.config(client));
+        }
+        if !self.acl.is_empty() {
+            let _ = writeln!(text, "user {ADMIN} on >{admin} ~* &* +@all");
+        }
+        for rules in &self.acl {
+            let _ = writeln!(text, "user {rules}");
+        }
+        if !self.sentinel {
+            self.server_only(folder, &mut text);
+        }
+        for line in &self.lines {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// What a sentinel does not know.
+    fn server_only(&self, folder: &Path, text: &mut String) {
+        text.push_str(
+            "save \"\"\nrepl-diskless-sync yes\nrepl-diskless-sync-delay 0\nshutdown-timeout 2\n",
+        );
+        text.push_str(match self.persistence {
+            Persistence::AofAlways => "appendonly yes\nappendfsync always\n",
+            Persistence::AofEverySecond => "appendonly yes\nappendfsync everysec\n",
+            Persistence::None => "appendonly no\n",
+        });
+        if let Some(password) = &self.password {
+            let _ = writeln!(text, "masterauth {}", quoted(password));
+        }
+        if self.unix_socket {
+            let path = folder.join(SOCKET).display().to_string();
+            let _ = writeln!(text, "unixsocket {}\nunixsocketperm 700", quoted(&path));
+        }
+    }
+}
+
+/// A value for the configuration file, whatever is in it.
+pub(super) fn quoted(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The user by which the kit asks a server that has users of its own.
+pub(super) const ADMIN: &str = "tenure-testkit";
+
+/// The Unix socket's name in the server's folder.
+pub(super) const SOCKET: &str = "redis.sock";

@@ -1,0 +1,133 @@
+//! What the client library or the server reports, as this crate's error: the one place for it.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::error::{BoxError, Error};
+
+/// What is known after a fault, and what to do about the connection.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) error: Error,
+    /// Whether to look for a server anew: this one is gone, or is no master any more.
+    pub(crate) reconnect: bool,
+}
+
+/// A server's refusal in words, with what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{advice} ({code})")]
+struct Refusal {
+    code: String,
+    advice: &'static str,
+}
+
+impl Fault {
+    /// Tells a fault of a request that was sent.
+    ///
+    /// An error that the server gives before it runs a command means that nothing was changed;
+    /// whatever else may have happened on the way, the request may have taken effect.
+    pub(crate) fn of(error: RedisError) -> Self {
+        let Some(code) = error.code().map(str::to_owned) else {
+            return Self {
+                reconnect: error.kind() == ErrorKind::Io,
+                error: indeterminate(error),
+            };
+        };
+        let ran = in_script(&error);
+        let Some(advice) = advice(&code) else {
+            return Self {
+                reconnect: false,
+                error: indeterminate(error),
+            };
+        };
+        let reconnect = matches!(code.as_str(), "READONLY" | "MASTERDOWN" | "NOAUTH");
+        let refusal = Refusal { code, advice };
+        Self {
+            reconnect,
+            error: if ran {
+                indeterminate(refusal)
+            } else {
+                unavailable(refusal)
+            },
+        }
+    }
+}
+
+/// Whether the server forgot a script, so that it has to be sent in full.
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Whether an error came from a command inside a script: what ran before it has happened.
+///
+/// A script's first write is refused before anything is changed, and so are its reads; but the
+/// error alone does not say which command it was.
+fn in_script(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    let refused_before = ["READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"];
+    detail.contains("script: ") && !refused_before.contains(&error.code().unwrap_or_default())
+}
+
+/// What a refusal means, and what helps; `None` for one that may have come too late.
+fn advice(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "READONLY" => "the server is a replica, looking for the master",
+        "LOADING" => "the server is still loading its data, try again soon",
+        "BUSY" => "a script blocks the server, end it with SCRIPT KILL",
+        "OOM" => "the server is out of memory: raise maxmemory or free some",
+        "MISCONF" => "the server cannot save to disk and so refuses writes: see its log",
+        "NOREPLICAS" => "too few replicas are connected for min-replicas-to-write",
+        "MASTERDOWN" => "the replica has lost its master, looking for another",
+        "NOAUTH" => "a password is needed: redis://user:password@host",
+        "WRONGPASS" => "the user name or the password is wrong",
+        "NOPERM" => "the user lacks a permission: `tenure doctor` prints the line that is needed",
+        "WRONGTYPE" => "the key belongs to something else: choose another prefix or name",
+        "CLUSTERDOWN" => "a part of the cluster is down",
+        "TRYAGAIN" | "MOVED" | "ASK" => "the slot is moving to another node, try again soon",
+        "CROSSSLOT" => "the keys of a lock are in different slots",
+        "NOSCRIPT" => "the server forgot a script again and again",
+        _ => return None,
+    })
+}
+
+pub(crate) fn unavailable(source: impl Into<BoxError>) -> Error {
+    Error::Unavailable {
+        driver: DRIVER,
+        source: source.into(),
+    }
+}
+
+pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
+    Error::Indeterminate {
+        driver: DRIVER,
+        source: source.into(),
+    }
+}
+
+/// An answer that no script gives.
+pub(crate) fn garbled() -> Error {
+    indeterminate("the server's answer makes no sense")
+}
+
+/// What the error says when a connection cannot be made: nothing was sent.
+pub(crate) fn unreachable(place: &str, error: &RedisError) -> Error {
+    #[derive(Debug, thiserror::Error)]
+    #[error("no connection to {place}: {why}")]
+    struct NoConnection {
+        place: String,
+        why: String,
+    }
+    let why = match error.code().and_then(advice) {
+        Some(advice) => advice.to_owned(),
+        None if error.kind() == ErrorKind::RESP3NotSupported => {
+            "tenure needs Redis 6.2 or newer".to_owned()
+        }
+        None if error.kind() == ErrorKind::AuthenticationFailed => {
+            "the user name or the password is wrong".to_owned()
+        }
+        None => error.to_string(),
+    };
+    let place = place.to_owned();
+    unavailable(NoConnection { place, why })
+}
+
+pub(crate) const DRIVER: &str = "redis";

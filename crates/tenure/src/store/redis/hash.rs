@@ -1,0 +1,296 @@
+//! The default layout: a hash with the owner as field, changed by scripts alone.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{Cmd, Value};
+use tokio::sync::{Mutex, mpsc};
+
+use crate::driver::{
+    Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, News, Release, Released, Renewal,
+    Renewed, Wait,
+};
+use crate::error::{Error, Result};
+use crate::name::{Fence, Name, random_u128};
+use crate::store::redis::fault::{self, DRIVER};
+use crate::store::redis::inbox;
+use crate::store::redis::keys::Keys;
+use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::look::{Look, write_about, write_mode};
+use crate::store::redis::scan;
+use crate::store::redis::script::{Script, Scripts, add_keys};
+use crate::store::redis::url::Settings;
+
+/// One client of locks in the default layout.
+#[derive(Debug)]
+pub(crate) struct Hash {
+    link: Link,
+    keys: Keys,
+    scripts: Scripts,
+    session: String,
+    inboxes: String,
+    /// For how long a lease is handed over until it is confirmed, in milliseconds; 0 if the
+    /// server knows who listens, so that no confirmation is needed.
+    confirm_ms: String,
+    fence_memory_ms: String,
+    heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
+}
+
+impl Hash {
+    pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        let keys = Keys::new(&settings.prefix);
+        let inboxes = keys.inboxes();
+        let session = format!("{:016x}", random_u128() >> 64);
+        let greeting = Greeting::Subscribe(format!("{inboxes}{session}"));
+        // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
+        // have to confirm first has to be asked for.
+        let confirm = settings.is_cluster() || settings.replicas > 0;
+        let confirm_ms = if confirm { CONFIRM_MS } else { "0" }.to_owned();
+        let fence_memory_ms = millis(settings.fence_memory);
+        let (link, heard) = Link::open(settings, greeting).await?;
+        Ok(Self {
+            link,
+            keys,
+            scripts: Scripts::new(),
+            session,
+            inboxes,
+            confirm_ms,
+            fence_memory_ms,
+            heard: Mutex::new(heard),
+        })
+    }
+
+    /// The beginning of every call: the keys of a lock, and what ledger.lua needs.
+    fn call(&self, script: &Script, name: &Name) -> Cmd {
+        let mut cmd = script.call(5);
+        add_keys(&mut cmd, &self.keys, name);
+        self.add_head(&mut cmd);
+        cmd
+    }
+
+    fn add_head(&self, cmd: &mut Cmd) {
+        cmd.arg(&self.session)
+            .arg(&self.inboxes)
+            .arg(&self.confirm_ms)
+            .arg(&self.fence_memory_ms);
+    }
+
+    /// Waits until enough replicas have what this client wrote.
+    async fn confirm_by_replicas(&self) -> Result<()> {
+        let settings = self.link.settings();
+        if settings.replicas == 0 {
+            return Ok(());
+        }
+        let patience = settings.replicas_timeout;
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(settings.replicas).arg(millis(patience));
+        let mut pipeline = redis::Pipeline::new();
+        pipeline.add_command(wait);
+        let confirmed = match &self.link.send_all(&pipeline, patience).await?[..] {
+            [Value::Int(confirmed)] => *confirmed,
+            _ => return Err(fault::garbled()),
+        };
+        if confirmed < i64::from(settings.replicas) {
+            return Err(fault::indeterminate(format!(
+                "{confirmed} of {} replicas confirmed the lock in {patience:?}",
+                settings.replicas
+            )));
+        }
+        Ok(())
+    }
+
+    async fn renew_some(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let mut cmd = self.scripts.renew.call(5 * renewals.len());
+        for renewal in renewals {
+            add_keys(&mut cmd, &self.keys, &renewal.name);
+        }
+        self.add_head(&mut cmd);
+        for renewal in renewals {
+            cmd.arg(renewal.owner.as_str())
+                .arg(life(renewal.life))
+                .arg(fence(renewal.fence))
+                .arg(millis(renewal.ttl));
+        }
+        let answer = self.link.call(&self.scripts.renew, &cmd).await?;
+        let Value::Array(answers) = answer else {
+            return Err(fault::garbled());
+        };
+        answers.iter().map(renewed).collect()
+    }
+}
+
+#[async_trait]
+impl Driver for Hash {
+    fn kind(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Boot
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        let tell = claim.tell_if_wanted && claim.life == Life::Client;
+        let mut cmd = self.call(&self.scripts.acquire, &claim.name);
+        cmd.arg(claim.owner.as_str())
+            .arg(life(claim.life))
+            .arg(write_mode(claim.mode))
+            .arg(claim.depth)
+            .arg(millis(claim.ttl))
+            .arg(claim.fences.max(1))
+            .arg(if claim.wait == Wait::InLine { "1" } else { "0" })
+            .arg(if tell { "w" } else { "-" })
+            .arg(write_about(&claim.about));
+        match self.link.call(&self.scripts.acquire, &cmd).await? {
+            Value::Int(0) => Ok(Answer::Busy),
+            Value::Int(granted) if granted > 0 => {
+                self.confirm_by_replicas().await?;
+                let fence = Fence::new(granted.unsigned_abs());
+                fence.map(Answer::Granted).ok_or_else(fault::garbled)
+            }
+            Value::Int(queued) => Ok(Answer::Queued {
+                ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
+            }),
+            Value::BulkString(conflict) if conflict == b"conflict" => Err(Error::ModeConflict {
+                name: claim.name.clone(),
+            }),
+            _ => Err(fault::garbled()),
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let mut cmd = self.call(&self.scripts.withdraw, &claim.name);
+        cmd.arg(claim.owner.as_str())
+            .arg(life(claim.life))
+            .arg(claim.depth);
+        self.link.call(&self.scripts.withdraw, &cmd).await?;
+        Ok(())
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        // All keys of one call live in one slot of a cluster.
+        let batch = if self.link.settings().is_cluster() {
+            1
+        } else {
+            BATCH
+        };
+        let mut answers = Vec::with_capacity(renewals.len());
+        for some in renewals.chunks(batch) {
+            answers.extend(self.renew_some(some).await?);
+        }
+        if !answers.is_empty() {
+            self.confirm_by_replicas().await?;
+        }
+        Ok(answers)
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released> {
+        let mut cmd = self.call(&self.scripts.release, &release.name);
+        cmd.arg(release.owner.as_str())
+            .arg(life(release.life))
+            .arg(fence(release.fence))
+            .arg(release.depth)
+            .arg(millis_or_none(release.stays_taken));
+        match self.link.call(&self.scripts.release, &cmd).await? {
+            Value::BulkString(answer) => match &answer[..] {
+                b"freed" => Ok(Released::Freed),
+                b"lowered" => Ok(Released::Lowered),
+                other => loss(other).map(Released::NotHeld),
+            },
+            _ => Err(fault::garbled()),
+        }
+    }
+
+    async fn news(&self) -> News {
+        let mut heard = self.heard.lock().await;
+        loop {
+            match heard.recv().await {
+                Some(Heard::Message(message)) => {
+                    if let Some(news) = inbox::read(&message, &self.keys) {
+                        return news;
+                    }
+                    tracing::debug!("a message in the inbox is not ours");
+                }
+                Some(Heard::Again) => return News::AskAgain(None),
+                Some(Heard::Changed(_)) => {}
+                // The link's task ends with this client alone.
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        let names = match only {
+            Some(name) => vec![name.clone()],
+            None => scan::names(&self.link, &self.keys).await?,
+        };
+        let mut entries = Vec::new();
+        for name in names {
+            let cmd = self.call(&self.scripts.look, &name);
+            let answer = self.link.call(&self.scripts.look, &cmd).await?;
+            let look = Look::read(answer).ok_or_else(fault::garbled)?;
+            let entry = look.entry(name);
+            if !(entry.holders.is_empty() && entry.waiters.is_empty()) {
+                entries.push(entry);
+            }
+        }
+        Ok(entries)
+    }
+
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        let cmd = self.call(&self.scripts.evict, name);
+        let answer = self.link.call(&self.scripts.evict, &cmd).await?;
+        let look = Look::read(answer).ok_or_else(fault::garbled)?;
+        Ok(look.holders())
+    }
+}
+
+fn renewed(answer: &Value) -> Result<Renewed> {
+    let Value::BulkString(answer) = answer else {
+        return Err(fault::garbled());
+    };
+    let number = std::str::from_utf8(answer)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match number.and_then(Fence::new) {
+        Some(fence) => Ok(Renewed::Kept(fence)),
+        None => loss(answer).map(Renewed::Lost),
+    }
+}
+
+fn loss(answer: &[u8]) -> Result<Loss> {
+    match answer {
+        b"taken" => Ok(Loss::TakenOver),
+        b"gone" => Ok(Loss::Gone),
+        _ => Err(fault::garbled()),
+    }
+}
+
+fn life(life: Life) -> &'static str {
+    match life {
+        Life::Client => "c",
+        Life::Ttl => "t",
+    }
+}
+
+fn fence(fence: Option<Fence>) -> String {
+    fence.map_or_else(String::new, |fence| fence.to_string())
+}
+
+/// Whole milliseconds, rounded up: a lease never ends before its time.
+pub(crate) fn millis(duration: Duration) -> String {
+    duration.as_micros().div_ceil(1000).max(1).to_string()
+}
+
+fn millis_or_none(duration: Duration) -> String {
+    if duration.is_zero() {
+        "0".to_owned()
+    } else {
+        millis(duration)
+    }
+}
+
+/// How many leases one script renews: the server does nothing else meanwhile.
+const BATCH: usize = 100;
+
+const CONFIRM_MS: &str = "5000";

@@ -1,0 +1,528 @@
+//! The connection: one for everything, kept up by one task, for any kind of deployment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    Value, io::tcp::TcpSettings,
+};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::error::{Error, Result};
+use crate::store::redis::fault::{self, Fault};
+use crate::store::redis::script::Script;
+use crate::store::redis::sentinel;
+use crate::store::redis::url::{Access, Host, Servers, Settings};
+
+/// One connection to a deployment, made again whenever it breaks.
+///
+/// Requests and the client's inbox share it, so that whoever can ask can also be told.
+#[derive(Debug)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    /// The connection of the moment; `None` while there is none.
+    current: watch::Sender<Option<Numbered>>,
+    /// The number of the latest connection that is known to be dead.
+    dead: AtomicU64,
+    /// Why there is none.
+    trouble: Mutex<Option<RedisError>>,
+    /// Rung when the connection of the moment has to be replaced.
+    broken: Notify,
+}
+
+/// A connection, and how many there were before it: old news must not end a new one.
+#[derive(Debug, Clone)]
+struct Numbered {
+    number: u64,
+    connection: Connection,
+}
+
+/// A connection that requests can be sent on.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    /// To one server.
+    Server(MultiplexedConnection),
+    /// To all masters of a cluster.
+    Cluster(ClusterConnection),
+}
+
+/// What the connection hears of its own accord.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A message in the inbox.
+    Message(Vec<u8>),
+    /// A key that was read has changed.
+    Changed(Vec<Vec<u8>>),
+    /// The connection was made anew: what was said meanwhile is lost.
+    Again,
+}
+
+/// What to do on each new connection before anybody uses it.
+#[derive(Debug, Clone)]
+pub(crate) enum Greeting {
+    /// Listen to this channel.
+    Subscribe(String),
+    /// Be told of keys that change after they were read on request.
+    Track,
+    /// Nothing.
+    Nothing,
+}
+
+impl Link {
+    /// Connects, and keeps connected until dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the first connection cannot be made in time.
+    pub(crate) async fn open(
+        settings: Settings,
+        greeting: Greeting,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Heard>)> {
+        // Unbounded in type only: an inbox gets one message for each of its claims and leases.
+        let (hear, heard) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            settings,
+            current: watch::Sender::new(None),
+            dead: AtomicU64::new(0),
+            trouble: Mutex::new(None),
+            broken: Notify::new(),
+        });
+        let first = shared.connect(1, &greeting, &hear).await;
+        if let Err(error) = first {
+            return Err(fault::unreachable(&shared.settings.place(), &error));
+        }
+        let task = tokio::spawn(Arc::clone(&shared).keep_up(greeting, hear));
+        let task = task.abort_handle();
+        Ok((Self { shared, task }, heard))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// Sends a command, and waits for its answer.
+    pub(crate) async fn send(&self, cmd: &Cmd) -> Result<Value> {
+        let Numbered {
+            number,
+            mut connection,
+        } = self.shared.connection().await?;
+        let answer = timeout(self.shared.settings.timeout, connection.send(cmd)).await;
+        self.shared.answered(number, answer)
+    }
+
+    /// Sends some commands in one go, and waits for all answers.
+    pub(crate) async fn send_all(
+        &self,
+        pipeline: &Pipeline,
+        extra: Duration,
+    ) -> Result<Vec<Value>> {
+        let Numbered {
+            number,
+            mut connection,
+        } = self.shared.connection().await?;
+        let patience = self.shared.settings.timeout + extra;
+        let answer = timeout(patience, connection.send_all(pipeline)).await;
+        self.shared.answered(number, answer)
+    }
+
+    /// Calls a script by its hash, and in full if the server does not know it.
+    pub(crate) async fn call(&self, script: &Script, call: &Cmd) -> Result<Value> {
+        let Numbered {
+            number,
+            mut connection,
+        } = self.shared.connection().await?;
+        let patience = self.shared.settings.timeout;
+        let answer = match timeout(patience, connection.send(call)).await {
+            Ok(Err(error)) if fault::is_unknown_script(&error) => {
+                timeout(patience, connection.send(&script.in_full(call))).await
+            }
+            answer => answer,
+        };
+        self.shared.answered(number, answer)
+    }
+
+    /// Returns a connection for commands that go to every node.
+    pub(crate) async fn connection(&self) -> Result<Connection> {
+        Ok(self.shared.connection().await?.connection)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    /// Returns the connection of the moment, or waits a little for the next.
+    async fn connection(&self) -> Result<Numbered> {
+        if let Some(connection) = &*self.current.borrow() {
+            return Ok(connection.clone());
+        }
+        let mut current = self.current.subscribe();
+        let wait = current.wait_for(Option::is_some);
+        match timeout(self.settings.connect_timeout, wait).await {
+            Ok(Ok(connection)) => connection.clone().ok_or_else(|| self.no_connection()),
+            _ => Err(self.no_connection()),
+        }
+    }
+
+    fn no_connection(&self) -> Error {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.settings.place();
+        match &*trouble {
+            Some(error) => fault::unreachable(&place, error),
+            None => fault::unavailable(format!(
+                "no connection to {place} in {:?}",
+                self.settings.connect_timeout
+            )),
+        }
+    }
+
+    /// Takes in how a request ended.
+    fn answered<T>(
+        &self,
+        number: u64,
+        answer: std::result::Result<RedisResult<T>, tokio::time::error::Elapsed>,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                let fault = Fault::of(error);
+                if fault.reconnect {
+                    self.replace(number);
+                }
+                Err(fault.error)
+            }
+            Err(_) => {
+                // Nothing is heard on a connection that is cut without a word.
+                self.replace(number);
+                let timeout = self.settings.timeout;
+                Err(fault::indeterminate(format!("no answer in {timeout:?}")))
+            }
+        }
+    }
+
+    /// Lets go of a connection, if it is still the one of the moment.
+    fn replace(&self, number: u64) {
+        self.dead.fetch_max(number, Ordering::SeqCst);
+        let ended = self.current.send_if_modified(|current| {
+            let own = current.as_ref().is_some_and(|own| own.number == number);
+            if own {
+                *current = None;
+            }
+            own
+        });
+        if ended {
+            self.broken.notify_one();
+        }
+    }
+
+    /// Makes a new connection whenever the last is broken.
+    async fn keep_up(self: Arc<Self>, greeting: Greeting, hear: mpsc::UnboundedSender<Heard>) {
+        let mut number = 1;
+        loop {
+            self.until_broken().await;
+            self.current.send_replace(None);
+            let mut pause = SHORTEST_PAUSE;
+            number += 1;
+            while let Err(error) = self.connect(number, &greeting, &hear).await {
+                tracing::debug!(place = self.settings.place(), %error, "no connection yet");
+                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                number += 1;
+            }
+            // A closed channel means that the driver is being dropped, and this task with it.
+            let _ = hear.send(Heard::Again);
+        }
+    }
+
+    /// Waits until the connection of the moment has to be replaced.
+    async fn until_broken(&self) {
+        let moved = sentinel::moved(&self.settings);
+        tokio::select! {
+            () = self.broken.notified() => {}
+            () = moved => tracing::info!(place = self.settings.place(), "another master"),
+        }
+    }
+
+    /// Makes the connection of the moment, and prepares it.
+    async fn connect(
+        self: &Arc<Self>,
+        number: u64,
+        greeting: &Greeting,
+        hear: &mpsc::UnboundedSender<Heard>,
+    ) -> RedisResult<()> {
+        let deadline = Instant::now() + self.settings.connect_timeout;
+        let connecting = self.connect_now(number, greeting, hear);
+        let Ok(connected) = timeout_at(deadline, connecting).await else {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Err(late.into());
+        };
+        let connection = connected?;
+        self.current
+            .send_replace(Some(Numbered { number, connection }));
+        if self.dead.load(Ordering::SeqCst) >= number {
+            // It broke before anybody could see it.
+            self.replace(number);
+        }
+        Ok(())
+    }
+
+    async fn connect_now(
+        self: &Arc<Self>,
+        number: u64,
+        greeting: &Greeting,
+        hear: &mpsc::UnboundedSender<Heard>,
+    ) -> RedisResult<Connection> {
+        let settings = &self.settings;
+        let address = match &settings.servers {
+            Servers::One(host) => settings.address(host),
+            Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
+            Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
+            Servers::Cluster(nodes) => {
+                return self.connect_cluster(number, nodes, greeting, hear).await;
+            }
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(1024)
+            .set_push_sender(self.listener(number, hear));
+        let client = settings.client(address, &settings.access)?;
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        if matches!(settings.servers, Servers::Sentinel { .. }) {
+            sentinel::expect_master(&mut connection).await?;
+        }
+        match greeting {
+            Greeting::Subscribe(channel) => connection.subscribe(channel).await?,
+            Greeting::Track => {
+                let mut track = redis::cmd("CLIENT");
+                track.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
+                track.exec_async(&mut connection).await?;
+            }
+            Greeting::Nothing => {}
+        }
+        Ok(Connection::Server(connection))
+    }
+
+    async fn connect_cluster(
+        self: &Arc<Self>,
+        number: u64,
+        nodes: &[Host],
+        greeting: &Greeting,
+        hear: &mpsc::UnboundedSender<Heard>,
+    ) -> RedisResult<Connection> {
+        let settings = &self.settings;
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|node| settings.info(settings.address(node), &settings.access))
+            .collect::<RedisResult<_>>()?;
+        let mut builder = ClusterClientBuilder::new(nodes)
+            .use_protocol(ProtocolVersion::RESP3)
+            .connection_timeout(settings.connect_timeout)
+            .response_timeout(settings.timeout)
+            .overall_response_timeout(None)
+            .tcp_settings(TcpSettings::default().set_nodelay(true))
+            .push_sender(self.listener(number, hear));
+        builder = settings.certify(builder)?;
+        let mut connection = builder.build()?.get_async_connection().await?;
+        if let Greeting::Subscribe(channel) = greeting {
+            connection.subscribe(channel).await?;
+        }
+        Ok(Connection::Cluster(connection))
+    }
+
+    /// Takes in what a connection hears.
+    fn listener(
+        self: &Arc<Self>,
+        number: u64,
+        hear: &mpsc::UnboundedSender<Heard>,
+    ) -> impl Fn(PushInfo) -> std::result::Result<(), ()> + Send + Sync + 'static {
+        let (hear, shared) = (hear.clone(), Arc::downgrade(self));
+        move |push| {
+            let heard = match push.kind {
+                PushKind::Message => match push.data.into_iter().next_back() {
+                    Some(Value::BulkString(message)) => Heard::Message(message),
+                    _ => return Ok(()),
+                },
+                PushKind::Invalidate => Heard::Changed(changed(push.data)),
+                PushKind::Disconnection => {
+                    let Some(shared) = shared.upgrade() else {
+                        return Ok(());
+                    };
+                    if shared.settings.is_cluster() {
+                        // The cluster's connection mends itself; news may be lost all the same.
+                        Heard::Again
+                    } else {
+                        shared.replace(number);
+                        return Ok(());
+                    }
+                }
+                _ => return Ok(()),
+            };
+            hear.send(heard).map_err(|_| ())
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) async fn send(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Server(connection) => connection.send_packed_command(cmd).await,
+            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
+        }?
+        .extract_error()
+    }
+
+    pub(crate) async fn send_all(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::Server(connection) => pipeline.query_async(connection).await,
+            Self::Cluster(connection) => pipeline.query_async(connection).await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Server(_) => "Server",
+            Self::Cluster(_) => "Cluster",
+        })
+    }
+}
+
+impl Settings {
+    fn address(&self, host: &Host) -> ConnectionAddr {
+        let Host { name, port } = host.clone();
+        if self.tls.is_some() {
+            ConnectionAddr::TcpTls {
+                host: name,
+                port,
+                insecure: false,
+                tls_params: None,
+            }
+        } else {
+            ConnectionAddr::Tcp(name, port)
+        }
+    }
+
+    fn info(&self, address: ConnectionAddr, access: &Access) -> RedisResult<ConnectionInfo> {
+        let mut redis = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_skip_set_lib_name()
+            .set_db(access.database);
+        if let Some(user) = &access.user {
+            redis = redis.set_username(user);
+        }
+        if let Some(password) = &access.password {
+            redis = redis.set_password(password);
+        }
+        Ok(address
+            .into_connection_info()?
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
+            .set_redis_settings(redis))
+    }
+
+    /// A client of one server, which says nothing before it is asked to connect.
+    pub(crate) fn client(&self, address: ConnectionAddr, access: &Access) -> RedisResult<Client> {
+        let info = self.info(address, access)?;
+        match &self.tls {
+            None => Client::open(info),
+            #[cfg(feature = "redis-tls")]
+            Some(tls) => Client::build_with_tls(info, tls.certificates()?),
+            #[cfg(not(feature = "redis-tls"))]
+            Some(_) => Err(no_tls()),
+        }
+    }
+
+    /// A client of a host that is no Redis server but a sentinel.
+    pub(crate) fn client_of(&self, host: &Host, access: &Access) -> RedisResult<Client> {
+        self.client(self.address(host), access)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
+        Ok(match &self.tls {
+            Some(tls) => builder
+                .tls(redis::cluster::TlsMode::Secure)
+                .certs(tls.certificates()?),
+            None => builder,
+        })
+    }
+
+    #[cfg(not(feature = "redis-tls"))]
+    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
+        match &self.tls {
+            Some(_) => Err(no_tls()),
+            None => Ok(builder),
+        }
+    }
+}
+
+#[cfg(feature = "redis-tls")]
+impl crate::store::redis::url::Tls {
+    /// Reads the files that the URL names.
+    fn certificates(&self) -> RedisResult<redis::TlsCertificates> {
+        let read = |path: &std::path::PathBuf| {
+            std::fs::read(path).map_err(|error| {
+                let why = format!("{}: {error}", path.display());
+                RedisError::from((redis::ErrorKind::InvalidClientConfig, "cannot be read", why))
+            })
+        };
+        let client_tls = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => Some(redis::ClientTlsConfig {
+                client_cert: read(certificate)?,
+                client_key: read(key)?,
+            }),
+            (None, None) => None,
+            _ => {
+                let why = "a client certificate needs both cert= and key=";
+                return Err((redis::ErrorKind::InvalidClientConfig, why).into());
+            }
+        };
+        Ok(redis::TlsCertificates {
+            client_tls,
+            root_cert: self.ca.as_ref().map(read).transpose()?,
+        })
+    }
+}
+
+#[cfg(not(feature = "redis-tls"))]
+fn no_tls() -> RedisError {
+    let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
+    (redis::ErrorKind::InvalidClientConfig, why).into()
+}
+
+/// The keys of an invalidation; none stands for all of them.
+fn changed(data: Vec<Value>) -> Vec<Vec<u8>> {
+    let keys = data.into_iter().flat_map(|value| match value {
+        Value::Array(keys) => keys,
+        other => vec![other],
+    });
+    keys.filter_map(|key| match key {
+        Value::BulkString(key) => Some(key),
+        _ => None,
+    })
+    .collect()
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);

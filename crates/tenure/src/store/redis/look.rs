@@ -1,0 +1,229 @@
+//! Who holds a name and who waits for it: reads what `look.lua` and `evict.lua` return.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::driver::{About, Entry, Holder, Mode, Waiter};
+use crate::name::{Fence, Name, Owner};
+
+/// The state of one name as it is in the server.
+#[derive(Debug)]
+pub(crate) struct Look {
+    now_us: u64,
+    left_ms: u64,
+    lease: HashMap<String, String>,
+    ends: Vec<(String, u64)>,
+    line: Vec<String>,
+    places: HashMap<String, String>,
+    /// How many listen to each waiter's inbox; empty where that cannot be known.
+    listeners: Vec<u64>,
+}
+
+impl Look {
+    /// Takes a script's answer apart; `None` if it makes no sense.
+    pub(crate) fn read(answer: Value) -> Option<Self> {
+        let Value::Array(parts) = answer else {
+            return None;
+        };
+        let mut parts = parts.into_iter();
+        let mut next = || parts.next();
+        let (now_us, left) = (number(&next()?)?, next()?);
+        let lease = pairs(next()?)?.into_iter().collect();
+        let ends = pairs(next()?)?;
+        let ends = ends.into_iter().map(|(id, end)| Some((id, whole(&end)?)));
+        Some(Self {
+            now_us,
+            // Negative for a key that is not there or does not expire.
+            left_ms: number(&left).unwrap_or(0),
+            lease,
+            ends: ends.collect::<Option<_>>()?,
+            line: texts(next()?)?,
+            places: pairs(next()?)?.into_iter().collect(),
+            listeners: match next()? {
+                Value::Array(counts) => counts.iter().map(number).collect::<Option<_>>()?,
+                _ => return None,
+            },
+        })
+    }
+
+    /// Says who holds the name and who waits.
+    pub(crate) fn entry(&self, name: Name) -> Entry {
+        Entry {
+            name,
+            holders: self.holders(),
+            waiters: self.waiters(),
+        }
+    }
+
+    /// Lists the holders, oldest first.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        let Some(head) = self.lease.get("\u{1}") else {
+            return Vec::new();
+        };
+        let mut holders: Vec<_> = if head.starts_with('E') {
+            let alive = |(_, end): &&(String, u64)| end.saturating_mul(1000) > self.now_us;
+            let alive = self.ends.iter().filter(alive);
+            alive
+                .filter_map(|(id, end)| self.one_of_many(id, *end))
+                .collect()
+        } else {
+            self.plain(head).into_iter().collect()
+        };
+        holders.sort_by(|one, other| (other.held, one.fence).cmp(&(one.held, other.fence)));
+        holders
+    }
+
+    fn plain(&self, head: &str) -> Option<Holder> {
+        let (owner, depth) = self
+            .lease
+            .iter()
+            .find(|(field, _)| !field.starts_with(|letter: char| letter.is_control()))?;
+        let fence = head.split(' ').next()?;
+        let (since, about) = self.lease.get("\u{2}")?.split_once(' ')?;
+        Some(Holder {
+            owner: Owner::named(owner).ok()?,
+            mode: Mode::Exclusive,
+            fence: Fence::new(fence.parse().ok()?)?,
+            depth: depth.parse().ok()?,
+            about: read_about(about),
+            held: self.since(since)?,
+            expires_in: Duration::from_millis(self.left_ms),
+        })
+    }
+
+    fn one_of_many(&self, id: &str, end: u64) -> Option<Holder> {
+        let (who, key) = id.split_once(':')?;
+        let grant = if who == "!" { "\u{4}" } else { "\u{2}" };
+        let (fence, mode) = self.lease.get(&format!("{grant}{key}"))?.split_once(' ')?;
+        let owner = if who == "!" {
+            key.split_once(':')?.1
+        } else {
+            key
+        };
+        let row = self.lease.get(&format!("\u{3}{id}"))?;
+        let (depth, row) = row.split_once(' ')?;
+        let (since, about) = row.split_once(' ')?;
+        let end = Duration::from_millis(end);
+        Some(Holder {
+            owner: Owner::named(owner).ok()?,
+            mode: read_mode(mode)?,
+            fence: Fence::new(fence.parse().ok()?)?,
+            depth: depth.parse().ok()?,
+            about: read_about(about),
+            held: self.since(since)?,
+            expires_in: end.saturating_sub(Duration::from_micros(self.now_us)),
+        })
+    }
+
+    /// Lists those in line who are alive, first to last.
+    fn waiters(&self) -> Vec<Waiter> {
+        let line = self.line.iter().enumerate();
+        let here = line.filter(|(index, _)| self.listeners.get(*index) != Some(&0));
+        here.filter_map(|(_, id)| self.waiter(id)).collect()
+    }
+
+    fn waiter(&self, id: &str) -> Option<Waiter> {
+        let (_, owner) = id.split_once(':')?;
+        let words: Vec<_> = self.places.get(id)?.splitn(10, ' ').collect();
+        let [mode, _, _, _, _, _, asked, _, deadline, about] = words[..] else {
+            return None;
+        };
+        let deadline: u64 = deadline.parse().ok()?;
+        (deadline.saturating_mul(1000) > self.now_us).then_some(())?;
+        Some(Waiter {
+            owner: Owner::named(owner).ok()?,
+            mode: read_mode(mode)?,
+            about: read_about(about),
+            waited: self.since(asked)?,
+        })
+    }
+
+    fn since(&self, micros: &str) -> Option<Duration> {
+        let since: u64 = micros.parse().ok()?;
+        Some(Duration::from_micros(self.now_us.saturating_sub(since)))
+    }
+}
+
+/// Writes a mode as the scripts know it.
+pub(crate) fn write_mode(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive => "x".to_owned(),
+        Mode::Shared => "s".to_owned(),
+        Mode::Permits { take, of } => format!("p{take}/{of}"),
+    }
+}
+
+fn read_mode(text: &str) -> Option<Mode> {
+    match text {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => {
+            let (take, of) = text.strip_prefix('p')?.split_once('/')?;
+            let (take, of) = (take.parse().ok()?, of.parse().ok()?);
+            Some(Mode::Permits { take, of })
+        }
+    }
+}
+
+/// Writes who asks: the process, the machine, and the reason if there is one.
+pub(crate) fn write_about(about: &About) -> String {
+    let About { reason, host, pid } = about;
+    // A machine's name has no spaces; one that has must not look like a reason.
+    let host = if host.contains(' ') { "?" } else { host };
+    match reason {
+        Some(reason) => format!("{pid} {host} {reason}"),
+        None => format!("{pid} {host}"),
+    }
+}
+
+fn read_about(text: &str) -> About {
+    let mut words = text.splitn(3, ' ');
+    let pid = words.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    let host: Arc<str> = words.next().unwrap_or_default().into();
+    let reason = words.next().map(Into::into);
+    About { reason, host, pid }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+fn texts(value: Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(values) => values.into_iter().map(text).collect(),
+        _ => None,
+    }
+}
+
+fn pairs(value: Value) -> Option<Vec<(String, String)>> {
+    let mut texts = texts(value)?.into_iter();
+    let mut pairs = Vec::with_capacity(texts.len() / 2);
+    while let (Some(key), Some(value)) = (texts.next(), texts.next()) {
+        pairs.push((key, value));
+    }
+    Some(pairs)
+}
+
+/// A score, which the server may write with an exponent.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time in milliseconds, far below what the type holds"
+)]
+fn whole(text: &str) -> Option<u64> {
+    let number: f64 = text.parse().ok()?;
+    number.is_finite().then_some(number as u64)
+}

@@ -1,0 +1,71 @@
+//! Locks in Redis: the classic recipe, with a line, direct hand-over and fences.
+//!
+//! | file | content |
+//! |---|---|
+//! | `url` | what a URL says: servers, access, layout, times |
+//! | `link`, `sentinel` | the one connection, kept up through restarts and failovers |
+//! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
+//! | `string` | the layout that other libraries share |
+//! | `inbox`, `look`, `scan` | what scripts tell and show |
+//! | `keys` | from names to keys and back |
+//! | `fault` | what errors mean |
+//!
+//! What is promised for each kind of deployment, and what every key holds, stands in
+//! `docs/stores/redis.md`.
+
+mod fault;
+mod hash;
+mod inbox;
+mod keys;
+mod link;
+mod look;
+mod scan;
+mod script;
+mod sentinel;
+mod string;
+mod url;
+
+use std::sync::Arc;
+
+use crate::driver::Driver;
+use crate::error::Result;
+use hash::Hash;
+use string::StringLocks;
+use url::{Layout, Settings};
+
+/// Opens a client of the locks in a Redis deployment.
+///
+/// # Errors
+///
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`Unavailable`](crate::Error::Unavailable) if no connection can be made.
+///
+/// # Panics
+///
+/// Outside a Tokio runtime with I/O and time enabled.
+///
+/// # Cancel safety
+///
+/// Cancel safe: opening changes nothing in the server.
+pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
+    let settings = Settings::parse(url)?;
+    use_a_crypto_provider(&settings);
+    Ok(match settings.layout {
+        Layout::Hash => Arc::new(Hash::open(settings).await?),
+        Layout::String { scripts, fences } => {
+            Arc::new(StringLocks::open(settings, scripts, fences).await?)
+        }
+    })
+}
+
+/// Chooses how TLS is computed, unless the program has chosen already.
+#[cfg(feature = "redis-tls")]
+fn use_a_crypto_provider(settings: &Settings) {
+    if settings.tls.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Fails only if another thread was quicker.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    }
+}
+
+#[cfg(not(feature = "redis-tls"))]
+fn use_a_crypto_provider(_: &Settings) {}

@@ -1,0 +1,91 @@
+//! The scripts, and how they are sent: by their hash, and once in full to a server that forgot them.
+
+use redis::{Cmd, Script as Body};
+
+use crate::name::Name;
+use crate::store::redis::keys::{ENDS, FENCE, Keys, LINE, PLACES};
+
+/// One script: its text, and the hash that a server knows it by.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+impl Script {
+    pub(crate) fn new(text: &'static str) -> Self {
+        let hash = Body::new(text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// A call by hash.
+    pub(crate) fn call(&self, count: usize) -> Cmd {
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&self.hash).arg(count);
+        cmd
+    }
+
+    /// The same call in full, which also makes the server remember the script.
+    ///
+    /// One round trip, and no flush can come between a load and a call.
+    pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(self.text);
+        for arg in call.args_iter().skip(2) {
+            if let redis::Arg::Simple(arg) = arg {
+                cmd.arg(arg);
+            }
+        }
+        cmd
+    }
+}
+
+/// All scripts of the hash layout.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) release: Script,
+    pub(crate) withdraw: Script,
+    pub(crate) renew: Script,
+    pub(crate) look: Script,
+    pub(crate) evict: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            acquire: Script::new(ACQUIRE),
+            release: Script::new(RELEASE),
+            withdraw: Script::new(WITHDRAW),
+            renew: Script::new(RENEW),
+            look: Script::new(LOOK),
+            evict: Script::new(EVICT),
+        }
+    }
+}
+
+/// Adds the five keys of a lock.
+pub(crate) fn add_keys(cmd: &mut Cmd, keys: &Keys, name: &Name) {
+    let mut key = keys.lease(name);
+    let length = key.len();
+    cmd.arg(&key);
+    for suffix in [LINE, PLACES, ENDS, FENCE] {
+        key.truncate(length);
+        key.push_str(suffix);
+        cmd.arg(&key);
+    }
+}
+
+macro_rules! lua {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("scripts/", $file, ".lua"))),+)
+    };
+}
+
+/// The short way stands first: it needs none of the rules, and is what most calls take.
+const ACQUIRE: &str = lua!("take", "ledger", "acquire");
+const RELEASE: &str = lua!("give", "ledger", "release");
+const WITHDRAW: &str = lua!("ledger", "withdraw");
+const RENEW: &str = lua!("extend", "ledger", "renew");
+const LOOK: &str = lua!("look");
+const EVICT: &str = lua!("ledger", "evict");

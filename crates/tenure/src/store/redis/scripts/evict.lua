@@ -1,0 +1,43 @@
+-- evict.lua: take a name away from all its holders, and let the next in line in.
+--
+-- KEYS and ARGV[1..4] as in ledger.lua
+--
+-- Returns what look.lua does, of the moment before, without the line. The fence moves on even if nobody
+-- is next: a resource that learns of the eviction can refuse all fences below.
+
+open(1)
+sweep()
+-- Whoever had to be let in already is a holder like any other.
+let_in()
+local before = {
+  now_us,
+  redis.call('PTTL', lease),
+  redis.call('HGETALL', lease),
+  redis.call('ZRANGE', ends, 0, -1, 'WITHSCORES'),
+  {}, {}, {},
+}
+local told = {}
+if head and many then
+  for _, id in ipairs(redis.call('ZRANGE', ends, 0, -1)) do
+    local who, owner = string.match(id, '^([^:]+):(.*)$')
+    if who ~= '!' and who ~= '-' then
+      told[#told + 1] = { who, grant_of(owner), owner }
+    end
+  end
+elseif head then
+  local fence, who = string.match(head, '^(%d+) (%S+)')
+  for _, field in ipairs(redis.call('HKEYS', lease)) do
+    if string.byte(field, 1) > 31 and who ~= '!' and who ~= '-' then
+      told[#told + 1] = { who, fence, field }
+    end
+  end
+end
+redis.call('DEL', lease, ends)
+head, many = nil, false
+reserve(1)
+for _, lost in ipairs(told) do
+  tell(lost[1], 'l ' .. lost[2] .. ' ' .. lost[3])
+end
+let_in()
+settle()
+return before

@@ -1,0 +1,31 @@
+-- withdraw.lua: undo a claim, whatever became of it.
+--
+-- KEYS and ARGV[1..4] as in ledger.lua, and
+-- ARGV[5]  the owner
+-- ARGV[6]  c if the lease was to belong to the client that asks, t if to no client
+-- ARGV[7]  the depth that the claim asked for; afterwards the owner has one less, at most
+--
+-- Returns nothing. Another owner's lease or place is never changed.
+
+open(1)
+local owner = ARGV[5]
+local who = ARGV[6] == 'c' and session or '-'
+leave(session .. ':' .. owner)
+local depth = grant_of(owner) and depth_of(who, owner)
+if depth then
+  local left = tonumber(ARGV[7]) - 1
+  if left <= 0 then
+    drop(who, owner)
+  elseif left < depth then
+    if many then
+      local id = who .. ':' .. owner
+      local rest = string.match(redis.call('HGET', lease, '\3' .. id), '^%d+ (.*)$')
+      redis.call('HSET', lease, '\3' .. id, left .. ' ' .. rest)
+      redis.call('HINCRBY', lease, owner, left - depth)
+    else
+      redis.call('HSET', lease, owner, left)
+    end
+  end
+end
+let_in()
+settle()

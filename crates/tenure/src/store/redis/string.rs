@@ -1,0 +1,506 @@
+//! The layout that other libraries share: a string with the owner, `SET NX PX`.
+//!
+//! Exclusive locks alone, and no line: whoever asks first after a release gets in. Waiters are
+//! told by the server when the key changes (client-side caching), whoever changed it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{FromRedisValue, Pipeline, Value};
+use tokio::sync::mpsc;
+
+use crate::driver::{
+    About, Answer, Claim, Clock, Driver, Entry, Holder, Loss, Mode, News, Release, Released,
+    Renewal, Renewed, Wait,
+};
+use crate::error::{Error, Result};
+use crate::name::{Fence, Name, Owner};
+use crate::store::redis::fault::{self, DRIVER};
+use crate::store::redis::hash::millis;
+use crate::store::redis::keys::FENCE;
+use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::script::Script;
+use crate::store::redis::url::Settings;
+
+/// One client of string locks.
+#[derive(Debug)]
+pub(crate) struct StringLocks {
+    link: Link,
+    prefix: String,
+    fence_memory: String,
+    fences: bool,
+    compare: Compare,
+    acquire: Script,
+    release: Script,
+    extend: Script,
+    /// What this client holds, for re-entry: a string has no room for a fence or a depth.
+    held: Mutex<HashMap<(Name, Owner), Fence>>,
+    /// What this client waits for.
+    awaited: Mutex<HashSet<Name>>,
+    /// This client's own releases, which the server does not tell it of.
+    freed: mpsc::UnboundedSender<Name>,
+    news: tokio::sync::Mutex<Inbox>,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    heard: mpsc::UnboundedReceiver<Heard>,
+    freed: mpsc::UnboundedReceiver<Name>,
+    /// Names that changed together, still to be told.
+    unread: Vec<Name>,
+}
+
+/// How a lock is changed only if it is its owner's.
+#[derive(Debug)]
+enum Compare {
+    /// By a script.
+    Script,
+    /// By commands that the server has for it: `DELEX … IFEQ` and `SET … IFEQ`.
+    Delex,
+    /// The same with Valkey's name for it: `DELIFEQ`.
+    Delifeq,
+    /// By `WATCH`, `MULTI` and `EXEC`, on a connection where one change is made at a time.
+    Watch(tokio::sync::Mutex<Link>),
+}
+
+impl StringLocks {
+    pub(crate) async fn open(settings: Settings, scripts: bool, fences: bool) -> Result<Self> {
+        let prefix = settings.prefix.clone();
+        let fence_memory = millis(settings.fence_memory);
+        let (link, heard) = Link::open(settings, Greeting::Track).await?;
+        let compare = match Self::native(&link).await {
+            Some(native) => native,
+            None if scripts => Compare::Script,
+            None => {
+                let (own, _) = Link::open(link.settings().clone(), Greeting::Nothing).await?;
+                Compare::Watch(tokio::sync::Mutex::new(own))
+            }
+        };
+        let (freed, own_freed) = mpsc::unbounded_channel();
+        let inbox = Inbox {
+            heard,
+            freed: own_freed,
+            unread: Vec::new(),
+        };
+        Ok(Self {
+            link,
+            prefix,
+            fence_memory,
+            fences,
+            acquire: Script::new(include_str!("scripts/string_acquire.lua")),
+            release: Script::new(include_str!("scripts/string_release.lua")),
+            extend: Script::new(include_str!("scripts/string_extend.lua")),
+            compare,
+            held: Mutex::default(),
+            awaited: Mutex::default(),
+            freed,
+            news: tokio::sync::Mutex::new(inbox),
+        })
+    }
+
+    /// Finds out which command of its own the server has; none where it will not say.
+    async fn native(link: &Link) -> Option<Compare> {
+        let mut cmd = redis::cmd("COMMAND");
+        cmd.arg(&["INFO", "DELEX", "DELIFEQ"]);
+        let answer = link.send(&cmd).await.ok()?;
+        let Value::Array(commands) = answer else {
+            return None;
+        };
+        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
+        if has(0) {
+            Some(Compare::Delex)
+        } else if has(1) {
+            Some(Compare::Delifeq)
+        } else {
+            None
+        }
+    }
+
+    fn key(&self, name: &Name) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Takes the lock, or finds that this owner has it already.
+    async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
+        let ttl = millis(claim.ttl);
+        if let (true, Compare::Watch(_)) = (self.fences, &self.compare) {
+            return self.take_by_transaction(claim, key, &ttl).await;
+        }
+        if self.fences {
+            let mut cmd = self.acquire.call(2);
+            cmd.arg(key).arg(fence_key(key));
+            cmd.arg(claim.owner.as_str()).arg(&ttl);
+            cmd.arg(claim.fences.max(1)).arg(&self.fence_memory);
+            return match self.link.call(&self.acquire, &cmd).await? {
+                Value::Int(fence) => Ok(u64::try_from(fence).ok().and_then(Fence::new)),
+                _ => Err(fault::garbled()),
+            };
+        }
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(key).arg(claim.owner.as_str());
+        cmd.arg("NX").arg("PX").arg(&ttl);
+        match self.link.send(&cmd).await? {
+            Value::Okay => Ok(Some(no_fence())),
+            Value::Nil => {
+                let mine = self.extend(key, &claim.owner, claim.ttl).await?;
+                Ok(mine.then(no_fence))
+            }
+            _ => Err(fault::garbled()),
+        }
+    }
+
+    /// Takes the lock without a script; its fence is the server's time alone.
+    async fn take_by_transaction(
+        &self,
+        claim: &Claim,
+        key: &str,
+        ttl: &str,
+    ) -> Result<Option<Fence>> {
+        let mut transaction = redis::pipe();
+        transaction.atomic();
+        transaction.cmd("SET").arg(key).arg(claim.owner.as_str());
+        transaction.arg("NX").arg("PX").arg(ttl);
+        transaction.cmd("TIME");
+        let answers = self.link.send_all(&transaction, Duration::ZERO).await?;
+        let [taken, time] = &answers[..] else {
+            return Err(fault::garbled());
+        };
+        let taken = *taken == Value::Okay || self.extend(key, &claim.owner, claim.ttl).await?;
+        if !taken {
+            return Ok(None);
+        }
+        let (seconds, micros) =
+            <(u64, u64)>::from_redis_value(time.clone()).map_err(|_| fault::garbled())?;
+        // Room for so many passes in each microsecond.
+        let fence = (seconds * 1_000_000 + micros).saturating_mul(PASSES);
+        Ok(Fence::new(fence))
+    }
+
+    /// Lets the lock end so long from now, if it is the owner's; returns whether it is.
+    async fn extend(&self, key: &str, owner: &Owner, ttl: Duration) -> Result<bool> {
+        let (owner, ttl) = (owner.as_str(), millis(ttl));
+        match &self.compare {
+            Compare::Script => {
+                let mut cmd = self.extend.call(1);
+                cmd.arg(key).arg(owner).arg(ttl);
+                is_one(&self.link.call(&self.extend, &cmd).await?)
+            }
+            Compare::Delex | Compare::Delifeq => {
+                let mut cmd = redis::cmd("SET");
+                cmd.arg(key).arg(owner);
+                cmd.arg("IFEQ").arg(owner).arg("PX").arg(ttl);
+                Ok(self.link.send(&cmd).await? == Value::Okay)
+            }
+            Compare::Watch(own) => {
+                let mut change = redis::cmd("PEXPIRE");
+                change.arg(key).arg(ttl);
+                by_watch(&*own.lock().await, key, owner, change).await
+            }
+        }
+    }
+
+    /// Frees the lock, if it is the owner's; returns whether it was.
+    async fn free(&self, key: &str, owner: &Owner) -> Result<bool> {
+        let owner = owner.as_str();
+        match &self.compare {
+            Compare::Script => {
+                let mut cmd = self.release.call(1);
+                cmd.arg(key).arg(owner);
+                is_one(&self.link.call(&self.release, &cmd).await?)
+            }
+            Compare::Delex => {
+                let mut cmd = redis::cmd("DELEX");
+                cmd.arg(key).arg("IFEQ").arg(owner);
+                is_one(&self.link.send(&cmd).await?)
+            }
+            Compare::Delifeq => {
+                let mut cmd = redis::cmd("DELIFEQ");
+                cmd.arg(key).arg(owner);
+                is_one(&self.link.send(&cmd).await?)
+            }
+            Compare::Watch(own) => {
+                let mut change = redis::cmd("DEL");
+                change.arg(key);
+                by_watch(&*own.lock().await, key, owner, change).await
+            }
+        }
+    }
+
+    /// Asks to be told when the key changes; returns when to ask again even so.
+    async fn watch(&self, name: &Name, key: &str) -> Result<Duration> {
+        lock(&self.awaited).insert(name.clone());
+        let is_cluster = self.link.settings().is_cluster();
+        let mut look = Pipeline::new();
+        if !is_cluster {
+            look.cmd("CLIENT").arg("CACHING").arg("YES").ignore();
+        }
+        look.cmd("PTTL").arg(key);
+        let answers = self.link.send_all(&look, Duration::ZERO).await?;
+        let Some(Value::Int(left)) = answers.last() else {
+            return Err(fault::garbled());
+        };
+        let left = match left {
+            // Freed between the two requests.
+            -2 => Duration::ZERO,
+            // A lock that never ends: other libraries make such.
+            -1 => A_WHILE,
+            left => Duration::from_millis(left.unsigned_abs()),
+        };
+        // A cluster tells nothing of changed keys.
+        Ok(if is_cluster { left.min(POLL) } else { left })
+    }
+
+    /// Why an owner does not hold a lock.
+    async fn why_not(&self, key: &str) -> Result<Loss> {
+        let mut cmd = redis::cmd("EXISTS");
+        cmd.arg(key);
+        Ok(match self.link.send(&cmd).await? {
+            Value::Int(0) => Loss::Gone,
+            _ => Loss::TakenOver,
+        })
+    }
+
+    fn forget(&self, name: &Name, owner: &Owner) {
+        lock(&self.held).remove(&(name.clone(), owner.clone()));
+    }
+
+    /// Wakes this client's own waiters, of whose release the server tells it nothing.
+    fn tell_freed(&self, name: &Name) {
+        if lock(&self.awaited).contains(name) {
+            // The receiver lives as long as this client.
+            let _ = self.freed.send(name.clone());
+        }
+    }
+
+    async fn look(&self, name: &Name) -> Result<Option<Entry>> {
+        let key = self.key(name);
+        let mut look = Pipeline::new();
+        look.cmd("GET").arg(&key);
+        look.cmd("PTTL").arg(&key);
+        let answers = self.link.send_all(&look, Duration::ZERO).await?;
+        let [Value::BulkString(owner), Value::Int(left)] = &answers[..] else {
+            return Ok(None);
+        };
+        let owner = Owner::named(&String::from_utf8_lossy(owner));
+        let owner = owner.unwrap_or_else(|_| Owner::unique());
+        let known = lock(&self.held)
+            .get(&(name.clone(), owner.clone()))
+            .copied();
+        let holder = Holder {
+            owner,
+            mode: Mode::Exclusive,
+            fence: known.unwrap_or_else(no_fence),
+            depth: 1,
+            about: About {
+                reason: None,
+                host: "?".into(),
+                pid: 0,
+            },
+            held: Duration::ZERO,
+            expires_in: Duration::from_millis(u64::try_from(*left).unwrap_or(0)),
+        };
+        Ok(Some(Entry {
+            name: name.clone(),
+            holders: vec![holder],
+            waiters: Vec::new(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Driver for StringLocks {
+    fn kind(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Boot
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        if claim.mode != Mode::Exclusive {
+            return Err(unable("mode", "layout=string has exclusive locks alone"));
+        }
+        if claim.tell_if_wanted {
+            return Err(unable("keep", "layout=string cannot call a lease back"));
+        }
+        let key = self.key(&claim.name);
+        let own = (claim.name.clone(), claim.owner.clone());
+        let known = lock(&self.held).get(&own).copied();
+        if let Some(fence) = known {
+            if self.extend(&key, &claim.owner, claim.ttl).await? {
+                return Ok(Answer::Granted(fence));
+            }
+            self.forget(&claim.name, &claim.owner);
+        }
+        if let Some(fence) = self.take(claim, &key).await? {
+            lock(&self.awaited).remove(&claim.name);
+            lock(&self.held).insert(own, fence);
+            return Ok(Answer::Granted(fence));
+        }
+        match claim.wait {
+            Wait::No => Ok(Answer::Busy),
+            Wait::InLine => {
+                let ask_again = self.watch(&claim.name, &key).await?;
+                Ok(Answer::Queued { ask_again })
+            }
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        lock(&self.awaited).remove(&claim.name);
+        if claim.depth <= 1 {
+            self.free(&self.key(&claim.name), &claim.owner).await?;
+            self.forget(&claim.name, &claim.owner);
+        }
+        Ok(())
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let mut answers = Vec::with_capacity(renewals.len());
+        for renewal in renewals {
+            let key = self.key(&renewal.name);
+            let own = (renewal.name.clone(), renewal.owner.clone());
+            let known = lock(&self.held).get(&own).copied();
+            let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
+            let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
+            let kept = asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await?;
+            answers.push(if kept {
+                Renewed::Kept(fence)
+            } else {
+                self.forget(&renewal.name, &renewal.owner);
+                Renewed::Lost(self.why_not(&key).await?)
+            });
+        }
+        Ok(answers)
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released> {
+        let key = self.key(&release.name);
+        if release.depth > 0 {
+            return Ok(Released::Lowered);
+        }
+        let freed = if release.stays_taken.is_zero() {
+            self.free(&key, &release.owner).await?
+        } else {
+            self.extend(&key, &release.owner, release.stays_taken)
+                .await?
+        };
+        self.forget(&release.name, &release.owner);
+        if freed {
+            self.tell_freed(&release.name);
+            Ok(Released::Freed)
+        } else {
+            Ok(Released::NotHeld(self.why_not(&key).await?))
+        }
+    }
+
+    async fn news(&self) -> News {
+        let mut inbox = self.news.lock().await;
+        loop {
+            if let Some(name) = inbox.unread.pop() {
+                return News::AskAgain(Some(name));
+            }
+            let Inbox { heard, freed, .. } = &mut *inbox;
+            let heard = tokio::select! {
+                Some(name) = freed.recv() => return News::AskAgain(Some(name)),
+                heard = heard.recv() => heard,
+            };
+            match heard {
+                Some(Heard::Again) => return News::AskAgain(None),
+                Some(Heard::Changed(changed)) if changed.is_empty() => {
+                    return News::AskAgain(None);
+                }
+                Some(Heard::Changed(changed)) => {
+                    let names = changed.iter().filter_map(|key| {
+                        let key = std::str::from_utf8(key).ok()?;
+                        Name::new(key.strip_prefix(&self.prefix)?).ok()
+                    });
+                    inbox.unread.extend(names);
+                }
+                Some(Heard::Message(_)) => {}
+                // The link's task ends with this client alone.
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        match only {
+            Some(name) => Ok(self.look(name).await?.into_iter().collect()),
+            None => Err(unable(
+                "list",
+                "layout=string cannot tell locks from other strings: name the lock",
+            )),
+        }
+    }
+
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        let evicted = self.look(name).await?;
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(self.key(name));
+        self.link.send(&cmd).await?;
+        self.tell_freed(name);
+        Ok(evicted.map_or_else(Vec::new, |entry| entry.holders))
+    }
+}
+
+/// Makes one change if the lock is the owner's and stays so until it is made.
+async fn by_watch(own: &Link, key: &str, owner: &str, change: redis::Cmd) -> Result<bool> {
+    let mut look = Pipeline::new();
+    look.cmd("WATCH").arg(key);
+    look.cmd("GET").arg(key);
+    let answers = own.send_all(&look, Duration::ZERO).await?;
+    if !matches!(answers.last(), Some(Value::BulkString(found)) if found == owner.as_bytes()) {
+        let mut unwatch = redis::cmd("UNWATCH");
+        unwatch.arg::<&[&str]>(&[]);
+        own.send(&unwatch).await?;
+        return Ok(false);
+    }
+    let mut transaction = redis::pipe();
+    transaction.atomic().add_command(change);
+    // Nothing came back if the key changed meanwhile.
+    let answers = own.send_all(&transaction, Duration::ZERO).await?;
+    Ok(matches!(answers[..], [Value::Int(1)]))
+}
+
+/// The key of a lock's last fence, in the lock's slot of a cluster.
+fn fence_key(key: &str) -> String {
+    if key.contains(['{', '}']) {
+        format!("{key}{FENCE}")
+    } else {
+        format!("{{{key}}}{FENCE}")
+    }
+}
+
+fn is_one(answer: &Value) -> Result<bool> {
+    match answer {
+        Value::Int(number) => Ok(*number == 1),
+        _ => Err(fault::garbled()),
+    }
+}
+
+fn unable(option: &'static str, reason: &str) -> Error {
+    Error::InvalidOption {
+        option,
+        reason: reason.to_owned(),
+    }
+}
+
+/// The fence of every grant where fences are off: it protects nothing.
+fn no_fence() -> Fence {
+    Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one of them is half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As many fences as the engine sets aside for passing a lease on.
+const PASSES: u64 = 64;
+
+const A_WHILE: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(250);

@@ -1,0 +1,7 @@
+//! Redis: the contract on real servers of every kind, and what only Redis does.
+
+mod store;
+
+mod rules {
+    tenure::conformance!(super::store::Store::start());
+}

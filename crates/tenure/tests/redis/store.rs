@@ -1,0 +1,35 @@
+//! A server of its own for a test, and clients of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tenure::conformance::Fixture;
+use tenure::driver::Driver;
+use tenure_testkit::RedisServer;
+
+/// One server, and how its clients are opened.
+#[derive(Debug)]
+pub struct Store {
+    pub server: RedisServer,
+    pub url: String,
+}
+
+impl Store {
+    /// Starts a server that stops with the test.
+    pub async fn start() -> Self {
+        let server = RedisServer::start().unwrap();
+        let url = server.url();
+        Self { server, url }
+    }
+}
+
+#[async_trait]
+impl Fixture for Store {
+    async fn client(&self) -> Arc<dyn Driver> {
+        tenure::store::redis::open(&self.url).await.unwrap()
+    }
+
+    fn sees_clients_end(&self) -> bool {
+        false
+    }
+}
