@@ -32,19 +32,12 @@ if waiting and not redis.call('LPOS', line, own) then
 end
 local askable = waiting and covers(waiting.mode, mode) and ARGV[11] == '1'
 if askable then
-  -- It is alive, and let in with the ttl that it asks for now.
+  -- It is alive, however late it asks.
   waiting.deadline = now + 1
-  if waiting.life == place.life then
-    waiting.ttl = place.ttl
-  end
   set_place(own, waiting)
 end
-local nobody, granted = let_in(askable and own or nil)
--- With another life or depth than its place had, it enters again below.
-if granted and waiting.life == place.life and waiting.depth == place.depth then
-  settle()
-  return tonumber(granted)
-end
+-- If it is let in here, it enters again below, with what it asks for now.
+local nobody = let_in(askable and own or nil)
 
 local fence, held = grant_of(owner)
 if fence and covers(held, mode) then

@@ -16,18 +16,19 @@ local before = {
   redis.call('ZRANGE', ends, 0, -1, 'WITHSCORES'),
   {}, {}, {},
 }
+-- A message to a lease of no client is heard by nobody.
 local told = {}
-if head and many then
+if many then
   for _, id in ipairs(redis.call('ZRANGE', ends, 0, -1)) do
     local who, owner = string.match(id, '^([^:]+):(.*)$')
-    if who ~= '!' and who ~= '-' then
+    if who ~= '!' then
       told[#told + 1] = { who, grant_of(owner), owner }
     end
   end
 elseif head then
   local fence, who = string.match(head, '^(%d+) (%S+)')
   for _, field in ipairs(redis.call('HKEYS', lease)) do
-    if string.byte(field, 1) > 31 and who ~= '!' and who ~= '-' then
+    if string.byte(field, 1) > 31 then
       told[#told + 1] = { who, fence, field }
     end
   end

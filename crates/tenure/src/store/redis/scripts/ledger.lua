@@ -406,15 +406,15 @@ local function entering()
 end
 
 -- Lets everybody in whose turn it is; `own` is granted by the answer instead of a message.
--- Returns whether nobody who listens is left in line, and the fence if `own` was let in.
+-- Returns whether nobody who listens is left in line.
 local function let_in(own)
   sweep()
-  local skipped, granted = 0, nil
+  local skipped = 0
   while true do
     local beside = entering()
     local id = beside or redis.call('LINDEX', line, skipped)
     if not id then
-      return true, granted
+      return true
     end
     local place = place_of(id)
     if not place or place.deadline <= now then
@@ -422,7 +422,7 @@ local function let_in(own)
     elseif not beside and not fits(place.mode) then
       -- Those behind who would fit wait for the living alone.
       if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
-        return false, granted
+        return false
       end
       skipped = skipped + 1
     else
@@ -434,12 +434,10 @@ local function let_in(own)
         fence = text(reserve(place.fences))
       end
       local listens = true
-      if id == own then
-        granted = fence
-      elseif confirm > 0 then
+      if id ~= own and confirm > 0 then
         place.ttl = math.min(place.ttl, confirm)
         tell(who, 'a')
-      else
+      elseif id ~= own then
         listens = tell(who, 'g ' .. fence .. ' ' .. text(now_us - place.asked) .. ' ' .. owner)
       end
       if listens or beside then
