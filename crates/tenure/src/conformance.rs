@@ -49,8 +49,8 @@ mod ends;
 mod fences;
 mod line;
 mod lists;
-mod modes;
-mod stage;
+pub(crate) mod modes;
+pub(crate) mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,8 +95,11 @@ pub trait Fixture: Send + Sync {
 #[macro_export]
 macro_rules! conformance {
     ($open:expr) => {
-        $crate::conformance!(
-            @each $open;
+        $crate::conformance!(@rules @each $open;);
+    };
+    (@rules $($what:tt)*) => {
+        $crate::conformance! {
+            $($what)*
             a_busy_claim_changes_nothing,
             a_claim_from_elsewhere_calls_a_lease_back,
             a_handed_over_lease_is_what_was_asked_for,
@@ -170,7 +173,7 @@ macro_rules! conformance {
             withdrawing_a_granted_claim_lets_the_next_in,
             withdrawing_re_entry_only_lowers_it,
             withdrawing_what_never_was_changes_nothing,
-        );
+        }
     };
     (@each $open:expr; $($rule:ident,)+) => {$(
         #[tokio::test]
@@ -179,4 +182,7 @@ macro_rules! conformance {
             $crate::conformance::$rule(&fixture).await;
         }
     )+};
+    (@table; $($rule:ident,)+) => {
+        &[$((stringify!($rule), |fixture| Box::pin($crate::conformance::$rule(fixture)))),+]
+    };
 }

@@ -118,7 +118,7 @@ pub async fn a_mode_that_is_not_covered_is_a_conflict(fixture: &dyn Fixture) {
     ann.conflicts().await;
 }
 
-pub(super) fn permits(party: &Party, take: u32, of: u32) -> Party {
+pub(crate) fn permits(party: &Party, take: u32, of: u32) -> Party {
     party.mode(Mode::Permits { take, of })
 }
 

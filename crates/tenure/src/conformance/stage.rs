@@ -15,16 +15,16 @@ use crate::error::{Error, Result};
 use crate::name::{Fence, Name, Owner};
 
 /// Longer than any rule runs.
-pub(super) const TTL: Duration = Duration::from_secs(60);
+pub(crate) const TTL: Duration = Duration::from_secs(60);
 
 /// How long a rule waits for what has to happen before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What stores that count in milliseconds may be off by, and messages may take.
-pub(super) const TOLERANCE: Duration = Duration::from_millis(50);
+pub(crate) const TOLERANCE: Duration = Duration::from_millis(50);
 
 /// Parties that ask for one fresh name, each with an owner and a client of its own.
-pub(super) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
+pub(crate) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
     let name = fresh_name();
     let mut parties = Vec::new();
     for _ in 0..N {
@@ -38,16 +38,16 @@ pub(super) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
 }
 
 /// A name that nobody else uses: rules share one server and run at once.
-pub(super) fn fresh_name() -> Name {
+pub(crate) fn fresh_name() -> Name {
     name(&format!("conformance/{}", Owner::unique()))
 }
 
-pub(super) fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a rule uses valid names")
 }
 
 /// Asks until `found` says yes; fails with `what` if it does not happen in time.
-pub(super) async fn until<F, Fut>(what: &str, mut found: F)
+pub(crate) async fn until<F, Fut>(what: &str, mut found: F)
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = bool>,
@@ -112,7 +112,7 @@ impl Client {
 /// The methods that are verbs in the third person ask the store; those that can only go one way
 /// in every rule fail if it goes another.
 #[derive(Debug)]
-pub(super) struct Party {
+pub(crate) struct Party {
     client: Arc<Client>,
     claim: Claim,
     waiting: Mutex<Waiting>,
@@ -128,10 +128,10 @@ struct Waiting {
 
 /// A claim that stood in line and was granted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn {
-    pub(super) fence: Fence,
+pub(crate) struct Turn {
+    pub(crate) fence: Fence,
     /// How long it stood in line, unless it learnt of its grant by asking again.
-    pub(super) after: Option<Duration>,
+    pub(crate) after: Option<Duration>,
 }
 
 impl Party {
@@ -164,56 +164,56 @@ impl Party {
     }
 
     /// The same owner in the same client, with another claim.
-    pub(super) fn but(&self, change: impl FnOnce(&mut Claim)) -> Self {
+    pub(crate) fn but(&self, change: impl FnOnce(&mut Claim)) -> Self {
         let mut claim = self.claim.clone();
         change(&mut claim);
         Self::with(Arc::clone(&self.client), claim)
     }
 
-    pub(super) fn mode(&self, mode: Mode) -> Self {
+    pub(crate) fn mode(&self, mode: Mode) -> Self {
         self.but(|claim| claim.mode = mode)
     }
 
-    pub(super) fn ttl(&self, ttl: Duration) -> Self {
+    pub(crate) fn ttl(&self, ttl: Duration) -> Self {
         self.but(|claim| claim.ttl = ttl)
     }
 
-    pub(super) fn depth(&self, depth: u32) -> Self {
+    pub(crate) fn depth(&self, depth: u32) -> Self {
         self.but(|claim| claim.depth = depth)
     }
 
-    pub(super) fn life(&self, life: Life) -> Self {
+    pub(crate) fn life(&self, life: Life) -> Self {
         self.but(|claim| claim.life = life)
     }
 
     /// The same claim, to be told when somebody else wants the name.
-    pub(super) fn told_if_wanted(&self) -> Self {
+    pub(crate) fn told_if_wanted(&self) -> Self {
         self.but(|claim| claim.tell_if_wanted = true)
     }
 
-    pub(super) fn at(&self, name: Name) -> Self {
+    pub(crate) fn at(&self, name: Name) -> Self {
         self.but(|claim| claim.name = name)
     }
 
     /// Another owner in the same client.
-    pub(super) fn neighbour(&self) -> Self {
+    pub(crate) fn neighbour(&self) -> Self {
         self.but(|claim| claim.owner = Owner::unique())
     }
 
     /// The same owner in the client of another.
-    pub(super) fn through(&self, other: &Self) -> Self {
+    pub(crate) fn through(&self, other: &Self) -> Self {
         Self::with(Arc::clone(&other.client), self.claim.clone())
     }
 
-    pub(super) fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
         &self.client.driver
     }
 
-    pub(super) async fn asks(&self, wait: Wait) -> Result<Answer> {
+    pub(crate) async fn asks(&self, wait: Wait) -> Result<Answer> {
         let claim = Claim {
             wait,
             ..self.claim.clone()
@@ -230,7 +230,7 @@ impl Party {
     }
 
     /// Asks without standing in line.
-    pub(super) async fn tries(&self) -> Answer {
+    pub(crate) async fn tries(&self) -> Answer {
         let answer = self.asks(Wait::No).await.expect("the store answers");
         assert!(
             !matches!(answer, Answer::Queued { .. }),
@@ -239,12 +239,12 @@ impl Party {
         answer
     }
 
-    pub(super) async fn is_refused(&self) {
+    pub(crate) async fn is_refused(&self) {
         assert_eq!(self.tries().await, Answer::Busy);
     }
 
     /// Asks, and is granted at once.
-    pub(super) async fn locks(&self) -> Fence {
+    pub(crate) async fn locks(&self) -> Fence {
         match self.tries().await {
             Answer::Granted(fence) => fence,
             other => panic!("expected a grant at once, got {other:?}"),
@@ -252,7 +252,7 @@ impl Party {
     }
 
     /// Asks, and is put in line.
-    pub(super) async fn stands(&self) -> Duration {
+    pub(crate) async fn stands(&self) -> Duration {
         let answer = self.asks(Wait::InLine).await.expect("the store answers");
         match answer {
             Answer::Queued { ask_again } => ask_again,
@@ -260,7 +260,7 @@ impl Party {
         }
     }
 
-    pub(super) async fn conflicts(&self) {
+    pub(crate) async fn conflicts(&self) {
         for wait in [Wait::No, Wait::InLine] {
             let answer = self.asks(wait).await;
             assert!(
@@ -271,7 +271,7 @@ impl Party {
     }
 
     /// Waits for the grant of a claim in line; asks again when told to, as the engine would.
-    pub(super) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> Turn {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(turn) = self.client.take(|news| self.grant_in(news)) {
@@ -332,7 +332,7 @@ impl Party {
     }
 
     /// Waits until the store says that this party's lease is over.
-    pub(super) async fn loses(&self) -> (Fence, Loss) {
+    pub(crate) async fn loses(&self) -> (Fence, Loss) {
         let mine = |news: &News| match news {
             News::Lost {
                 name,
@@ -355,13 +355,13 @@ impl Party {
     }
 
     /// Waits until the store says that somebody else wants this party's name.
-    pub(super) async fn is_called_back(&self) -> Fence {
+    pub(crate) async fn is_called_back(&self) -> Fence {
         let called = self.hears_of_a_call(PATIENCE).await;
         called.unwrap_or_else(|| panic!("the holder was not told in {PATIENCE:?} of the claim"))
     }
 
     /// Fails if the store says that somebody else wants this party's name.
-    pub(super) async fn is_not_called_back(&self) {
+    pub(crate) async fn is_not_called_back(&self) {
         assert_eq!(self.hears_of_a_call(2 * TOLERANCE).await, None);
     }
 
@@ -385,15 +385,15 @@ impl Party {
     }
 
     /// Releases whatever grant it has, to depth 0.
-    pub(super) async fn releases(&self) -> Released {
+    pub(crate) async fn releases(&self) -> Released {
         self.releases_with(|_| {}).await
     }
 
-    pub(super) async fn releases_to(&self, depth: u32) -> Released {
+    pub(crate) async fn releases_to(&self, depth: u32) -> Released {
         self.releases_with(|release| release.depth = depth).await
     }
 
-    pub(super) async fn releases_with(&self, change: impl FnOnce(&mut Release)) -> Released {
+    pub(crate) async fn releases_with(&self, change: impl FnOnce(&mut Release)) -> Released {
         let mut release = Release {
             name: self.claim.name.clone(),
             owner: self.claim.owner.clone(),
@@ -407,7 +407,7 @@ impl Party {
         released.expect("the store answers")
     }
 
-    pub(super) fn renewal(&self, fence: Option<Fence>) -> Renewal {
+    pub(crate) fn renewal(&self, fence: Option<Fence>) -> Renewal {
         Renewal {
             name: self.claim.name.clone(),
             owner: self.claim.owner.clone(),
@@ -417,26 +417,26 @@ impl Party {
         }
     }
 
-    pub(super) async fn renews(&self, fence: Option<Fence>) -> Renewed {
+    pub(crate) async fn renews(&self, fence: Option<Fence>) -> Renewed {
         let renewed = self.client.driver.renew(&[self.renewal(fence)]).await;
         let renewed = renewed.expect("the store answers");
         assert_eq!(renewed.len(), 1, "one answer for one renewal");
         renewed[0]
     }
 
-    pub(super) async fn withdraws(&self) {
+    pub(crate) async fn withdraws(&self) {
         let withdrawn = self.client.driver.withdraw(&self.claim).await;
         withdrawn.expect("the store answers");
     }
 
     /// Takes the name away from its holders.
-    pub(super) async fn evicts(&self) -> Vec<Holder> {
+    pub(crate) async fn evicts(&self) -> Vec<Holder> {
         let evicted = self.client.driver.evict(&self.claim.name).await;
         evicted.expect("the store answers")
     }
 
     /// Asks until the name is free and takes it.
-    pub(super) async fn locks_in_time(&self) -> Fence {
+    pub(crate) async fn locks_in_time(&self) -> Fence {
         until("the name to come free", || async {
             matches!(self.tries().await, Answer::Granted(_))
         })
@@ -445,7 +445,7 @@ impl Party {
     }
 
     /// What the store lists for the name; the holders and waiters are empty if it lists nothing.
-    pub(super) async fn entry(&self) -> Entry {
+    pub(crate) async fn entry(&self) -> Entry {
         let name = &self.claim.name;
         let listed = self.client.driver.list(Some(name)).await;
         let mut listed = listed.expect("the store answers");
@@ -458,25 +458,25 @@ impl Party {
     }
 
     /// Who holds the name and how deep, oldest first.
-    pub(super) async fn depths(&self) -> Vec<(Owner, u32)> {
+    pub(crate) async fn depths(&self) -> Vec<(Owner, u32)> {
         let holders = self.entry().await.holders;
         let depths = holders.into_iter();
         depths.map(|holder| (holder.owner, holder.depth)).collect()
     }
 
     /// Who waits, first to last.
-    pub(super) async fn line(&self) -> Vec<Owner> {
+    pub(crate) async fn line(&self) -> Vec<Owner> {
         let waiters = self.entry().await.waiters;
         waiters.into_iter().map(|waiter| waiter.owner).collect()
     }
 
     /// Fails unless these parties, and nobody else, hold the name once each.
-    pub(super) async fn is_held_by(&self, parties: &[&Self]) {
+    pub(crate) async fn is_held_by(&self, parties: &[&Self]) {
         let expected: Vec<_> = parties.iter().map(|party| (party.owner(), 1)).collect();
         assert_same(&self.depths().await, &expected);
     }
 
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         self.claim.owner.clone()
     }
 
@@ -486,7 +486,7 @@ impl Party {
 }
 
 /// Compares owners with depths; shows the owners' text, which `Debug` hides.
-pub(super) fn assert_same(found: &[(Owner, u32)], expected: &[(Owner, u32)]) {
+pub(crate) fn assert_same(found: &[(Owner, u32)], expected: &[(Owner, u32)]) {
     let show = |holders: &[(Owner, u32)]| -> Vec<String> {
         let holders = holders.iter();
         holders

@@ -38,23 +38,33 @@ pub(crate) struct Hash {
 
 impl Hash {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
+        // have to confirm first has to be asked for.
+        let confirm = settings.is_cluster() || settings.replicas > 0;
+        let confirm = if confirm { CONFIRM } else { Duration::ZERO };
+        Self::open_with(settings, confirm, Scripts::new()).await
+    }
+
+    /// Opens a client that hands leases over for so long until they are confirmed, 0 if they need
+    /// not be.
+    pub(crate) async fn open_with(
+        settings: Settings,
+        confirm: Duration,
+        scripts: Scripts,
+    ) -> Result<Self> {
         let keys = Keys::new(&settings.prefix);
         let inboxes = keys.inboxes();
         let session = format!("{:016x}", random_u128() >> 64);
         let greeting = Greeting::Subscribe(format!("{inboxes}{session}"));
-        // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
-        // have to confirm first has to be asked for.
-        let confirm = settings.is_cluster() || settings.replicas > 0;
-        let confirm_ms = if confirm { CONFIRM_MS } else { "0" }.to_owned();
         let fence_memory_ms = millis(settings.fence_memory);
         let (link, heard) = Link::open(settings, greeting).await?;
         Ok(Self {
             link,
             keys,
-            scripts: Scripts::new(),
+            scripts,
             session,
             inboxes,
-            confirm_ms,
+            confirm_ms: millis_or_none(confirm),
             fence_memory_ms,
             heard: Mutex::new(heard),
         })
@@ -277,9 +287,10 @@ fn fence(fence: Option<Fence>) -> String {
     fence.map_or_else(String::new, |fence| fence.to_string())
 }
 
-/// Whole milliseconds, rounded up: a lease never ends before its time.
+/// Whole milliseconds, rounded up: a lease never ends before its time, or a thousand years.
 pub(crate) fn millis(duration: Duration) -> String {
-    duration.as_micros().div_ceil(1000).max(1).to_string()
+    let whole = duration.as_micros().div_ceil(1000);
+    whole.clamp(1, LONGEST_MS).to_string()
 }
 
 fn millis_or_none(duration: Duration) -> String {
@@ -290,7 +301,11 @@ fn millis_or_none(duration: Duration) -> String {
     }
 }
 
+/// What the server takes for an expiry and scripts can count: beyond it, it would refuse the expiry
+/// of a lease that is written already.
+const LONGEST_MS: u128 = 1000 * 365 * 86_400_000;
+
 /// How many leases one script renews: the server does nothing else meanwhile.
 const BATCH: usize = 100;
 
-const CONFIRM_MS: &str = "5000";
+const CONFIRM: Duration = Duration::from_secs(5);

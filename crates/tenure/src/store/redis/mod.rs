@@ -19,6 +19,8 @@ mod inbox;
 mod keys;
 mod link;
 mod look;
+#[cfg(test)]
+mod mutants;
 mod scan;
 mod script;
 mod sentinel;

@@ -1,5 +1,7 @@
 //! The scripts, and how they are sent: by their hash, and once in full to a server that forgot them.
 
+use std::borrow::Cow;
+
 use redis::{Cmd, Script as Body};
 
 use crate::name::Name;
@@ -8,13 +10,14 @@ use crate::store::redis::keys::{ENDS, FENCE, Keys, LINE, PLACES};
 /// One script: its text, and the hash that a server knows it by.
 #[derive(Debug)]
 pub(crate) struct Script {
-    text: &'static str,
+    text: Cow<'static, str>,
     hash: String,
 }
 
 impl Script {
-    pub(crate) fn new(text: &'static str) -> Self {
-        let hash = Body::new(text).get_hash().to_owned();
+    pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let hash = Body::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
@@ -30,7 +33,7 @@ impl Script {
     /// One round trip, and no flush can come between a load and a call.
     pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
         let mut cmd = redis::cmd("EVAL");
-        cmd.arg(self.text);
+        cmd.arg(&*self.text);
         for arg in call.args_iter().skip(2) {
             if let redis::Arg::Simple(arg) = arg {
                 cmd.arg(arg);
@@ -61,6 +64,35 @@ impl Scripts {
             look: Script::new(LOOK),
             evict: Script::new(EVICT),
         }
+    }
+
+    /// The same scripts made of other texts, to see which tests fail.
+    #[cfg(test)]
+    pub(crate) fn of(text: impl Fn(&str) -> String) -> Self {
+        let script =
+            |files: &[&str]| Script::new(files.iter().map(|file| text(file)).collect::<String>());
+        Self {
+            acquire: script(&["take", "ledger", "acquire"]),
+            release: script(&["give", "ledger", "release"]),
+            withdraw: script(&["ledger", "withdraw"]),
+            renew: script(&["extend", "ledger", "renew"]),
+            look: script(&["look"]),
+            evict: script(&["ledger", "evict"]),
+        }
+    }
+
+    /// The hashes of all.
+    #[cfg(test)]
+    pub(crate) fn hashes(&self) -> Vec<&str> {
+        let all = [
+            &self.acquire,
+            &self.release,
+            &self.withdraw,
+            &self.renew,
+            &self.look,
+            &self.evict,
+        ];
+        all.map(|script| &*script.hash).to_vec()
     }
 }
 
