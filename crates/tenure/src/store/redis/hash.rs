@@ -7,8 +7,8 @@ use redis::{Cmd, Value};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, News, Release, Released, Renewal,
-    Renewed, Wait,
+    Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
+    Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, random_u128};
@@ -28,11 +28,11 @@ pub(crate) struct Hash {
     keys: Keys,
     scripts: Scripts,
     session: String,
-    inboxes: String,
-    /// For how long a lease is handed over until it is confirmed, in milliseconds; 0 if the
-    /// server knows who listens, so that no confirmation is needed.
-    confirm_ms: String,
+    /// What ledger.lua needs to know of this client.
+    about_us: String,
     fence_memory_ms: String,
+    /// How many keys a lock's call names: all of them where they may move to another node.
+    keys_each: usize,
     heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
 }
 
@@ -45,34 +45,37 @@ impl Hash {
         // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
         // have to confirm first has to be asked for.
         let confirm = settings.is_cluster() || settings.replicas > 0;
-        let confirm_ms = if confirm { CONFIRM_MS } else { "0" }.to_owned();
+        let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
         let fence_memory_ms = millis(settings.fence_memory);
+        let about_us = format!("{session} {confirm_ms} {fence_memory_ms} {inboxes}");
+        let keys_each = if settings.is_cluster() { 5 } else { 1 };
         let (link, heard) = Link::open(settings, greeting).await?;
         Ok(Self {
             link,
             keys,
             scripts: Scripts::new(),
             session,
-            inboxes,
-            confirm_ms,
+            about_us,
             fence_memory_ms,
+            keys_each,
             heard: Mutex::new(heard),
         })
     }
 
     /// The beginning of every call: the keys of a lock, and what ledger.lua needs.
     fn call(&self, script: &Script, name: &Name) -> Cmd {
-        let mut cmd = script.call(5);
-        add_keys(&mut cmd, &self.keys, name);
-        self.add_head(&mut cmd);
+        let mut cmd = script.call(self.keys_each);
+        add_keys(&mut cmd, &self.keys, name, self.keys_each);
+        cmd.arg(&self.about_us);
         cmd
     }
 
-    fn add_head(&self, cmd: &mut Cmd) {
-        cmd.arg(&self.session)
-            .arg(&self.inboxes)
-            .arg(&self.confirm_ms)
-            .arg(&self.fence_memory_ms);
+    /// Whose a lease is to the scripts: this client's, or nobody's.
+    fn who(&self, life: Life) -> &str {
+        match life {
+            Life::Client => &self.session,
+            Life::Ttl => "-",
+        }
     }
 
     /// Waits until enough replicas have what this client wrote.
@@ -100,14 +103,14 @@ impl Hash {
     }
 
     async fn renew_some(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        let mut cmd = self.scripts.renew.call(5 * renewals.len());
+        let mut cmd = self.scripts.renew.call(self.keys_each * renewals.len());
         for renewal in renewals {
-            add_keys(&mut cmd, &self.keys, &renewal.name);
+            add_keys(&mut cmd, &self.keys, &renewal.name, self.keys_each);
         }
-        self.add_head(&mut cmd);
+        cmd.arg(&self.about_us);
         for renewal in renewals {
             cmd.arg(renewal.owner.as_str())
-                .arg(life(renewal.life))
+                .arg(self.who(renewal.life))
                 .arg(fence(renewal.fence))
                 .arg(millis(renewal.ttl));
         }
@@ -131,29 +134,34 @@ impl Driver for Hash {
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let tell = claim.tell_if_wanted && claim.life == Life::Client;
-        let mut cmd = self.call(&self.scripts.acquire, &claim.name);
+        let tell = if tell { "w" } else { "-" };
+        let (who, about) = (self.who(claim.life), write_about(&claim.about));
+        let script = match claim.mode {
+            Mode::Exclusive => &self.scripts.acquire,
+            _ => &self.scripts.join,
+        };
+        let mut cmd = self.call(script, &claim.name);
         cmd.arg(claim.owner.as_str())
-            .arg(life(claim.life))
-            .arg(write_mode(claim.mode))
+            .arg(format!("{who} -{tell} {about}"))
             .arg(claim.depth)
             .arg(millis(claim.ttl))
             .arg(claim.fences.max(1))
+            .arg(&self.fence_memory_ms)
             .arg(if claim.wait == Wait::InLine { "1" } else { "0" })
-            .arg(if tell { "w" } else { "-" })
-            .arg(write_about(&claim.about));
-        match self.link.call(&self.scripts.acquire, &cmd).await? {
+            .arg(write_mode(claim.mode));
+        match self.link.call(script, &cmd).await? {
             Value::Int(0) => Ok(Answer::Busy),
-            Value::Int(granted) if granted > 0 => {
-                self.confirm_by_replicas().await?;
-                let fence = Fence::new(granted.unsigned_abs());
-                fence.map(Answer::Granted).ok_or_else(fault::garbled)
-            }
             Value::Int(queued) => Ok(Answer::Queued {
                 ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
             }),
             Value::BulkString(conflict) if conflict == b"conflict" => Err(Error::ModeConflict {
                 name: claim.name.clone(),
             }),
+            Value::BulkString(fence) => {
+                let fence = read_fence(&fence).ok_or_else(fault::garbled)?;
+                self.confirm_by_replicas().await?;
+                Ok(Answer::Granted(fence))
+            }
             _ => Err(fault::garbled()),
         }
     }
@@ -161,7 +169,7 @@ impl Driver for Hash {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let mut cmd = self.call(&self.scripts.withdraw, &claim.name);
         cmd.arg(claim.owner.as_str())
-            .arg(life(claim.life))
+            .arg(self.who(claim.life))
             .arg(claim.depth);
         self.link.call(&self.scripts.withdraw, &cmd).await?;
         Ok(())
@@ -187,10 +195,13 @@ impl Driver for Hash {
     async fn release(&self, release: &Release) -> Result<Released> {
         let mut cmd = self.call(&self.scripts.release, &release.name);
         cmd.arg(release.owner.as_str())
-            .arg(life(release.life))
-            .arg(fence(release.fence))
-            .arg(release.depth)
-            .arg(millis_or_none(release.stays_taken));
+            .arg(self.who(release.life))
+            .arg(fence(release.fence));
+        if release.stays_taken.is_zero() {
+            cmd.arg(release.depth);
+        } else {
+            cmd.arg(format!("{} {}", release.depth, millis(release.stays_taken)));
+        }
         match self.link.call(&self.scripts.release, &cmd).await? {
             Value::BulkString(answer) => match &answer[..] {
                 b"freed" => Ok(Released::Freed),
@@ -266,11 +277,8 @@ fn loss(answer: &[u8]) -> Result<Loss> {
     }
 }
 
-fn life(life: Life) -> &'static str {
-    match life {
-        Life::Client => "c",
-        Life::Ttl => "t",
-    }
+fn read_fence(text: &[u8]) -> Option<Fence> {
+    Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
 }
 
 fn fence(fence: Option<Fence>) -> String {
@@ -282,15 +290,8 @@ pub(crate) fn millis(duration: Duration) -> String {
     duration.as_micros().div_ceil(1000).max(1).to_string()
 }
 
-fn millis_or_none(duration: Duration) -> String {
-    if duration.is_zero() {
-        "0".to_owned()
-    } else {
-        millis(duration)
-    }
-}
-
 /// How many leases one script renews: the server does nothing else meanwhile.
 const BATCH: usize = 100;
 
-const CONFIRM_MS: &str = "5000";
+/// Long enough for a message and an answer; a waiter that died costs the others no longer.
+const CONFIRM_MS: u64 = 5000;

@@ -43,7 +43,10 @@ impl Script {
 /// All scripts of the hash layout.
 #[derive(Debug)]
 pub(crate) struct Scripts {
+    /// For exclusive claims.
     pub(crate) acquire: Script,
+    /// For all others.
+    pub(crate) join: Script,
     pub(crate) release: Script,
     pub(crate) withdraw: Script,
     pub(crate) renew: Script,
@@ -55,6 +58,7 @@ impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             acquire: Script::new(ACQUIRE),
+            join: Script::new(JOIN),
             release: Script::new(RELEASE),
             withdraw: Script::new(WITHDRAW),
             renew: Script::new(RENEW),
@@ -64,12 +68,12 @@ impl Scripts {
     }
 }
 
-/// Adds the five keys of a lock.
-pub(crate) fn add_keys(cmd: &mut Cmd, keys: &Keys, name: &Name) {
+/// Adds the keys of a lock: its lease, and for a cluster the four that share its slot.
+pub(crate) fn add_keys(cmd: &mut Cmd, keys: &Keys, name: &Name, count: usize) {
     let mut key = keys.lease(name);
     let length = key.len();
     cmd.arg(&key);
-    for suffix in [LINE, PLACES, ENDS, FENCE] {
+    for suffix in [LINE, PLACES, ENDS, FENCE].iter().take(count - 1) {
         key.truncate(length);
         key.push_str(suffix);
         cmd.arg(&key);
@@ -84,6 +88,7 @@ macro_rules! lua {
 
 /// The short way stands first: it needs none of the rules, and is what most calls take.
 const ACQUIRE: &str = lua!("take", "ledger", "acquire");
+const JOIN: &str = lua!("ledger", "acquire");
 const RELEASE: &str = lua!("give", "ledger", "release");
 const WITHDRAW: &str = lua!("ledger", "withdraw");
 const RENEW: &str = lua!("extend", "ledger", "renew");

@@ -3,9 +3,9 @@
 -- Runs before ledger.lua and release.lua, which see to every other case. Keys and arguments are
 -- release.lua's. Two calls, as many as a bare compare-and-delete.
 
-if ARGV[8] == '0' and ARGV[9] == '0' and ARGV[7] ~= '' then
-  local held = redis.call('HMGET', KEYS[1], ARGV[5], '\1')
-  local mine = ARGV[7] .. ' ' .. (ARGV[6] == 'c' and ARGV[1] or '-') .. ' -'
+if ARGV[5] == '0' then
+  local held = redis.call('HMGET', KEYS[1], ARGV[2], '\1')
+  local mine = ARGV[4] .. ' ' .. ARGV[3] .. ' -'
   if held[1] and held[2] and string.sub(held[2], 1, #mine) == mine then
     redis.call('DEL', KEYS[1])
     return 'freed'
