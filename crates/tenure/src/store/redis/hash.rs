@@ -146,9 +146,14 @@ impl Driver for Hash {
             .arg(claim.depth)
             .arg(millis(claim.ttl))
             .arg(claim.fences.max(1))
-            .arg(&self.fence_memory_ms)
-            .arg(if claim.wait == Wait::InLine { "1" } else { "0" })
-            .arg(write_mode(claim.mode));
+            .arg(&self.fence_memory_ms);
+        // What most claims are is left out.
+        if claim.mode != Mode::Exclusive || claim.wait == Wait::No {
+            cmd.arg(write_mode(claim.mode));
+        }
+        if claim.wait == Wait::No {
+            cmd.arg("0");
+        }
         match self.link.call(script, &cmd).await? {
             Value::Int(0) => Ok(Answer::Busy),
             Value::Int(queued) => Ok(Answer::Queued {

@@ -9,15 +9,15 @@
 -- ARGV[5]  the ttl in milliseconds
 -- ARGV[6]  how many fences to set aside
 -- ARGV[7]  for how many milliseconds the last fence is remembered
--- ARGV[8]  1 to stand in line, 0 not to
--- ARGV[9]  the mode: x, s, or p<take>/<of>
+-- ARGV[8]  the mode: x, s, or p<take>/<of>; x if left out
+-- ARGV[9]  0 not to stand in line; left out to do so
 --
 -- Returns the fence as text; 0 while the name is taken; -n for a place in line, to be asked for again in
 -- n - 1 milliseconds; or "conflict" if the owner has or wants the name in another mode.
 -- Asking again as the same owner changes nothing but the ttl and the depth that is asked for.
 
 open(KEYS[1])
-local owner, mode, stands = ARGV[2], ARGV[9], ARGV[8] == '1'
+local owner, mode, stands = ARGV[2], ARGV[8] or 'x', not ARGV[9]
 local who, tell_flag, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
 local own = session .. ':' .. owner
 local place = {
@@ -70,7 +70,7 @@ if confirm > 0 then
 end
 -- The living ask again in time; who does not has died.
 local grace = confirm > 0 and confirm or 10000
-local deadline = asks + grace + (asks - now) / 10
+local deadline = asks + grace + math.floor((asks - now) / 10)
 if waiting then
   waiting.asks, waiting.deadline = asks, deadline
   set_place(own, waiting)
@@ -84,7 +84,10 @@ else
 end
 if asks > tonumber(redis.call('HGET', places, '\3') or 0) then
   redis.call('HSET', places, '\3', text(asks))
-  -- A line that everybody has left without a word is gone an hour later.
+end
+-- A line that everybody has left without a word is gone an hour later.
+if deadline + 600000 > tonumber(redis.call('HGET', places, '\4') or 0) then
+  redis.call('HSET', places, '\4', text(deadline + 3600000))
   redis.call('PEXPIRE', line, text(deadline - now + 3600000))
   redis.call('PEXPIRE', places, text(deadline - now + 3600000))
 end

@@ -21,7 +21,8 @@
 --   :line    a list of ids "<session>:<owner>", first come first
 --   :places  a hash, id -> "<mode> <depth> <life> <fences> <ttl> <tell> <asked> <asks> <deadline>
 --            <about>"; \1<owner> is the id of its place, \2 is there if an owner has more than one
---            place, \3 is the latest time at which anybody in line asks again
+--            place, \3 is the latest time at which anybody in line asks again, \4 is until when line
+--            and places are kept
 --   :ends    a sorted set, id -> when that lease ends; only with "many"
 --   :fence   the last fence that was set aside; expires long after its last use
 --

@@ -12,6 +12,11 @@
 
 open(KEYS[1])
 local owner, who = ARGV[2], ARGV[3]
+if freed then
+  let_in()
+  settle()
+  return 'freed'
+end
 -- Others go in after the release, in one step with it; what has run out is over before.
 sweep()
 if not head then

@@ -1,10 +1,12 @@
--- take.lua: the short way of acquire.lua, for a name that is free and not waited for.
+-- take.lua: the short ways of acquire.lua, for an exclusive claim on a name that is free and not waited
+-- for, or that one other has.
 --
 -- Runs before ledger.lua and acquire.lua, which see to every other case. Keys and arguments are
--- acquire.lua's, for an exclusive claim. Five calls: a lock that nobody else wants is worth no more.
+-- acquire.lua's. Five calls for a grant: a lock that nobody else wants is worth no more.
 
 local lease = KEYS[1]
-if redis.call('EXISTS', lease, lease .. ':line') == 0 then
+local line, places = lease .. ':line', lease .. ':places'
+if redis.call('EXISTS', lease, line) == 0 then
   local time = redis.call('TIME')
   local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
   local now, count = tonumber(fence), ARGV[6]
@@ -16,4 +18,38 @@ if redis.call('EXISTS', lease, lease .. ':line') == 0 then
   redis.call('HSET', lease, ARGV[2], ARGV[4], '\1', fence .. ' ' .. ARGV[3])
   redis.call('PEXPIRE', lease, ARGV[5])
   return fence
+end
+
+local held = redis.call('HMGET', lease, '\1', ARGV[2])
+-- One exclusive holder, who is another and need not be told.
+local before, flag, after = string.match(held[1] or '', '^(%d+ %S+ )(.)(%- .*)$')
+local session = string.match(ARGV[1], '^(%S+) 0 ')
+if before and session and not held[2] and not ARGV[9] then
+  local own = session .. ':' .. ARGV[2]
+  local known = redis.call('HMGET', places, own, '\1' .. ARGV[2], '\3', '\4')
+  local left = redis.call('PTTL', lease)
+  if not known[1] and not known[2] and left >= 0 then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local asks = now + left
+    local deadline = asks + 10000 + math.floor(left / 10)
+    local who, tell, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
+    local life = who == '-' and 't' or 'c'
+    redis.call('HSET', places, '\1' .. ARGV[2], own, own,
+      string.format('x %s %s %s %s %s %.0f %.0f %.0f %s', ARGV[4], life, ARGV[6], ARGV[5], tell,
+        time[1] * 1000000 + time[2], asks, deadline, about))
+    redis.call('RPUSH', line, own)
+    if flag == '-' then
+      redis.call('HSET', lease, '\1', before .. 'l' .. after)
+    end
+    if asks > tonumber(known[3] or 0) then
+      redis.call('HSET', places, '\3', asks)
+    end
+    if deadline + 600000 > tonumber(known[4] or 0) then
+      redis.call('HSET', places, '\4', deadline + 3600000)
+      redis.call('PEXPIRE', line, deadline - now + 3600000)
+      redis.call('PEXPIRE', places, deadline - now + 3600000)
+    end
+    return -left - 1
+  end
 end
