@@ -86,8 +86,7 @@ impl Client {
     ///
     /// Cancel safe: what was begun goes on in the background.
     pub async fn settled(&self) {
-        self.engine.give_back_kept();
-        self.engine.background.over().await;
+        self.engine.settled().await;
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct KeptLeases {
     next_look: Tick,
     /// When the store called for one the last time.
     called: Option<Tick>,
+    /// How many wait for the client to settle: nothing is kept meanwhile.
+    settling: usize,
 }
 
 impl Default for KeptLeases {
@@ -46,6 +48,7 @@ impl Default for KeptLeases {
             by_name: HashMap::new(),
             next_look: Tick::NEVER,
             called: None,
+            settling: 0,
         }
     }
 }
@@ -90,7 +93,8 @@ impl Lines {
         let here = &mut *here;
         // Looked at under the lock of the lines: whoever calls it back looks here after that.
         let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.order.name);
-        if wanted || here.kept.by_name.contains_key(&kept.order.name) {
+        let busy = here.kept.settling > 0 || here.kept.by_name.contains_key(&kept.order.name);
+        if wanted || busy {
             return Keeping::Refused;
         }
         let until = kept.until;
@@ -213,8 +217,19 @@ impl Engine {
         }
     }
 
+    /// Releases all kept leases, and waits until nothing goes on in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the releases go on in the background.
+    pub(crate) async fn settled(self: &Arc<Self>) {
+        let _settling = Settling::begin(&self.lines);
+        self.give_back_kept();
+        self.background.over().await;
+    }
+
     /// Releases all kept leases in the background.
-    pub(crate) fn give_back_kept(self: &Arc<Self>) {
+    fn give_back_kept(self: &Arc<Self>) {
         for kept in self.lines.take_all_kept() {
             self.free_later(kept);
         }
@@ -268,6 +283,22 @@ impl Engine {
                 tracing::warn!(%name, %error, "releasing a kept lease failed, trying again");
             }
         });
+    }
+}
+
+/// Keeps nothing as long as it lives: what background work lets go would be left behind.
+struct Settling<'a>(&'a Lines);
+
+impl<'a> Settling<'a> {
+    fn begin(lines: &'a Lines) -> Self {
+        lines.lock().kept.settling += 1;
+        Self(lines)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.lock().kept.settling -= 1;
     }
 }
 
