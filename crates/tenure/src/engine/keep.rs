@@ -146,9 +146,12 @@ impl Lines {
 }
 
 impl Engine {
-    /// Keeps a lease that was let go, if its order says so and nobody wants it.
+    /// Keeps a lease that may go on, if its order says so and nobody wants it.
     pub(super) fn keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        if hold.order.keep.is_zero() || !hold.lease.claim.tell_if_wanted || !hold.goes_on(now) {
+        let claim = &hold.lease.claim;
+        // Passing it on in vain may have used up a fence.
+        let has_a_fence = hold.passes + 1 < claim.fences;
+        if hold.order.keep.is_zero() || !claim.tell_if_wanted || !has_a_fence {
             return Err(hold);
         }
         let keeping = self.lines.keep(Kept {

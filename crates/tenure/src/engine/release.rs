@@ -51,21 +51,20 @@ impl Engine {
 
     /// Lets go of a hold without the store, if that may be.
     fn pass_on_or_keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let hold = match self.pass_on(hold, now) {
-            Ok(()) => return Ok(()),
-            Err(hold) => hold,
+        if !hold.goes_on(now) {
+            return Err(hold);
+        }
+        let Err(hold) = self.pass_on(hold, now) else {
+            return Ok(());
         };
         self.keep(hold, now)
     }
 
-    /// Passes a lease to the next caller in this process, if it may stay here.
+    /// Passes a lease that may go on to the next caller in this process.
     ///
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        if !hold.goes_on(now) {
-            return Err(hold);
-        }
         let name = &hold.lease.claim.name;
         let Some(mut first) = self.lines.first_served_by(name, &hold.order) else {
             return Err(hold);
