@@ -95,9 +95,9 @@ impl Lock {
     /// What it costs others: they wait for that message, and a `try_lock` from elsewhere may be
     /// told no by a lease that is only kept. It calls the lease back all the same, so that a later
     /// try finds the name free. If the message is lost, they wait until the lease has been unused
-    /// for this duration, or was granted the longer of it and the `ttl` ago. If this process is
-    /// killed, they wait as for any holder that was. Where locks are listed, a kept one shows as
-    /// held.
+    /// for this duration; in use, until its first release after the longer of this and the `ttl`.
+    /// If this process is killed or stopped, they wait as they do for a holder. Where locks are
+    /// listed, a kept one shows as held.
     ///
     /// Kept leases are released when the last clone of the [`Client`] is dropped and by
     /// [`Client::settled`]. Names that are locked once should not be kept: each costs memory and

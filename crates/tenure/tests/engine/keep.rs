@@ -168,6 +168,19 @@ async fn a_lease_is_kept_for_the_time_asked_for_from_its_last_release_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_kept_briefly_is_given_back_in_time() {
+    let world = World::new();
+    let lock = world.here.mutex("a").keep(millis(50));
+    let guard = lock.lock().await.unwrap();
+    sleep(millis(1500)).await;
+    guard.release().await.unwrap();
+    sleep(millis(40)).await;
+    assert_eq!(world.depth("a").await, 1, "still kept");
+    sleep(millis(15)).await;
+    assert!(world.is_empty().await, "given back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_while_it_is_kept() {
     let world = World::new();
     let lock = world.here.mutex("a").ttl(secs(3)).keep(secs(60));
@@ -362,6 +375,24 @@ async fn a_lock_of_another_kind_does_not_wait_for_what_is_kept_here() {
         assert_eq!(world.depth("a").await, 1);
         drop(guard);
         world.assert_nothing_left(&format!("case {kind}")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_not_kept_while_others_wait_for_it_here() {
+    for in_line in [true, false] {
+        let world = World::new();
+        let guard = lock(&world.here).lock().await.unwrap();
+        let reader = world.here.rwlock("a").read();
+        if !in_line {
+            let late = Trouble::LateRequest(millis(100));
+            world.fault.next(Call::Acquire, late, 1);
+        }
+        let reader = tokio::spawn(async move { reader.lock().await.unwrap() });
+        sleep(millis(10)).await;
+        guard.release().await.unwrap();
+        let read = timeout(secs(1), reader).await;
+        assert!(read.is_ok(), "it waits for what is kept, in line {in_line}");
     }
 }
 
