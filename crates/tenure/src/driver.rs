@@ -33,6 +33,8 @@ use crate::name::{Fence, Name, Owner};
 ///   longer yours" is [`Renewed::Lost`]. An `Err` is a fault, and its variant says whether
 ///   anything may have changed; when in doubt it is
 ///   [`Indeterminate`](crate::Error::Indeterminate).
+/// - **Holders hear who wants their name**, once for each grant, if their claim asked for it
+///   ([`News::Wanted`]).
 /// - **Foreign owners never change anything.**
 /// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only what
 ///   expires by itself.
