@@ -1,6 +1,7 @@
 //! Random sequences of requests get the same answers from a store as from a simple model.
 
 mod model;
+mod redis;
 mod steps;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tenure::store::memory::Memory;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::model::{Ask, Which};
-use crate::steps::{Clock, Pick, Step, agrees_with_the_model, steps};
+use crate::steps::{Clock, Pick, Step, Subject, agrees_with_the_model, steps};
 
 proptest! {
     #![proptest_config(cases(512))]
@@ -102,6 +103,8 @@ impl Fixture for Store {
     }
 }
 
+impl Subject for Store {}
+
 #[cfg(target_os = "linux")]
 struct Folder(tempfile::TempDir);
 
@@ -113,6 +116,9 @@ impl Fixture for Folder {
         Arc::new(client.expect("the folder opens"))
     }
 }
+
+#[cfg(target_os = "linux")]
+impl Subject for Folder {}
 
 fn runtime(clock: Clock) -> Runtime {
     let mut runtime = Builder::new_current_thread();

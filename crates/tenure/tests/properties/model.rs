@@ -95,6 +95,8 @@ pub(crate) struct Waits {
     pub(crate) ask: Ask,
     pub(crate) since: u64,
     asks_at: u64,
+    /// Whether its client has ended, where the store passes over those.
+    away: bool,
 }
 
 impl PartialEq for Ask {
@@ -118,16 +120,28 @@ pub(crate) struct Lock {
 pub(crate) struct Model {
     pub(crate) now: u64,
     pub(crate) locks: Vec<Lock>,
-    /// The news of each client that it has not read yet.
+    /// The news of each client that it has not read yet; those that have ended stand last.
     pub(crate) told: Vec<Vec<Told>>,
+    ends: Ends,
+}
+
+/// What the store does when a client ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Its leases and places end with it.
+    Seen,
+    /// Its leases last for their ttl. Its places are passed over while it does not listen, and a
+    /// holder may be told of them; they end when it does not ask again in time.
+    PassedOver,
 }
 
 impl Model {
-    pub(crate) fn new(names: usize, clients: usize) -> Self {
+    pub(crate) fn new(names: usize, clients: usize, ends: Ends) -> Self {
         Self {
             now: 0,
             locks: (0..names).map(|_| Lock::default()).collect(),
             told: vec![Vec::new(); clients],
+            ends,
         }
     }
 
@@ -137,7 +151,11 @@ impl Model {
         if said == Said::Busy {
             self.call_back(ask.name, ask.client);
         }
-        self.let_in(ask.name);
+        // Whose turn it is by this grant has the same owner and waits in a client that has ended;
+        // a store that does not see that may look for it with the next request.
+        if self.ends == Ends::Seen {
+            self.let_in(ask.name);
+        }
         self.remind(ask.name);
         said
     }
@@ -224,6 +242,10 @@ impl Model {
 
     /// Ends a client; another takes its number.
     pub(crate) fn end(&mut self, client: usize) {
+        if self.ends == Ends::PassedOver {
+            self.leave_behind(client);
+            return;
+        }
         self.told[client].clear();
         for name in 0..self.locks.len() {
             let lock = &mut self.locks[name];
@@ -235,6 +257,32 @@ impl Model {
                 self.remind(name);
             }
         }
+    }
+
+    /// Gives what an ended client has to a number that nobody uses again.
+    fn leave_behind(&mut self, client: usize) {
+        let ended = self.told.len();
+        let unread = std::mem::take(&mut self.told[client]);
+        self.told.push(unread);
+        for lock in &mut self.locks {
+            for held in &mut lock.held {
+                if held.client == Some(client) {
+                    held.client = Some(ended);
+                }
+            }
+            for waits in &mut lock.line {
+                if waits.ask.client == client {
+                    waits.ask.client = ended;
+                    waits.away = true;
+                }
+            }
+        }
+    }
+
+    /// Who waits for the name and can be reached, first to last.
+    pub(crate) fn waiters(&self, name: usize) -> Vec<&Waits> {
+        let line = self.locks[name].line.iter();
+        line.filter(|waits| !waits.away).collect()
     }
 
     /// Who holds the name now, oldest first.
@@ -300,7 +348,7 @@ impl Model {
         if own_mode.is_some() {
             return Said::Conflict;
         }
-        if lock.line.is_empty() && lock.has_room(ask.mode) {
+        if lock.line.iter().all(|waits| waits.away) && lock.has_room(ask.mode) {
             return Said::Granted(lock.give(ask, now));
         }
         if ask.wait == Wait::No {
@@ -310,6 +358,7 @@ impl Model {
             ask: ask.clone(),
             since: now,
             asks_at: first_end,
+            away: false,
         });
         queued
     }
@@ -321,6 +370,9 @@ impl Model {
         while let Some(next) = self.locks[name].next() {
             let lock = &mut self.locks[name];
             let waits = lock.line.remove(next);
+            if waits.away {
+                continue;
+            }
             let told = Told::Granted {
                 name,
                 owner: waits.ask.owner,
@@ -363,7 +415,8 @@ impl Model {
         }
         let lock = &mut self.locks[name];
         let first_end = lock.first_end(self.now);
-        if let Some(first) = lock.line.first_mut()
+        let mut line = lock.line.iter_mut();
+        if let Some(first) = line.find(|waits| !waits.away)
             && first.asks_at > first_end
         {
             first.asks_at = first_end;
@@ -404,8 +457,9 @@ impl Lock {
                 return Some(index);
             }
         }
-        let first = self.line.first()?;
-        self.has_room(first.ask.mode).then_some(0)
+        let first = self.line.iter().position(|waits| !waits.away)?;
+        let mode = self.line[first].ask.mode;
+        self.has_room(mode).then_some(first)
     }
 
     fn has_room(&self, mode: Mode) -> bool {

@@ -33,7 +33,8 @@ if askable then
   set_place(own, waiting)
 end
 local nobody, granted = let_in(askable and own or nil)
-if granted then
+-- With another life or depth than its place had, it enters again below.
+if granted and waiting.life == place.life and waiting.depth == place.depth then
   settle()
   return granted
 end

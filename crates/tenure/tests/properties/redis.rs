@@ -1,0 +1,73 @@
+//! The same random requests, decided by the scripts in a real server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use proptest::test_runner::TestRunner;
+use tenure::conformance::Fixture;
+use tenure::driver::Driver;
+use tenure_testkit::RedisServer;
+use tokio::time::{Instant, sleep};
+
+use crate::model::Ends;
+use crate::steps::{Clock, Subject, agrees_with_the_model, steps};
+
+#[test]
+fn redis_agrees_with_the_model() {
+    let store = Store(RedisServer::start().unwrap());
+    let mut runner = TestRunner::new(super::cases(CASES));
+    let result = runner.run(&steps(Clock::Moved), |steps| {
+        // What the case before left is of no use, and would make each end of a client slower.
+        store.0.cli(&["FLUSHALL"]);
+        let runtime = super::runtime(Clock::Moved);
+        runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &steps));
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
+
+/// One server for all cases.
+struct Store(RedisServer);
+
+#[async_trait]
+impl Fixture for Store {
+    async fn client(&self) -> Arc<dyn Driver> {
+        let opened = tenure::store::redis::open(&self.0.url()).await;
+        opened.expect("the server answers")
+    }
+
+    fn sees_clients_end(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl Subject for Store {
+    async fn pass(&self, time: Duration) {
+        let time_ms = time.as_millis().to_string();
+        self.0.cli(&["EVAL", PASS, "0", &time_ms]);
+    }
+
+    async fn is_left_with(&self, clients: usize) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.0.cli(&["PUBSUB", "CHANNELS"]).lines().count() != clients {
+            assert!(Instant::now() < deadline, "an ended client is still heard");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        // A server sees neither a client's end nor, before its deadline, that of a place.
+        Ends::PassedOver
+    }
+}
+
+/// So many random cases take some 10 seconds.
+const CASES: u32 = 64;
+
+/// Moves all times but the deadlines of places into the past: the model's waiters live forever,
+/// and nobody in a case asks again only to say that it is alive.
+const PASS: &str = include_str!("pass.lua");
