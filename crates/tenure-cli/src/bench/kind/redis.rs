@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Client, RedisError};
 
 use crate::bench::contender::redis::{client, name_of};
-use crate::bench::kind::{Counter, Kind, Subject};
+use crate::bench::kind::{Counter, Kind, Subject, TENURE};
 use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
@@ -28,8 +28,7 @@ use monitor::Monitor;
 pub(super) struct Redis {
     client: Client,
     control: Control,
-    /// Whether the URL leaves the layout open, so that all of them are measured.
-    all_layouts: bool,
+    layout: Layout,
     /// What the server does not let us see.
     missing: Option<String>,
     /// The keys of the tokens, which are removed at the end.
@@ -45,7 +44,7 @@ impl Redis {
         Ok(Self {
             client,
             control,
-            all_layouts: !url.contains("layout="),
+            layout: Layout::of(url),
             missing,
             tokens: RefCell::default(),
         })
@@ -62,7 +61,7 @@ impl Redis {
             options: label,
             ..usual.clone()
         };
-        if self.all_layouts && matches!(workload, Pair | Parallel) {
+        if self.layout == Layout::Open && matches!(workload, Pair | Parallel) {
             return vec![usual.clone(), with(STRING), with(NO_FENCES)];
         }
         vec![usual]
@@ -70,8 +69,18 @@ impl Redis {
 }
 
 impl Kind for Redis {
-    fn lines(&self) -> &'static [Line] {
-        &LINES
+    fn lines(&self) -> Vec<Line> {
+        let lines = LINES.iter().copied();
+        match self.layout {
+            Layout::Open => lines.collect(),
+            Layout::Hash => lines.filter(|line| line.who == TENURE).collect(),
+            // It has no line that could be seen, so nobody knows when somebody waits.
+            Layout::String => {
+                let alone = [Pair, Parallel, Hot, Team, Many];
+                let own = lines.filter(|line| line.who == TENURE);
+                own.filter(|line| alone.contains(&line.workload)).collect()
+            }
+        }
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
@@ -129,6 +138,27 @@ impl Drop for Redis {
         for key in self.tokens.borrow().iter() {
             // What cannot be removed is a list of one word.
             let _ = self.control.ask::<()>(redis::cmd("DEL").arg(key));
+        }
+    }
+}
+
+/// What the URL says about the layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Nothing, so that all of them are measured.
+    Open,
+    Hash,
+    String,
+}
+
+impl Layout {
+    fn of(url: &str) -> Self {
+        let (_, options) = url.split_once('?').unwrap_or_default();
+        let mut options = options.split('&');
+        match options.find_map(|option| option.strip_prefix("layout=")) {
+            Some("string") => Self::String,
+            Some(_) => Self::Hash,
+            None => Self::Open,
         }
     }
 }
@@ -258,7 +288,17 @@ const LINES: [Line; 29] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::kind::TENURE;
+
+    #[test]
+    fn a_layout_is_measured_alone_if_the_url_names_it() {
+        assert_eq!(Layout::of("redis://x/"), Layout::Open);
+        assert_eq!(Layout::of("redis://x/?prefix=a"), Layout::Open);
+        assert_eq!(Layout::of("redis://x/?layout=hash"), Layout::Hash);
+        assert_eq!(
+            Layout::of("redis://x/?prefix=a&layout=string"),
+            Layout::String
+        );
+    }
 
     #[test]
     fn every_line_compares_those_who_are_measured() {
