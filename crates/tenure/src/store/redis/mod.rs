@@ -9,16 +9,20 @@
 //! | `inbox`, `look`, `scan` | what scripts tell and show |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
+//! | `rights` | the commands that a user needs |
+//! | `doctor` | settings of a deployment that endanger locks |
 //!
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+mod doctor;
 mod fault;
 mod hash;
 mod inbox;
 mod keys;
 mod link;
 mod look;
+mod rights;
 mod scan;
 mod script;
 mod sentinel;
@@ -32,6 +36,8 @@ use crate::error::Result;
 use hash::Hash;
 use string::StringLocks;
 use url::{Layout, Settings};
+
+pub use doctor::doctor;
 
 /// Opens a client of the locks in a Redis deployment.
 ///

@@ -65,6 +65,33 @@ enum Compare {
     Watch(tokio::sync::Mutex<Link>),
 }
 
+/// A compare-and-delete of the server's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Native {
+    Delex,
+    Delifeq,
+}
+
+impl Native {
+    /// What asks for it.
+    pub(crate) const ASK: [&str; 4] = ["COMMAND", "INFO", "DELEX", "DELIFEQ"];
+
+    /// Which one the answer to [`ASK`](Self::ASK) names, if any.
+    pub(crate) fn read(answer: &Value) -> Option<Self> {
+        let Value::Array(commands) = answer else {
+            return None;
+        };
+        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
+        if has(0) {
+            Some(Self::Delex)
+        } else if has(1) {
+            Some(Self::Delifeq)
+        } else {
+            None
+        }
+    }
+}
+
 impl StringLocks {
     pub(crate) async fn open(settings: Settings, scripts: bool, fences: bool) -> Result<Self> {
         let prefix = settings.prefix.clone();
@@ -102,20 +129,13 @@ impl StringLocks {
 
     /// Finds out which command of its own the server has; none where it will not say.
     async fn native(link: &Link) -> Option<Compare> {
-        let mut cmd = redis::cmd("COMMAND");
-        cmd.arg(&["INFO", "DELEX", "DELIFEQ"]);
+        let mut cmd = redis::cmd(Native::ASK[0]);
+        cmd.arg(&Native::ASK[1..]);
         let answer = link.send(&cmd).await.ok()?;
-        let Value::Array(commands) = answer else {
-            return None;
-        };
-        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
-        if has(0) {
-            Some(Compare::Delex)
-        } else if has(1) {
-            Some(Compare::Delifeq)
-        } else {
-            None
-        }
+        Native::read(&answer).map(|native| match native {
+            Native::Delex => Compare::Delex,
+            Native::Delifeq => Compare::Delifeq,
+        })
     }
 
     fn key(&self, name: &Name) -> String {
@@ -467,7 +487,7 @@ async fn by_watch(own: &Link, key: &str, owner: &str, change: redis::Cmd) -> Res
 }
 
 /// The key of a lock's last fence, in the lock's slot of a cluster.
-fn fence_key(key: &str) -> String {
+pub(crate) fn fence_key(key: &str) -> String {
     if key.contains(['{', '}']) {
         format!("{key}{FENCE}")
     } else {
