@@ -38,7 +38,7 @@ if ARGV[5] == '0' then
         local who, owner = string.match(id, '^([^:]+):(.*)$')
         local waited = string.format('%.0f', now_us - asked)
         if redis.call('PUBLISH', inbox .. who, 'g ' .. fence .. ' ' .. waited .. ' ' .. owner .. '\n' .. lease) > 0 then
-          redis.call('LPOP', line)
+          redis.call('LREM', line, 1, id)
           local flag = '-'
           if redis.call('EXISTS', line) == 1 then
             flag = 'l'
