@@ -73,6 +73,7 @@ fn every_workload_of_a_redis_store_is_measured_beside_its_floors() {
     ])));
     let floors = [
         ("pair", vec!["bare SET"]),
+        ("keep", vec!["bare SET", "bare BLPOP"]),
         ("parallel", vec!["bare SET"]),
         ("handover", vec!["bare BLPOP"]),
         ("hot", vec!["bare SET"]),

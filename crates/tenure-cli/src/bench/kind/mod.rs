@@ -63,6 +63,8 @@ pub(super) struct Subject {
     pub(super) rest: Duration,
     /// How long its leases last, where that decides when a dead holder's lock is free.
     pub(super) ttl: Option<Duration>,
+    /// How long it keeps a lease that was released, if at all.
+    pub(super) keep: Option<Duration>,
     /// How many leases it holds, where the workload has many.
     pub(super) leases: u32,
 }
@@ -77,6 +79,7 @@ impl Subject {
             options: "",
             rest: Duration::ZERO,
             ttl: None,
+            keep: None,
             leases: 100_000,
         }
     }

@@ -12,7 +12,7 @@ use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::wire::Who;
 use crate::bench::workload::Workload::{
-    self, Crash, Crowd, Handover, Hot, Idle, Many, Pair, Parallel, Team,
+    self, Crash, Crowd, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Team,
 };
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -54,6 +54,7 @@ impl Redis {
         let usual = Subject {
             leases: LEASES,
             ttl: (workload == Crash).then_some(TTL),
+            keep: (workload == Keep).then_some(KEEP),
             ..Subject::tenure(workload)
         };
         let with = |label| Subject {
@@ -84,14 +85,17 @@ impl Kind for Redis {
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let floor = match workload {
-            Pair | Hot => Some(bare(SET, Pair, Who::RedisSet)),
-            Parallel => Some(bare(SET, workload, Who::RedisSet)),
-            Handover | Crowd => Some(bare(TOKEN, workload, Who::RedisToken)),
-            Crash | Idle | Many | Team => None,
+        let set = |workload| bare(SET, workload, Who::RedisSet);
+        let token = |workload| bare(TOKEN, workload, Who::RedisToken);
+        let floors = match workload {
+            Pair | Hot => vec![set(Pair)],
+            Keep => vec![set(Pair), token(Handover)],
+            Parallel => vec![set(workload)],
+            Handover | Crowd => vec![token(workload)],
+            Crash | Idle | Many | Team => Vec::new(),
         };
         let own = self.tenure(workload).into_iter();
-        own.chain(floor).collect()
+        own.chain(floors).collect()
     }
 
     /// Puts the one token into its list.
@@ -198,10 +202,13 @@ const NO_FENCES: &str = "layout=string&fences=off";
 
 const LEASES: u32 = 10_000;
 
+/// Longer than any measurement waits between two uses.
+const KEEP: Duration = Duration::from_secs(10);
+
 /// Of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
-const LINES: [Line; 29] = [
+const LINES: [Line; 31] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond)
         .beside(SET)
         .aims(RatioAtLeast(0.9)),
@@ -223,6 +230,12 @@ const LINES: [Line; 29] = [
         .beside(SET)
         .aims(AtMost(2.0)),
     Line::new(Pair, "server_us_each", "server time each", Micros).beside(SET),
+    Line::new(Keep, "per_second", "lock + release, kept", PerSecond)
+        .beside(SET)
+        .aims(RatioAtLeast(50.0)),
+    Line::new(Keep, "p50_us", "claim of another, p50", Micros)
+        .beside(TOKEN)
+        .aims(RatioAtMost(1.5)),
     Line::new(Parallel, "per_second", "64 tasks, 64 names", PerSecond)
         .beside(SET)
         .aims(RatioAtLeast(0.5)),
