@@ -1,5 +1,6 @@
 //! The default layout: a hash with the owner as field, changed by scripts alone.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,7 +8,7 @@ use redis::{Cmd, Value};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
+    About, Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
     Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
@@ -30,7 +31,9 @@ pub(crate) struct Hash {
     session: String,
     /// What ledger.lua needs to know of this client.
     about_us: String,
-    fence_memory_ms: String,
+    /// Who most leases are for: this process, with no reason given.
+    usual: (About, String),
+    fence_memory_ms: u64,
     /// How many keys a lock's call names: all of them where they may move to another node.
     keys_each: usize,
     heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
@@ -48,6 +51,11 @@ impl Hash {
         let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
         let fence_memory_ms = millis(settings.fence_memory);
         let about_us = format!("{session} {confirm_ms} {fence_memory_ms} {inboxes}");
+        let usual = About::this_process(None);
+        let usual = (
+            usual.clone(),
+            format!("{session} -- {}", write_about(&usual)),
+        );
         let keys_each = if settings.is_cluster() { 5 } else { 1 };
         let (link, heard) = Link::open(settings, greeting).await?;
         Ok(Self {
@@ -56,6 +64,7 @@ impl Hash {
             scripts: Scripts::new(),
             session,
             about_us,
+            usual,
             fence_memory_ms,
             keys_each,
             heard: Mutex::new(heard),
@@ -76,6 +85,22 @@ impl Hash {
             Life::Client => &self.session,
             Life::Ttl => "-",
         }
+    }
+
+    /// What the lease says of its holder.
+    fn holder(&self, claim: &Claim) -> Cow<'_, str> {
+        let (usual, text) = &self.usual;
+        let of_client = claim.life == Life::Client;
+        if of_client && !claim.tell_if_wanted && claim.about == *usual {
+            return Cow::Borrowed(text);
+        }
+        let tell = if of_client && claim.tell_if_wanted {
+            'w'
+        } else {
+            '-'
+        };
+        let (who, about) = (self.who(claim.life), write_about(&claim.about));
+        Cow::Owned(format!("{who} -{tell} {about}"))
     }
 
     /// Waits until enough replicas have what this client wrote.
@@ -109,10 +134,9 @@ impl Hash {
         }
         cmd.arg(&self.about_us);
         for renewal in renewals {
-            cmd.arg(renewal.owner.as_str())
-                .arg(self.who(renewal.life))
-                .arg(fence(renewal.fence))
-                .arg(millis(renewal.ttl));
+            cmd.arg(renewal.owner.as_str()).arg(self.who(renewal.life));
+            add_fence(&mut cmd, renewal.fence);
+            cmd.arg(millis(renewal.ttl));
         }
         let answer = self.link.call(&self.scripts.renew, &cmd).await?;
         let Value::Array(answers) = answer else {
@@ -133,20 +157,17 @@ impl Driver for Hash {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
-        let tell = claim.tell_if_wanted && claim.life == Life::Client;
-        let tell = if tell { "w" } else { "-" };
-        let (who, about) = (self.who(claim.life), write_about(&claim.about));
         let script = match claim.mode {
             Mode::Exclusive => &self.scripts.acquire,
             _ => &self.scripts.join,
         };
         let mut cmd = self.call(script, &claim.name);
         cmd.arg(claim.owner.as_str())
-            .arg(format!("{who} -{tell} {about}"))
+            .arg(&*self.holder(claim))
             .arg(claim.depth)
             .arg(millis(claim.ttl))
             .arg(claim.fences.max(1))
-            .arg(&self.fence_memory_ms);
+            .arg(self.fence_memory_ms);
         // What most claims are is left out.
         if claim.mode != Mode::Exclusive || claim.wait == Wait::No {
             cmd.arg(write_mode(claim.mode));
@@ -199,9 +220,8 @@ impl Driver for Hash {
 
     async fn release(&self, release: &Release) -> Result<Released> {
         let mut cmd = self.call(&self.scripts.release, &release.name);
-        cmd.arg(release.owner.as_str())
-            .arg(self.who(release.life))
-            .arg(fence(release.fence));
+        cmd.arg(release.owner.as_str()).arg(self.who(release.life));
+        add_fence(&mut cmd, release.fence);
         if release.stays_taken.is_zero() {
             cmd.arg(release.depth);
         } else {
@@ -282,17 +302,21 @@ fn loss(answer: &[u8]) -> Result<Loss> {
     }
 }
 
-fn read_fence(text: &[u8]) -> Option<Fence> {
+pub(crate) fn read_fence(text: &[u8]) -> Option<Fence> {
     Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
 }
 
-fn fence(fence: Option<Fence>) -> String {
-    fence.map_or_else(String::new, |fence| fence.to_string())
+/// Adds a fence, or nothing for any.
+fn add_fence(cmd: &mut Cmd, fence: Option<Fence>) {
+    match fence {
+        Some(fence) => cmd.arg(fence.get()),
+        None => cmd.arg(""),
+    };
 }
 
 /// Whole milliseconds, rounded up: a lease never ends before its time.
-pub(crate) fn millis(duration: Duration) -> String {
-    duration.as_micros().div_ceil(1000).max(1).to_string()
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros().div_ceil(1000).max(1)).unwrap_or(u64::MAX)
 }
 
 /// How many leases one script renews: the server does nothing else meanwhile.

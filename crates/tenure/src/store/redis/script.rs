@@ -20,8 +20,9 @@ impl Script {
 
     /// A call by hash.
     pub(crate) fn call(&self, count: usize) -> Cmd {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.hash).arg(count);
+        // Room for what most calls have, so that nothing is copied while the rest is added.
+        let mut cmd = Cmd::with_capacity(16, 384);
+        cmd.arg("EVALSHA").arg(&self.hash).arg(count);
         cmd
     }
 

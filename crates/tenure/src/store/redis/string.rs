@@ -18,7 +18,7 @@ use crate::driver::{
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, Owner};
 use crate::store::redis::fault::{self, DRIVER};
-use crate::store::redis::hash::millis;
+use crate::store::redis::hash::{millis, read_fence};
 use crate::store::redis::keys::FENCE;
 use crate::store::redis::link::{Greeting, Heard, Link};
 use crate::store::redis::script::Script;
@@ -29,7 +29,7 @@ use crate::store::redis::url::Settings;
 pub(crate) struct StringLocks {
     link: Link,
     prefix: String,
-    fence_memory: String,
+    fence_memory: u64,
     fences: bool,
     compare: Compare,
     acquire: Script,
@@ -146,21 +146,22 @@ impl StringLocks {
     async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
         let ttl = millis(claim.ttl);
         if let (true, Compare::Watch(_)) = (self.fences, &self.compare) {
-            return self.take_by_transaction(claim, key, &ttl).await;
+            return self.take_by_transaction(claim, key, ttl).await;
         }
         if self.fences {
             let mut cmd = self.acquire.call(2);
             cmd.arg(key).arg(fence_key(key));
-            cmd.arg(claim.owner.as_str()).arg(&ttl);
-            cmd.arg(claim.fences.max(1)).arg(&self.fence_memory);
+            cmd.arg(claim.owner.as_str()).arg(ttl);
+            cmd.arg(claim.fences.max(1)).arg(self.fence_memory);
             return match self.link.call(&self.acquire, &cmd).await? {
-                Value::Int(fence) => Ok(u64::try_from(fence).ok().and_then(Fence::new)),
+                Value::Int(0) => Ok(None),
+                Value::BulkString(fence) => read_fence(&fence).map(Some).ok_or_else(fault::garbled),
                 _ => Err(fault::garbled()),
             };
         }
         let mut cmd = redis::cmd("SET");
         cmd.arg(key).arg(claim.owner.as_str());
-        cmd.arg("NX").arg("PX").arg(&ttl);
+        cmd.arg("NX").arg("PX").arg(ttl);
         match self.link.send(&cmd).await? {
             Value::Okay => Ok(Some(no_fence())),
             Value::Nil => {
@@ -176,7 +177,7 @@ impl StringLocks {
         &self,
         claim: &Claim,
         key: &str,
-        ttl: &str,
+        ttl: u64,
     ) -> Result<Option<Fence>> {
         let mut transaction = redis::pipe();
         transaction.atomic();
