@@ -26,10 +26,18 @@ local place = {
 }
 
 local waiting = place_of(own)
+if waiting and not redis.call('LPOS', line, own) then
+  -- The server or an operator removed the line: a place outside of it would never have its turn.
+  redis.call('HDEL', places, own)
+  waiting = nil
+end
 local askable = waiting and covers(waiting.mode, mode) and stands
 if askable then
-  -- What it asks for now is what it is let in with, and it is alive.
-  waiting.ttl, waiting.deadline = place.ttl, now + 1
+  -- It is alive, and let in with the ttl that it asks for now.
+  waiting.deadline = now + 1
+  if waiting.life == place.life then
+    waiting.ttl = place.ttl
+  end
   set_place(own, waiting)
 end
 local nobody, granted = let_in(askable and own or nil)
@@ -73,7 +81,7 @@ end
 local grace = confirm > 0 and confirm or 10000
 local deadline = asks + grace + math.floor((asks - now) / 10)
 if waiting then
-  waiting.asks, waiting.deadline = asks, deadline
+  waiting.ttl, waiting.asks, waiting.deadline = place.ttl, asks, deadline
   set_place(own, waiting)
 else
   place.asks, place.deadline = asks, deadline

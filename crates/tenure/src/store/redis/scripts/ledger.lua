@@ -171,19 +171,40 @@ local function count_out(mode)
   end
 end
 
--- Makes the lease's key last for at least so long.
+-- Makes the keys last for at least so long, and for as long as the last lease of all.
 local function last_for(ttl)
   if redis.call('PTTL', lease) < ttl then
-    redis.call('PEXPIRE', lease, ttl)
-    redis.call('PEXPIRE', ends, ttl)
+    -- If somebody took the expiry away by hand, others may last longer.
+    local latest = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]
+    redis.call('PEXPIREAT', lease, latest)
+    redis.call('PEXPIREAT', ends, latest)
   end
+end
+
+-- When the first lease ends that is not renewed.
+local function first_end()
+  if not head then
+    return now
+  end
+  if many then
+    local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2]
+    if first then
+      return tonumber(first)
+    end
+  end
+  if not plain_end then
+    local left = redis.call('PTTL', lease)
+    -- Somebody took the expiry away by hand: look again before long.
+    plain_end = now + (left >= 0 and left or 1000)
+  end
+  return plain_end
 end
 
 -- Turns the one plain lease into the first of many.
 local function spread()
   local all = redis.call('HGETALL', lease)
   local fence, who, flag, about = string.match(head, '^(%d+) (%S+) .(.) (.*)$')
-  local left = redis.call('PTTL', lease)
+  local first = first_end()
   local owner, depth = all[1], all[2]
   if owner == '\1' then
     owner, depth = all[3], all[4]
@@ -191,8 +212,8 @@ local function spread()
   local id = who .. ':' .. owner
   redis.call('DEL', ends)
   redis.call('HSET', lease, '\2' .. owner, fence .. ' x', '\3' .. id, depth .. ' ' .. fence .. ' ' .. about)
-  redis.call('ZADD', ends, now + left, id)
-  redis.call('PEXPIRE', ends, left)
+  redis.call('ZADD', ends, first, id)
+  redis.call('PEXPIREAT', ends, first)
   if flag == 'w' then
     redis.call('HSET', lease, '\5', id)
   end
@@ -245,6 +266,29 @@ local function put(who, owner, fence, place)
   save()
 end
 
+-- Writes down who is still to be told when others ask.
+local function set_told(ids)
+  if #ids > 0 then
+    redis.call('HSET', lease, '\5', table.concat(ids, '\n'))
+  else
+    redis.call('HDEL', lease, '\5')
+  end
+end
+
+-- Who has gone is not told any more, nor of its next grant because it asked for it with this one.
+local function untell(id)
+  local told, left = redis.call('HGET', lease, '\5'), {}
+  if not told then
+    return
+  end
+  for other in string.gmatch(told, '[^\n]+') do
+    if other ~= id then
+      left[#left + 1] = other
+    end
+  end
+  set_told(left)
+end
+
 -- Ends one lease; `key` is the owner, or "<fence>:<owner>" for a name that is kept for nobody.
 local function drop(who, key)
   if not many then
@@ -256,6 +300,7 @@ local function drop(who, key)
   local depth = string.match(redis.call('HGET', lease, '\3' .. id) or '0', '^%d+')
   redis.call('HDEL', lease, '\3' .. id)
   redis.call('ZREM', ends, id)
+  untell(id)
   if who == '!' then
     local fence, mode = string.match(redis.call('HGET', lease, '\4' .. key), '^(%d+) (.+)$')
     redis.call('HDEL', lease, '\4' .. key)
@@ -304,22 +349,6 @@ local function sweep()
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now)) do
     drop(string.match(id, '^([^:]+):(.*)$'))
   end
-end
-
--- When the first lease ends that is not renewed.
-local function first_end()
-  if not head then
-    return now
-  end
-  if many then
-    return tonumber(redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2])
-  end
-  if not plain_end then
-    local left = redis.call('PTTL', lease)
-    -- Somebody took the expiry away by hand: look again before long.
-    plain_end = now + (left >= 0 and left or 1000)
-  end
-  return plain_end
 end
 
 local function place_of(id)
@@ -412,13 +441,16 @@ local function let_in(own)
       else
         listens = tell(who, 'g ' .. fence .. ' ' .. text(now_us - place.asked) .. ' ' .. owner)
       end
+      if listens or beside then
+        leave(id)
+      end
       if listens then
-        leave(id)
         put(place.life == 'c' and who or '-', owner, fence, place)
-      elseif beside then
-        -- Its client is away: it goes in when it asks again.
-        leave(id)
-      else
+      end
+      if beside then
+        -- If its client is away, it goes in when it asks again. It may have stood anywhere.
+        skipped = 0
+      elseif not listens then
         -- Its client is away, and keeps its place for when it is back.
         skipped = skipped + 1
       end
@@ -444,7 +476,7 @@ local function call_back(wanting)
     end
     return
   end
-  local told, left = redis.call('HGET', lease, '\5'), {}
+  local told, left, called = redis.call('HGET', lease, '\5'), {}, {}
   if not told then
     return
   end
@@ -452,15 +484,16 @@ local function call_back(wanting)
     local who, owner = string.match(id, '^([^:]+):(.*)$')
     if who == wanting then
       left[#left + 1] = id
-    elseif depth_of(who, owner) then
-      local fence = grant_of(owner)
-      tell(who, 'w ' .. fence .. ' ' .. owner)
+    else
+      called[#called + 1] = { who, owner }
     end
   end
-  if #left > 0 then
-    redis.call('HSET', lease, '\5', table.concat(left, '\n'))
-  else
-    redis.call('HDEL', lease, '\5')
+  if #called > 0 then
+    set_told(left)
+  end
+  for _, holder in ipairs(called) do
+    local fence = grant_of(holder[2])
+    tell(holder[1], 'w ' .. fence .. ' ' .. holder[2])
   end
 end
 
