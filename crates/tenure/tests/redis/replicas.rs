@@ -1,9 +1,10 @@
 //! Grants that replicas have to confirm.
 
 use tenure::{Error, Outcome};
-use tenure_testkit::{Fault, Proxy, RedisServer};
+use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
+use crate::cluster;
 use crate::{AT_ONCE, LONG, chain, open, until_free, until_waiting};
 
 #[tokio::test]
@@ -91,5 +92,49 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
     until_free(&client, "b").await;
     proxy.set(Fault::Pass);
     let guard = client.mutex("b").ttl(LONG).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// The master of the name's slot is the one whose replicas count.
+#[tokio::test]
+async fn in_a_cluster_the_replicas_of_the_names_own_master_confirm() {
+    let cluster = RedisCluster::start(3, 1).unwrap();
+    let url = format!(
+        "{}?replicas=1&replicas_timeout=300ms",
+        cluster::url(&cluster)
+    );
+    let client = open(&url).await;
+    let name_of = |master: usize| {
+        let names = (0..100).map(|number| format!("n{number}"));
+        let mut own = names.filter(|name| {
+            let slot = slot_of(&format!("tenure:{{{name}}}"));
+            cluster.master_of(slot).unwrap() == master
+        });
+        own.next().unwrap()
+    };
+    let names = [name_of(0), name_of(1), name_of(2)];
+    for (master, name) in names.iter().enumerate() {
+        let guard = client.mutex(name).ttl(LONG).lock().await.unwrap();
+        let key = format!("tenure:{{{name}}}");
+        let keys = cluster.server(master + 3).cli(&["KEYS", "*"]);
+        assert!(keys.lines().any(|other| other == key), "{keys}");
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
+    cluster.server(3).freeze().unwrap();
+    for _ in 0..3 {
+        let error = client
+            .mutex(&names[0])
+            .ttl(LONG)
+            .try_lock()
+            .await
+            .unwrap_err();
+        assert!(
+            chain(&error).contains("0 of 1 replicas"),
+            "{}",
+            chain(&error)
+        );
+        until_free(&client, &names[0]).await;
+    }
+    let guard = client.mutex(&names[1]).ttl(LONG).lock().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }

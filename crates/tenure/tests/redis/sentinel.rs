@@ -71,7 +71,7 @@ async fn clients_leave_a_master_that_was_made_a_replica() {
         .find(|server| server.port() == old)
         .unwrap();
     until("the old master to be a replica", async || {
-        demoted.info("role").unwrap() == "slave"
+        demoted.info("role").is_ok_and(|role| role == "slave")
     })
     .await;
     let refused = demoted.command(&["SET", "x", "y"]).unwrap_err();
@@ -84,6 +84,30 @@ async fn clients_leave_a_master_that_was_made_a_replica() {
     let next = next.unwrap_or_else(|error| panic!("{}", chain(&error)));
     println!("the client went on after {:?}", begun.elapsed());
     assert!(older < next.fence());
+}
+
+#[tokio::test]
+async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
+    let mut group = RedisSentinel::start().unwrap();
+    group.sentinels()[0].freeze().unwrap();
+    group.sentinels_mut()[1].kill().unwrap();
+    let client = open(&url(&group)).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    let master = group.master_port().unwrap();
+    let server = group
+        .servers()
+        .iter()
+        .find(|server| server.port() == master);
+    let killed = server.unwrap().cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_ne!(killed, "0");
+    until("the client to be back", async || {
+        client
+            .list(None)
+            .await
+            .is_ok_and(|listed| listed.len() == 1)
+    })
+    .await;
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
 /// What the replica did not see is lost: a second holder is possible, with a larger fence.

@@ -75,8 +75,12 @@ impl Hash {
             .arg(&self.fence_memory_ms);
     }
 
-    /// Waits until enough replicas have what this client wrote.
-    async fn confirm_by_replicas(&self) -> Result<()> {
+    /// Waits until enough replicas have what a call wrote, which got this answer.
+    ///
+    /// The call is repeated right before: `WAIT` counts what was written by its own connection and
+    /// to its own server, and either may have changed since. The repeat changes nothing more, and
+    /// is answered alike unless the server forgot.
+    async fn confirm_by_replicas(&self, call: &Cmd, answer: &Value) -> Result<()> {
         let settings = self.link.settings();
         if settings.replicas == 0 {
             return Ok(());
@@ -85,9 +89,11 @@ impl Hash {
         let mut wait = redis::cmd("WAIT");
         wait.arg(settings.replicas).arg(millis(patience));
         let mut pipeline = redis::Pipeline::new();
-        pipeline.add_command(wait);
-        let confirmed = match &self.link.send_all(&pipeline, patience).await?[..] {
-            [Value::Int(confirmed)] => *confirmed,
+        pipeline.add_command(call.clone()).add_command(wait);
+        let answers = self.link.send_all(&pipeline, patience).await;
+        let confirmed = match &answers.map_err(in_doubt)?[..] {
+            [again, Value::Int(confirmed)] if again == answer => *confirmed,
+            [_, Value::Int(_)] => return Err(fault::indeterminate("the server forgot the lock")),
             _ => return Err(fault::garbled()),
         };
         if confirmed < i64::from(settings.replicas) {
@@ -112,6 +118,7 @@ impl Hash {
                 .arg(millis(renewal.ttl));
         }
         let answer = self.link.call(&self.scripts.renew, &cmd).await?;
+        self.confirm_by_replicas(&cmd, &answer).await?;
         let Value::Array(answers) = answer else {
             return Err(fault::garbled());
         };
@@ -144,7 +151,7 @@ impl Driver for Hash {
         match self.link.call(&self.scripts.acquire, &cmd).await? {
             Value::Int(0) => Ok(Answer::Busy),
             Value::Int(granted) if granted > 0 => {
-                self.confirm_by_replicas().await?;
+                self.confirm_by_replicas(&cmd, &Value::Int(granted)).await?;
                 let fence = Fence::new(granted.unsigned_abs());
                 fence.map(Answer::Granted).ok_or_else(fault::garbled)
             }
@@ -177,9 +184,6 @@ impl Driver for Hash {
         let mut answers = Vec::with_capacity(renewals.len());
         for some in renewals.chunks(batch) {
             answers.extend(self.renew_some(some).await?);
-        }
-        if !answers.is_empty() {
-            self.confirm_by_replicas().await?;
         }
         Ok(answers)
     }
@@ -263,6 +267,14 @@ fn loss(answer: &[u8]) -> Result<Loss> {
         b"taken" => Ok(Loss::TakenOver),
         b"gone" => Ok(Loss::Gone),
         _ => Err(fault::garbled()),
+    }
+}
+
+/// What is known after a call that took effect, when what follows it fails: never that nothing did.
+fn in_doubt(error: Error) -> Error {
+    match error {
+        Error::Unavailable { source, .. } => fault::indeterminate(source),
+        other => other,
     }
 }
 
