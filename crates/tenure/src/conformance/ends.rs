@@ -146,6 +146,8 @@ pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     drop(bob);
     drop(dan);
     until("the dead to leave the line", || async {
+        // The living ask again, by which some stores know them.
+        assert_eq!(eve.asks_if_called().await, None);
         ann.line().await == [eve.owner()]
     })
     .await;

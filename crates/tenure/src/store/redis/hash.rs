@@ -103,8 +103,12 @@ impl Hash {
         Cow::Owned(format!("{who} -{tell} {about}"))
     }
 
-    /// Waits until enough replicas have what this client wrote.
-    async fn confirm_by_replicas(&self) -> Result<()> {
+    /// Waits until enough replicas have what a call wrote, which got this answer.
+    ///
+    /// The call is repeated right before: `WAIT` counts what was written by its own connection and
+    /// to its own server, and either may have changed since. The repeat changes nothing more, and
+    /// is answered alike unless the server forgot.
+    async fn confirm_by_replicas(&self, call: &Cmd, answer: &Value) -> Result<()> {
         let settings = self.link.settings();
         if settings.replicas == 0 {
             return Ok(());
@@ -113,9 +117,11 @@ impl Hash {
         let mut wait = redis::cmd("WAIT");
         wait.arg(settings.replicas).arg(millis(patience));
         let mut pipeline = redis::Pipeline::new();
-        pipeline.add_command(wait);
-        let confirmed = match &self.link.send_all(&pipeline, patience).await?[..] {
-            [Value::Int(confirmed)] => *confirmed,
+        pipeline.add_command(call.clone()).add_command(wait);
+        let answers = self.link.send_all(&pipeline, patience).await;
+        let confirmed = match &answers.map_err(in_doubt)?[..] {
+            [again, Value::Int(confirmed)] if again == answer => *confirmed,
+            [_, Value::Int(_)] => return Err(fault::indeterminate("the server forgot the lock")),
             _ => return Err(fault::garbled()),
         };
         if confirmed < i64::from(settings.replicas) {
@@ -139,6 +145,7 @@ impl Hash {
             cmd.arg(millis(renewal.ttl));
         }
         let answer = self.link.call(&self.scripts.renew, &cmd).await?;
+        self.confirm_by_replicas(&cmd, &answer).await?;
         let Value::Array(answers) = answer else {
             return Err(fault::garbled());
         };
@@ -184,9 +191,10 @@ impl Driver for Hash {
                 name: claim.name.clone(),
             }),
             Value::BulkString(fence) => {
-                let fence = read_fence(&fence).ok_or_else(fault::garbled)?;
-                self.confirm_by_replicas().await?;
-                Ok(Answer::Granted(fence))
+                let granted = read_fence(&fence).ok_or_else(fault::garbled)?;
+                let answer = Value::BulkString(fence);
+                self.confirm_by_replicas(&cmd, &answer).await?;
+                Ok(Answer::Granted(granted))
             }
             _ => Err(fault::garbled()),
         }
@@ -211,9 +219,6 @@ impl Driver for Hash {
         let mut answers = Vec::with_capacity(renewals.len());
         for some in renewals.chunks(batch) {
             answers.extend(self.renew_some(some).await?);
-        }
-        if !answers.is_empty() {
-            self.confirm_by_replicas().await?;
         }
         Ok(answers)
     }
@@ -304,6 +309,14 @@ fn loss(answer: &[u8]) -> Result<Loss> {
 
 pub(crate) fn read_fence(text: &[u8]) -> Option<Fence> {
     Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
+}
+
+/// What is known after a call that took effect, when what follows it fails: never that nothing did.
+fn in_doubt(error: Error) -> Error {
+    match error {
+        Error::Unavailable { source, .. } => fault::indeterminate(source),
+        other => other,
+    }
 }
 
 /// Adds a fence, or nothing for any.
