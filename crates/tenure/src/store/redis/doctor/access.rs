@@ -69,8 +69,13 @@ impl Missing {
     async fn by_trial(settings: &Settings, node: &mut Node, of: Use) -> Self {
         let mut missing = Self::default();
         let mut calls = calls(settings, of);
-        // First the string that makes all other writes fail, and that ends by itself.
-        calls.sort_by_key(|(rule, _)| *rule != "set");
+        calls.sort_by_key(|(rule, _)| match *rule {
+            // The string that makes other writes fail, and that ends by itself.
+            "set" => 0,
+            // What follows it is only queued, or refused.
+            "multi" => 2,
+            _ => 1,
+        });
         let mut is_safe = false;
         for (rule, call) in calls {
             if creates(rule) && !is_safe {

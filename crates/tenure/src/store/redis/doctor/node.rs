@@ -105,7 +105,9 @@ fn late() -> RedisError {
 
 /// Whether a server refused a command because of the user's rights.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM")
+    // A refused EXEC is an abort, which says why.
+    let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
+    error.code() == Some("NOPERM") || in_words
 }
 
 /// What a server answers, in words without line breaks.
