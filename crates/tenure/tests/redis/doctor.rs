@@ -236,6 +236,7 @@ async fn sentinels_without_a_quorum_are_a_problem() {
     };
     assert_eq!(verdict(&url(&hosts), "sentinels").await, Verdict::Fine);
     assert_eq!(verdict(&url(&hosts), "failover").await, Verdict::Fine);
+    assert_eq!(verdict(&url(&hosts), "clock").await, Verdict::Fine);
     assert_eq!(
         verdict(&url(&hosts[..1]), "sentinels").await,
         Verdict::Warning
@@ -264,6 +265,20 @@ async fn a_server_that_is_not_there_is_an_error() {
     let cluster = format!("redis+cluster://127.0.0.1:{}", server.port());
     let gone = tenure::doctor(&cluster).await;
     assert!(matches!(gone, Err(Error::Unavailable { .. })), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_an_error_and_not_a_long_wait() {
+    let server = RedisServer::start().unwrap();
+    server.freeze().unwrap();
+    let began = Instant::now();
+    let url = format!("{}?timeout=100ms&connect_timeout=100ms", server.url());
+    let silent = tenure::doctor(&url).await;
+    assert!(
+        matches!(silent, Err(Error::Unavailable { .. })),
+        "{silent:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 const PASSWORD: &str = "hunter2";

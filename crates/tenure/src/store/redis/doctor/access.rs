@@ -11,30 +11,27 @@ use crate::store::redis::string::{Native, fence_key};
 use crate::store::redis::url::{Layout, Settings};
 
 /// Finds out which rights are missing, and says which rule grants them all.
-pub(super) async fn look(
-    settings: &Settings,
-    node: &mut Node,
-    native: Option<Native>,
-) -> Vec<Finding> {
+pub(super) async fn look(settings: &Settings, node: &Node, native: Option<Native>) -> Finding {
     let of = Use::of(settings, native);
     let line = rights::line(settings, of);
     // A connection of its own: some calls change what it may be used for.
     let mut own = match node.another(settings).await {
         Ok(own) => own,
-        Err(error) => {
-            let found = format!("could not look: {}", said(&error));
-            return vec![Finding::unknown(
-                CHECK,
-                found,
-                format!("the user needs: {line}"),
-            )];
-        }
+        Err(error) => return unknown(&said(&error), &line),
     };
     let missing = match Missing::by_dry_run(settings, &mut own, of).await {
         Some(missing) => missing,
         None => Missing::by_trial(settings, &mut own, of).await,
     };
-    vec![missing.finding(&line)]
+    match own.is_silent {
+        true => unknown("no answer", &line),
+        false => missing.finding(&line),
+    }
+}
+
+fn unknown(why: &str, line: &str) -> Finding {
+    let found = format!("could not look: {why}");
+    Finding::unknown(CHECK, found, format!("the least that works: {line}"))
 }
 
 /// What a user may not do.
