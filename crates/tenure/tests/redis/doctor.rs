@@ -206,7 +206,13 @@ async fn a_cluster_is_looked_at_as_a_whole() {
 async fn a_cluster_with_a_hole_is_a_problem() {
     let cluster = RedisCluster::start(1, 1).unwrap();
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.server(0).port());
-    assert_eq!(verdict(&url, "cluster").await, Verdict::Fine);
+    // A replica that has nothing yet is not in the map.
+    cluster.server(0).cli(&["SET", "a", "1"]);
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while verdict(&url, "cluster").await != Verdict::Fine {
+        assert!(Instant::now() < give_up, "the replica is not found");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     cluster.server(0).cli(&["CLUSTER", "DELSLOTS", "7"]);
     let hole = find(&url, "cluster").await;
     assert!(hole[0].found.starts_with("1 of 16384 slots"), "{hole:?}");
@@ -230,6 +236,7 @@ async fn sentinels_without_a_quorum_are_a_problem() {
     };
     assert_eq!(verdict(&url(&hosts), "sentinels").await, Verdict::Fine);
     assert_eq!(verdict(&url(&hosts), "failover").await, Verdict::Fine);
+    assert_eq!(verdict(&url(&hosts), "clock").await, Verdict::Fine);
     assert_eq!(
         verdict(&url(&hosts[..1]), "sentinels").await,
         Verdict::Warning
@@ -258,6 +265,20 @@ async fn a_server_that_is_not_there_is_an_error() {
     let cluster = format!("redis+cluster://127.0.0.1:{}", server.port());
     let gone = tenure::doctor(&cluster).await;
     assert!(matches!(gone, Err(Error::Unavailable { .. })), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_an_error_and_not_a_long_wait() {
+    let server = RedisServer::start().unwrap();
+    server.freeze().unwrap();
+    let began = Instant::now();
+    let url = format!("{}?timeout=100ms&connect_timeout=100ms", server.url());
+    let silent = tenure::doctor(&url).await;
+    assert!(
+        matches!(silent, Err(Error::Unavailable { .. })),
+        "{silent:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 const PASSWORD: &str = "hunter2";

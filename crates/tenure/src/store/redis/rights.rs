@@ -189,7 +189,6 @@ const RIGHTS: &[Right] = &[
     right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
     right("lrange", |of| of.hash, &["LRANGE", KEY, "0", "0"]),
     right("lrem", |of| of.hash, &["LREM", KEY, "1", ""]),
-    // What follows is only queued, and forgotten with the connection.
     right("multi", |of| of.watch, &["MULTI"]),
     right(
         "pexpire",

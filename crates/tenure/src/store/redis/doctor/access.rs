@@ -11,30 +11,27 @@ use crate::store::redis::string::{Native, fence_key};
 use crate::store::redis::url::{Layout, Settings};
 
 /// Finds out which rights are missing, and says which rule grants them all.
-pub(super) async fn look(
-    settings: &Settings,
-    node: &mut Node,
-    native: Option<Native>,
-) -> Vec<Finding> {
+pub(super) async fn look(settings: &Settings, node: &Node, native: Option<Native>) -> Finding {
     let of = Use::of(settings, native);
     let line = rights::line(settings, of);
     // A connection of its own: some calls change what it may be used for.
     let mut own = match node.another(settings).await {
         Ok(own) => own,
-        Err(error) => {
-            let found = format!("could not look: {}", said(&error));
-            return vec![Finding::unknown(
-                CHECK,
-                found,
-                format!("the user needs: {line}"),
-            )];
-        }
+        Err(error) => return unknown(&said(&error), &line),
     };
     let missing = match Missing::by_dry_run(settings, &mut own, of).await {
         Some(missing) => missing,
         None => Missing::by_trial(settings, &mut own, of).await,
     };
-    vec![missing.finding(&line)]
+    match own.is_silent {
+        true => unknown("no answer", &line),
+        false => missing.finding(&line),
+    }
+}
+
+fn unknown(why: &str, line: &str) -> Finding {
+    let found = format!("could not look: {why}");
+    Finding::unknown(CHECK, found, format!("the least that works: {line}"))
 }
 
 /// What a user may not do.
@@ -69,8 +66,13 @@ impl Missing {
     async fn by_trial(settings: &Settings, node: &mut Node, of: Use) -> Self {
         let mut missing = Self::default();
         let mut calls = calls(settings, of);
-        // First the string that makes all other writes fail, and that ends by itself.
-        calls.sort_by_key(|(rule, _)| *rule != "set");
+        calls.sort_by_key(|(rule, _)| match *rule {
+            // The string that makes other writes fail, and that ends by itself.
+            "set" => 0,
+            // What follows it is only queued, or refused.
+            "multi" => 2,
+            _ => 1,
+        });
         let mut is_safe = false;
         for (rule, call) in calls {
             if creates(rule) && !is_safe {

@@ -6,6 +6,7 @@ use redis::FromRedisValue;
 
 use crate::doctor::Finding;
 use crate::store::redis::doctor::node::{Node, said};
+use crate::store::redis::url::{Host, Settings};
 
 /// One server's clock, as seen from here.
 #[derive(Debug, Clone)]
@@ -45,6 +46,23 @@ pub(super) async fn look(node: &mut Node) -> Reading {
     }
 }
 
+/// Reads the clocks of servers that may become masters.
+pub(super) async fn look_at(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
+    let mut readings = Vec::with_capacity(hosts.len());
+    for host in hosts {
+        readings.push(
+            match Node::open_as(settings, host, &settings.access).await {
+                Ok(mut node) => look(&mut node).await,
+                Err(error) => Reading {
+                    place: host.to_string(),
+                    ahead: Err(said(&error)),
+                },
+            },
+        );
+    }
+    readings
+}
+
 /// Says how the clocks stand: to ours, and to each other.
 pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -55,7 +73,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
             Err(why) => findings.push(Finding::unknown(
                 CHECK,
                 format!("{place}: could not look: {why}"),
-                "allow TIME, which locks need as well",
+                "see that the server runs and allows TIME, which locks need as well",
             )),
         }
     }

@@ -1,6 +1,6 @@
 //! What only a cluster has: slots, and a failover of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{FromRedisValue, Value};
 
@@ -12,8 +12,11 @@ use crate::store::redis::doctor::server::could_not_look;
 use crate::store::redis::fault;
 use crate::store::redis::url::{Host, Settings};
 
-/// Looks at the cluster's map, and connects to its masters.
-pub(super) async fn look(settings: &Settings, hosts: &[Host]) -> Result<(Vec<Node>, Vec<Finding>)> {
+/// Looks at the cluster's map, and connects to its masters; returns also where the replicas are.
+pub(super) async fn look(
+    settings: &Settings,
+    hosts: &[Host],
+) -> Result<(Vec<Node>, Vec<Host>, Vec<Finding>)> {
     let mut last = None;
     for host in hosts {
         let mut node = match Node::open(settings, host).await {
@@ -30,7 +33,8 @@ pub(super) async fn look(settings: &Settings, hosts: &[Host]) -> Result<(Vec<Nod
                 let found = format!("{host} does not show its map of slots: {}", said(&error));
                 let advice = "allow CLUSTER SLOTS, or name one server with redis:// if it is none \
                               of a cluster";
-                return Ok((vec![node], vec![Finding::problem(CHECK, found, advice)]));
+                let finding = Finding::problem(CHECK, found, advice);
+                return Ok((vec![node], Vec::new(), vec![finding]));
             }
         };
         let map = Map::read(&slots, host).ok_or_else(fault::garbled)?;
@@ -46,7 +50,9 @@ pub(super) async fn look(settings: &Settings, hosts: &[Host]) -> Result<(Vec<Nod
                 )),
             }
         }
-        return Ok((masters, findings));
+        let replicas: BTreeSet<_> = map.masters.values().flatten().collect();
+        let replicas = replicas.into_iter().map(host_of).collect();
+        return Ok((masters, replicas, findings));
     }
     Err(last.unwrap_or_else(|| fault::unavailable("no node is named")))
 }
@@ -78,11 +84,11 @@ pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Find
     )
 }
 
-/// Which master has which slots, and how many replicas.
+/// How many slots have a master, and which replicas each master has.
 #[derive(Debug, Default)]
 struct Map {
     slots: u64,
-    masters: BTreeMap<(String, u16), usize>,
+    masters: BTreeMap<(String, u16), Vec<(String, u16)>>,
 }
 
 impl Map {
@@ -101,17 +107,9 @@ impl Map {
             };
             let number = |value: &Value| u64::from_redis_value(value.clone()).ok();
             map.slots += (number(last)? + 1).checked_sub(number(first)?)?;
-            let Value::Array(master) = master else {
-                return None;
-            };
-            let name = String::from_redis_value(master.first()?.clone()).unwrap_or_default();
-            // A node that does not know its own address has none, or a question mark.
-            let name = match name.as_str() {
-                "" | "?" => asked.name.clone(),
-                _ => name,
-            };
-            let port = u16::from_redis_value(master.get(1)?.clone()).ok()?;
-            map.masters.insert((name, port), replicas.len());
+            let replicas = replicas.iter().map(|node| address(node, asked));
+            let replicas = replicas.collect::<Option<_>>()?;
+            map.masters.insert(address(master, asked)?, replicas);
         }
         Some(map)
     }
@@ -128,7 +126,10 @@ impl Map {
                 "see `redis-cli --cluster check`, and give the slots to a master",
             ));
         }
-        let alone = self.masters.iter().filter(|(_, replicas)| **replicas == 0);
+        let alone = self
+            .masters
+            .iter()
+            .filter(|(_, replicas)| replicas.is_empty());
         let alone: Vec<_> = alone
             .map(|(master, _)| host_of(master).to_string())
             .collect();
@@ -146,6 +147,20 @@ impl Map {
         }
         findings
     }
+}
+
+/// Reads a node: its name or address, its port, and more.
+fn address(node: &Value, asked: &Host) -> Option<(String, u16)> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let name = String::from_redis_value(node.first()?.clone()).unwrap_or_default();
+    // A node that does not know its own address has none, or a question mark.
+    let name = match name.as_str() {
+        "" | "?" => asked.name.clone(),
+        _ => name,
+    };
+    Some((name, u16::from_redis_value(node.get(1)?.clone()).ok()?))
 }
 
 fn host_of((name, port): &(String, u16)) -> Host {

@@ -43,6 +43,7 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let settings = Settings::parse(url)?;
     use_a_crypto_provider(&settings);
     let mut findings = Vec::new();
+    let mut replicas = Vec::new();
     let masters = match &settings.servers {
         Servers::One(host) => vec![Node::open(&settings, host).await?],
         Servers::Socket(path) => {
@@ -52,12 +53,12 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         Servers::Sentinel { .. } => {
             let master = sentinel::master(&settings).await;
             let master = master.map_err(|error| fault::unreachable(&settings.place(), &error))?;
-            findings.extend(sentinels::look(&settings).await);
+            (replicas, findings) = sentinels::look(&settings).await;
             vec![Node::open(&settings, &master).await?]
         }
         Servers::Cluster(hosts) => {
-            let (masters, found) = cluster::look(&settings, hosts).await?;
-            findings.extend(found);
+            let masters;
+            (masters, replicas, findings) = cluster::look(&settings, hosts).await?;
             masters
         }
     };
@@ -66,8 +67,13 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     for mut master in masters {
         clocks.push(clock::look(&mut master).await);
         let found = look(&settings, &mut master).await;
+        if master.is_silent {
+            let why = format!("{} does not answer in {:?}", master.place, settings.timeout);
+            return Err(fault::unavailable(why));
+        }
         each.push((master.place, found));
     }
+    clocks.extend(clock::look_at(&settings, &replicas).await);
     findings.extend(together(each));
     findings.extend(clock::compare(&clocks));
     Ok(findings)
@@ -95,7 +101,7 @@ async fn look(settings: &Settings, master: &mut Node) -> Vec<Finding> {
             "waiters are told by messages (RESP3 on one connection)",
         ));
     }
-    findings.extend(access::look(settings, master, native).await);
+    findings.push(access::look(settings, master, native).await);
     findings
 }
 

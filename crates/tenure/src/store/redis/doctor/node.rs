@@ -21,6 +21,8 @@ pub(super) struct Node {
     client: redis::Client,
     connection: Connection,
     patience: Duration,
+    /// Whether it stopped answering: then nothing more is asked.
+    pub(super) is_silent: bool,
 }
 
 #[derive(Clone)]
@@ -79,6 +81,7 @@ impl Node {
         Ok(Self {
             connection: Connection(connected.map_err(|_| late())??),
             patience: settings.timeout,
+            is_silent: false,
             client,
             place,
         })
@@ -91,11 +94,17 @@ impl Node {
 
     /// Sends a command, and waits for its answer.
     pub(super) async fn ask(&mut self, words: &[&str]) -> RedisResult<Value> {
+        if self.is_silent {
+            return Err(late());
+        }
         let mut cmd = redis::Cmd::new();
         cmd.arg(words);
         let answer = self.connection.0.send_packed_command(&cmd);
         let answer = timeout(self.patience, answer).await;
-        answer.map_err(|_| late())??.extract_error()
+        let answer = answer.unwrap_or_else(|_| Err(late()));
+        let answer = answer.and_then(Value::extract_error);
+        self.is_silent = matches!(&answer, Err(error) if error.kind() == ErrorKind::Io);
+        answer
     }
 }
 
@@ -105,7 +114,9 @@ fn late() -> RedisError {
 
 /// Whether a server refused a command because of the user's rights.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM")
+    // A refused EXEC is an abort, which says why.
+    let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
+    error.code() == Some("NOPERM") || in_words
 }
 
 /// What a server answers, in words without line breaks.

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use redis::FromRedisValue;
+use redis::{FromRedisValue, Value};
 
 use crate::doctor::Finding;
 use crate::store::redis::doctor::cluster;
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Servers, Settings};
 
-/// Asks each sentinel of the URL.
-pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
+/// Asks each sentinel of the URL; returns also where the replicas are.
+pub(super) async fn look(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     let Servers::Sentinel {
         hosts,
         master,
         access,
     } = &settings.servers
     else {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
     let mut findings = Vec::new();
     let mut silent = Vec::new();
@@ -56,7 +56,8 @@ pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
         let found = format!("{} sentinels, quorum reachable", view.sentinels);
         findings.insert(0, Finding::fine(CHECK, found));
     }
-    findings
+    let replicas = views.into_iter().next().map(|(_, view)| view.replicas);
+    (replicas.unwrap_or_default(), findings)
 }
 
 /// What one sentinel knows of the master.
@@ -65,6 +66,7 @@ struct View {
     sentinels: usize,
     down_after_ms: Option<u64>,
     quorum: Result<(), String>,
+    replicas: Vec<Host>,
 }
 
 impl View {
@@ -74,10 +76,11 @@ impl View {
         let fields = <BTreeMap<String, String>>::from_redis_value(answer);
         let fields = fields.map_err(|_| "its answer makes no sense".to_owned())?;
         let quorum = sentinel.ask(&["SENTINEL", "CKQUORUM", master]).await;
-        Ok(Self::of(
-            &fields,
-            quorum.map(drop).map_err(|error| said(&error)),
-        ))
+        let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", master]).await;
+        Ok(Self {
+            replicas: replicas.map_or_else(|_| Vec::new(), addresses),
+            ..Self::of(&fields, quorum.map(drop).map_err(|error| said(&error)))
+        })
     }
 
     fn of(fields: &BTreeMap<String, String>, quorum: Result<(), String>) -> Self {
@@ -87,6 +90,7 @@ impl View {
             sentinels: usize::try_from(others).unwrap_or(0) + 1,
             down_after_ms: number("down-after-milliseconds"),
             quorum,
+            replicas: Vec::new(),
         }
     }
 
@@ -116,6 +120,22 @@ impl View {
         });
         findings
     }
+}
+
+/// Where the replicas are that a sentinel knows.
+fn addresses(answer: Value) -> Vec<Host> {
+    let replicas = <Vec<BTreeMap<String, String>>>::from_redis_value(answer);
+    let host = |fields: &BTreeMap<String, String>| {
+        Some(Host {
+            name: fields.get("ip")?.clone(),
+            port: fields.get("port")?.parse().ok()?,
+        })
+    };
+    replicas
+        .unwrap_or_default()
+        .iter()
+        .filter_map(host)
+        .collect()
 }
 
 const CHECK: &str = "sentinels";

@@ -1,6 +1,6 @@
 //! Which server it is, and what is known of its version.
 
-use crate::doctor::Finding;
+use crate::doctor::{Finding, Verdict};
 use crate::store::redis::doctor::node::Facts;
 
 /// Looks at the version.
@@ -30,7 +30,14 @@ pub(super) fn version(facts: &Facts) -> Finding {
     if !version.is_patched(&REDIS_FIXED) {
         return Finding::warning(CHECK, found + UNPATCHED, advice(&REDIS_FIXED));
     }
-    Finding::fine(CHECK, found)
+    let fine = Finding::fine(CHECK, found);
+    match version < Version(7, 0, 0) {
+        true => fine.but(
+            Verdict::Fine,
+            "plan an update: this line is old, though locks work",
+        ),
+        false => fine,
+    }
 }
 
 fn of_valkey(text: &str) -> Finding {
@@ -103,7 +110,6 @@ const VALKEY_FIXED: [Version; 3] = [Version(7, 2, 11), Version(8, 0, 6), Version
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
 
     fn of(name: &str, version: &str) -> Finding {
         super::version(&Facts::of(&[(name, version)], &[]))
