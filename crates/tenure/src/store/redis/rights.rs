@@ -187,6 +187,7 @@ const RIGHTS: &[Right] = &[
     right("hset", |of| of.hash, &["HSET", KEY, "field", "", "half"]),
     right("hsetnx", |of| of.hash, &["HSETNX", KEY, "field", ""]),
     right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
+    right("lpos", |of| of.hash, &["LPOS", KEY, "x"]),
     right("lrange", |of| of.hash, &["LRANGE", KEY, "0", "0"]),
     right("lrem", |of| of.hash, &["LREM", KEY, "1", ""]),
     right("multi", |of| of.watch, &["MULTI"]),
