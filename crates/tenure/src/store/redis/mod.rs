@@ -7,6 +7,7 @@
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
 //! | `inbox`, `look`, `scan` | what scripts tell and show |
+//! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
 //!
@@ -19,6 +20,7 @@ mod inbox;
 mod keys;
 mod link;
 mod look;
+mod parts;
 mod scan;
 mod script;
 mod sentinel;
