@@ -78,6 +78,9 @@ pub trait Driver: Debug + Send + Sync + 'static {
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
     /// Restarts the ttl of each lease; answers in the same order.
+    ///
+    /// Where only some get an answer, the others are [`Renewed::Unknown`]: what is well must not end
+    /// because of what is not.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>>;
 
     /// Lowers a lease to a depth, or frees it, and hands the name to whoever is next in line.
@@ -242,6 +245,8 @@ pub enum Renewed {
     Kept(Fence),
     /// The owner holds the name no longer; nothing was changed.
     Lost(Loss),
+    /// This one got no answer where others did: a part of the store is away.
+    Unknown,
 }
 
 /// Which lease to let go.

@@ -438,7 +438,7 @@ impl Engine {
     }
 
     /// An answer that the contract does not have.
-    fn broken(&self, what: &'static str) -> Error {
+    pub(crate) fn broken(&self, what: &'static str) -> Error {
         Error::Indeterminate {
             driver: self.driver.kind(),
             source: what.into(),

@@ -193,6 +193,10 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             Renewed::Kept(fence) if fence == lease.fence => lease.renewed(sent, request.ttl),
             Renewed::Kept(_) => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
+            Renewed::Unknown => {
+                lease.not_renewed(engine.clock.now());
+                engine.leases.earlier.notify_one();
+            }
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use tenure::driver::Loss;
 use tenure::{Health, Outcome};
-use tenure_testkit::{RedisCluster, slot_of};
+use tenure_testkit::{RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
-use crate::{LONG, PATIENCE, chain, entry, millis, open, until, until_waiting};
+use crate::{LONG, PATIENCE, chain, entry, millis, open, open_hasty, until, until_waiting};
 
 /// A URL that names all nodes.
 pub(crate) fn url(cluster: &RedisCluster) -> String {
@@ -184,4 +185,44 @@ async fn clients_go_on_after_a_master_was_killed() {
     println!("the waiter went on after {:?}", killed.elapsed());
     assert!(older < next.fence());
     assert_eq!(next.release().await.unwrap(), Outcome::Released);
+}
+
+/// Its own leases end, since nobody takes its place here.
+#[tokio::test]
+async fn a_master_that_is_gone_does_not_end_the_leases_of_the_others() {
+    let options = RedisServer::builder().config("cluster-require-full-coverage no");
+    let mut cluster = RedisCluster::start_with(3, 0, &options).unwrap();
+    let client = open_hasty(&url(&cluster)).await;
+    let mut guards = [const { Vec::new() }; 3];
+    for number in 0..30 {
+        let name = format!("n{number}");
+        let master = cluster
+            .master_of(slot_of(&format!("tenure:{{{name}}}")))
+            .unwrap();
+        let guard = client.mutex(&name).ttl(millis(2000)).lock().await.unwrap();
+        guards[master].push(guard);
+    }
+    cluster.server_mut(0).kill().unwrap();
+    let killed = Instant::now();
+    for guard in &guards[0] {
+        assert_eq!(
+            timeout(PATIENCE, guard.lost()).await.unwrap(),
+            Loss::Unreachable
+        );
+    }
+    println!("its leases were lost after {:?}", killed.elapsed());
+    until("three leases to have passed", async || {
+        killed.elapsed() > millis(6000)
+    })
+    .await;
+    for guard in guards[1..].iter().flatten() {
+        assert!(
+            !matches!(guard.health(), Health::Lost(_)),
+            "{:?}",
+            guard.health()
+        );
+    }
+    for guard in guards.into_iter().skip(1).flatten() {
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
 }

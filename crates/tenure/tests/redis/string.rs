@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use tenure::{Error, Fence, Health, Outcome};
+use tenure::driver::{About, Answer, Claim, Life, Mode, News, Wait};
+use tenure::{Error, Fence, Health, Outcome, Owner};
 use tenure_testkit::RedisServer;
 use tokio::time::timeout;
 
@@ -80,6 +81,53 @@ async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
         let next = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
         assert!(older < next.fence());
         next.release().await.unwrap();
+    }
+}
+
+/// The server does not tell a client of its own changes.
+#[tokio::test]
+async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
+    let (_server, url) = start().await;
+    let driver = tenure::store::redis::open(&url).await.unwrap();
+    let (holder, first, second) = (claim("ann"), claim("bob"), claim("eve"));
+    let answer = driver.acquire(&holder).await.unwrap();
+    assert!(matches!(answer, Answer::Granted(_)));
+    for waiter in [&first, &second] {
+        let answer = driver.acquire(waiter).await.unwrap();
+        assert!(matches!(answer, Answer::Queued { .. }));
+    }
+    driver.withdraw(&first).await.unwrap();
+    driver.withdraw(&holder).await.unwrap();
+    let news = timeout(AT_ONCE, driver.news()).await.unwrap();
+    assert_eq!(news, News::AskAgain(Some(holder.name)));
+}
+
+#[tokio::test]
+async fn a_lease_cannot_be_called_back() {
+    let (server, url) = start().await;
+    let driver = tenure::store::redis::open(&url).await.unwrap();
+    let mut claim = claim("ann");
+    claim.tell_if_wanted = true;
+    let error = driver.acquire(&claim).await.unwrap_err();
+    assert!(
+        chain(&error).contains("layout=string cannot call a lease back"),
+        "{error}"
+    );
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+fn claim(owner: &str) -> Claim {
+    Claim {
+        name: "a".parse().unwrap(),
+        owner: Owner::named(owner).unwrap(),
+        mode: Mode::Exclusive,
+        ttl: LONG,
+        depth: 1,
+        wait: Wait::InLine,
+        life: Life::Client,
+        fences: 1,
+        tell_if_wanted: false,
+        about: About::this_process(None),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::store::redis::inbox;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::link::{Greeting, Heard, Link};
 use crate::store::redis::look::{Look, write_about, write_mode};
+use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::scan;
 use crate::store::redis::script::{Script, Scripts, add_keys};
 use crate::store::redis::url::Settings;
@@ -216,11 +217,9 @@ impl Driver for Hash {
         } else {
             BATCH
         };
-        let mut answers = Vec::with_capacity(renewals.len());
-        for some in renewals.chunks(batch) {
-            answers.extend(self.renew_some(some).await?);
-        }
-        Ok(answers)
+        let parts = renewals.chunks(batch);
+        let answers = all(parts.clone().map(|some| self.renew_some(some)).collect()).await;
+        put_together(parts.map(<[_]>::len).zip(answers))
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {

@@ -7,6 +7,7 @@
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
 //! | `inbox`, `look`, `scan` | what scripts tell and show |
+//! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
 //! | `rights` | the commands that a user needs |
@@ -22,6 +23,7 @@ mod inbox;
 mod keys;
 mod link;
 mod look;
+mod parts;
 mod rights;
 mod scan;
 mod script;

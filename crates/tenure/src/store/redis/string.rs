@@ -3,7 +3,7 @@
 //! Exclusive locks alone, and no line: whoever asks first after a release gets in. Waiters are
 //! told by the server when the key changes (client-side caching), whoever changed it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::hash::{millis, read_fence};
 use crate::store::redis::keys::FENCE;
 use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
 
@@ -37,8 +38,8 @@ pub(crate) struct StringLocks {
     extend: Script,
     /// What this client holds, for re-entry: a string has no room for a fence or a depth.
     held: Mutex<HashMap<(Name, Owner), Fence>>,
-    /// What this client waits for.
-    awaited: Mutex<HashSet<Name>>,
+    /// What this client waits for, and who: one may give up while another goes on.
+    awaited: Mutex<HashMap<Name, HashSet<Owner>>>,
     /// This client's own releases, which the server does not tell it of.
     freed: mpsc::UnboundedSender<Name>,
     news: tokio::sync::Mutex<Inbox>,
@@ -250,8 +251,8 @@ impl StringLocks {
     }
 
     /// Asks to be told when the key changes; returns when to ask again even so.
-    async fn watch(&self, name: &Name, key: &str) -> Result<Duration> {
-        lock(&self.awaited).insert(name.clone());
+    async fn watch(&self, claim: &Claim, key: &str) -> Result<Duration> {
+        self.start_waiting(claim);
         let is_cluster = self.link.settings().is_cluster();
         let mut look = Pipeline::new();
         if !is_cluster {
@@ -273,6 +274,19 @@ impl StringLocks {
         Ok(if is_cluster { left.min(POLL) } else { left })
     }
 
+    async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
+        let key = self.key(&renewal.name);
+        let own = (renewal.name.clone(), renewal.owner.clone());
+        let known = lock(&self.held).get(&own).copied();
+        let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
+        let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
+        if asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await? {
+            return Ok(Renewed::Kept(fence));
+        }
+        self.forget(&renewal.name, &renewal.owner);
+        Ok(Renewed::Lost(self.why_not(&key).await?))
+    }
+
     /// Why an owner does not hold a lock.
     async fn why_not(&self, key: &str) -> Result<Loss> {
         let mut cmd = redis::cmd("EXISTS");
@@ -287,9 +301,26 @@ impl StringLocks {
         lock(&self.held).remove(&(name.clone(), owner.clone()));
     }
 
+    fn start_waiting(&self, claim: &Claim) {
+        let mut awaited = lock(&self.awaited);
+        let waiters = awaited.entry(claim.name.clone()).or_default();
+        waiters.insert(claim.owner.clone());
+    }
+
+    fn stop_waiting(&self, claim: &Claim) {
+        if let hash_map::Entry::Occupied(mut waiters) =
+            lock(&self.awaited).entry(claim.name.clone())
+        {
+            waiters.get_mut().remove(&claim.owner);
+            if waiters.get().is_empty() {
+                waiters.remove();
+            }
+        }
+    }
+
     /// Wakes this client's own waiters, of whose release the server tells it nothing.
     fn tell_freed(&self, name: &Name) {
-        if lock(&self.awaited).contains(name) {
+        if lock(&self.awaited).contains_key(name) {
             // The receiver lives as long as this client.
             let _ = self.freed.send(name.clone());
         }
@@ -357,45 +388,37 @@ impl Driver for StringLocks {
             self.forget(&claim.name, &claim.owner);
         }
         if let Some(fence) = self.take(claim, &key).await? {
-            lock(&self.awaited).remove(&claim.name);
+            self.stop_waiting(claim);
             lock(&self.held).insert(own, fence);
             return Ok(Answer::Granted(fence));
         }
         match claim.wait {
             Wait::No => Ok(Answer::Busy),
             Wait::InLine => {
-                let ask_again = self.watch(&claim.name, &key).await?;
+                let ask_again = self.watch(claim, &key).await?;
                 Ok(Answer::Queued { ask_again })
             }
         }
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        lock(&self.awaited).remove(&claim.name);
+        self.stop_waiting(claim);
         if claim.depth <= 1 {
-            self.free(&self.key(&claim.name), &claim.owner).await?;
+            let freed = self.free(&self.key(&claim.name), &claim.owner).await?;
             self.forget(&claim.name, &claim.owner);
+            if freed {
+                self.tell_freed(&claim.name);
+            }
         }
         Ok(())
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for renewal in renewals {
-            let key = self.key(&renewal.name);
-            let own = (renewal.name.clone(), renewal.owner.clone());
-            let known = lock(&self.held).get(&own).copied();
-            let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
-            let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
-            let kept = asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await?;
-            answers.push(if kept {
-                Renewed::Kept(fence)
-            } else {
-                self.forget(&renewal.name, &renewal.owner);
-                Renewed::Lost(self.why_not(&key).await?)
-            });
-        }
-        Ok(answers)
+        let answers = all(renewals.iter().map(|one| self.renew_one(one)).collect()).await;
+        let answers = answers
+            .into_iter()
+            .map(|answer| (1, answer.map(|one| vec![one])));
+        put_together(answers)
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {
