@@ -11,7 +11,9 @@ use clap_complete::Shell;
 use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
-use crate::{bench, by_hand, duration, exit_code, inspect, output, pages, run, store, watch};
+use crate::{
+    bench, by_hand, doctor, duration, exit_code, inspect, output, pages, run, store, watch,
+};
 
 /// Locks that hold across processes and machines.
 ///
@@ -50,6 +52,7 @@ enum Verb {
     Show(ShowArgs),
     Watch(WatchArgs),
     Evict(EvictArgs),
+    Doctor(DoctorArgs),
     Bench(bench::BenchArgs),
     #[command(hide = true)]
     BenchChild,
@@ -279,6 +282,27 @@ pub(crate) struct EvictArgs {
     pub(crate) json: bool,
 }
 
+/// Look for settings of the store that endanger locks
+///
+/// Prints a line for each check: ok, warning (locks hold, but not through everything), problem (locks
+/// do not work or are lost in daily use) or unknown (the store would not show it); and what to do.
+/// For Redis that is eviction, persistence, replicas, clocks, versions, the user's rights with the
+/// least rule that works, and how a cluster or sentinels stand. Keys of a random name are used to try
+/// out what is allowed; nobody's lock is touched.
+///
+/// Ends with 1 if there is a problem. Warnings and unknowns alone end with 0.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure doctor
+  tenure --store redis://127.0.0.1/ doctor
+  tenure doctor --json | jq '.findings[] | select(.verdict != \"ok\")'")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON: an object {store, problems, warnings, unknown, findings}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Does what the command line asks for.
 pub(crate) fn run() -> Result<ExitCode> {
     let cli = match Cli::try_parse() {
@@ -303,6 +327,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Show(args) => inspect::show(&store, args).await,
         Verb::Watch(args) => watch::watch(&store, args).await,
         Verb::Evict(args) => inspect::evict(&store, args).await,
+        Verb::Doctor(args) => doctor::doctor(&store, args).await,
         Verb::Bench(args) => bench::bench(&store, args).await,
         Verb::BenchChild => bench::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
@@ -358,6 +383,8 @@ Examples:
 Stores:
   local:               this machine, no server: a folder under the user's state directory
   local:/some/folder   this machine, a folder of your choice
+  redis://host:6379/   a Redis or Valkey server; also rediss://, unix:/path,
+                       redis+sentinel://host1,host2/master, redis+cluster://host1,host2
 
 {}",
         exit_code::HELP

@@ -1,6 +1,7 @@
 //! `tenure bench`: that it measures and reports; never how fast anything is.
 
 use serde_json::Value;
+use tenure_testkit::RedisServer;
 
 mod common;
 
@@ -54,6 +55,80 @@ fn a_store_in_memory_has_no_floors_and_no_aims() {
     for workload in workloads {
         let lines = workload["lines"].as_array().unwrap();
         assert!(lines.iter().all(|line| line["met"].is_null()));
+    }
+}
+
+#[test]
+fn every_workload_of_a_redis_store_is_measured_beside_its_floors() {
+    let server = RedisServer::start().unwrap();
+    let report = json(&end(&mut bare(&[
+        "bench",
+        "--store",
+        &server.url(),
+        "--json",
+        "--rounds",
+        "2",
+        "--for",
+        "50ms",
+    ])));
+    let floors = [
+        ("pair", vec!["bare SET"]),
+        ("keep", vec!["bare SET", "bare BLPOP"]),
+        ("parallel", vec!["bare SET"]),
+        ("handover", vec!["bare BLPOP"]),
+        ("hot", vec!["bare SET"]),
+        ("crowd", vec!["bare BLPOP"]),
+        ("team", vec![]),
+        ("crash", vec![]),
+        ("idle", vec![]),
+        ("many", vec![]),
+    ];
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
+    assert_eq!(names, floors.each_ref().map(|(name, _)| name));
+    for (workload, (_, floors)) in workloads.iter().zip(&floors) {
+        assert_lines(workload, floors);
+    }
+    assert!(report["missing"].is_null(), "{}", report["missing"]);
+    assert_eq!(figure(&report, "pair", "bare SET", "commands_each"), 2.0);
+    for layout in ["layout=string", "layout=string&fences=off"] {
+        assert!(figure(&report, "pair", layout, "per_second") > 0.0);
+        assert!(figure(&report, "parallel", layout, "per_second") > 0.0);
+    }
+    let token = figure(&report, "handover", "bare BLPOP", "commands_each");
+    assert_eq!(token, 2.0);
+    assert!(figure(&report, "pair", "bare SET", "server_us_each") > 0.0);
+}
+
+#[test]
+fn a_server_that_hides_its_figures_is_measured_without_them() {
+    let hidden = "on >secret ~* &* +@all -info -monitor";
+    let server = RedisServer::builder()
+        .user(&format!("bench {hidden}"))
+        .start()
+        .unwrap();
+    let url = server.url_as("bench", "secret");
+    let measured = end(&mut bare(&[
+        "bench", "--store", &url, "--only", "pair", "--rounds", "1", "--for", "20ms",
+    ]));
+    assert_eq!(measured.code, 0, "{}", measured.err);
+    let said = "may be missing: INFO failed";
+    assert!(measured.out.contains(said), "{}", measured.out);
+    assert!(!measured.out.contains("commands each"), "{}", measured.out);
+    assert!(!measured.out.contains("secret"), "{}", measured.out);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_in_one_sentence() {
+    let server = RedisServer::builder().password("right").start().unwrap();
+    let closed = "redis://127.0.0.1:1/".to_owned();
+    let wrong = format!("redis://:sesame@127.0.0.1:{}/", server.port());
+    for url in [closed, wrong] {
+        let refused = end(&mut bare(&["bench", "--store", &url]));
+        assert_eq!(refused.out, "");
+        assert!(refused.err.starts_with("tenure: "), "{}", refused.err);
+        assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+        assert!(!refused.err.contains("sesame"), "{}", refused.err);
     }
 }
 
@@ -124,6 +199,17 @@ fn bad_requests_are_refused_in_one_sentence() {
         assert_eq!(refused.code, 2, "{case:?}: {}", refused.err);
         assert!(refused.err.starts_with("tenure: "), "{}", refused.err);
     }
+}
+
+/// One figure of one who was measured, in the last round.
+fn figure(report: &Value, workload: &str, who: &str, figure: &str) -> f64 {
+    let mut workloads = report["workloads"].as_array().unwrap().iter();
+    let workload = workloads
+        .find(|one| one["workload"] == workload)
+        .unwrap_or_else(|| panic!("{workload} was not measured"));
+    let last = workload["rounds"].as_array().unwrap().last().unwrap();
+    let found = last[who][figure].as_f64();
+    found.unwrap_or_else(|| panic!("{who} has no {figure}: {last}"))
 }
 
 fn json(ended: &Ended) -> Value {

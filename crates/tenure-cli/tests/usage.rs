@@ -178,7 +178,7 @@ fn the_manual_has_every_verb_and_the_exit_codes() {
     }
 }
 
-const VERBS: [&str; 10] = [
+const VERBS: [&str; 11] = [
     "run",
     "acquire",
     "renew",
@@ -187,6 +187,7 @@ const VERBS: [&str; 10] = [
     "show",
     "watch",
     "evict",
+    "doctor",
     "completions",
     "man",
 ];

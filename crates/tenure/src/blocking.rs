@@ -117,6 +117,14 @@ impl Lock {
         }
     }
 
+    /// Keeps the lease in this process for up to so long after each release, if nobody else
+    /// wants it; see [`Lock::keep`](crate::Lock::keep).
+    pub fn keep(self, duration: Duration) -> Self {
+        Self {
+            inner: self.inner.keep(duration),
+        }
+    }
+
     /// Says why, for people who look at the lock.
     pub fn reason(self, reason: &str) -> Self {
         Self {

@@ -44,11 +44,12 @@ impl Client {
             ttl: lease.ttl,
         };
         let answers = self.engine.driver.renew(&[renewal]).await?;
-        Ok(match answers.first() {
-            Some(Renewed::Kept(fence)) => Ok(*fence),
-            Some(Renewed::Lost(loss)) => Err(*loss),
-            None => Err(Loss::Gone),
-        })
+        match answers.first() {
+            Some(Renewed::Kept(fence)) => Ok(Ok(*fence)),
+            Some(Renewed::Lost(loss)) => Ok(Err(*loss)),
+            Some(Renewed::Unknown) => Err(self.engine.broken("it answered none of one")),
+            None => Ok(Err(Loss::Gone)),
+        }
     }
 
     /// Frees a lease by hand.

@@ -79,13 +79,14 @@ impl Client {
     ///
     /// Guards that were dropped and calls that were cut short are given back in the background. A
     /// program that ends right after that calls this first, or others wait for what it left behind
-    /// until the store finds out. Calls that still wait for a lock keep this waiting as well.
+    /// until the store finds out. Leases that are only [kept](crate::Lock::keep) are released
+    /// first. Calls that still wait for a lock keep this waiting as well.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: waiting changes nothing.
+    /// Cancel safe: what was begun goes on in the background.
     pub async fn settled(&self) {
-        self.engine.background.over().await;
+        self.engine.settled().await;
     }
 }
 

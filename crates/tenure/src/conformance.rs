@@ -56,6 +56,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::driver::Driver;
 
@@ -88,18 +90,81 @@ pub trait Fixture: Send + Sync {
     }
 }
 
+/// Checks every [rule](mod@crate::conformance) on one store, a few at a time, inside one test.
+///
+/// For stores that take long to start; [`conformance!`](crate::conformance!) makes a test of each
+/// rule.
+///
+/// # Panics
+///
+/// If a rule is broken, with the names of all that are.
+pub async fn every_rule(fixture: impl Fixture + 'static) {
+    let fixture: Arc<dyn Fixture> = Arc::new(fixture);
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut running: Vec<(&str, JoinHandle<()>)> = Vec::new();
+    macro_rules! start {
+        ($($rule:ident,)+) => {$({
+            let (fixture, turns) = (Arc::clone(&fixture), Arc::clone(&turns));
+            running.push((stringify!($rule), tokio::spawn(async move {
+                let _turn = turns.acquire().await;
+                $rule(&*fixture).await;
+            })));
+        })+};
+    }
+    crate::conformance!(@rules [start!] []);
+    let (count, mut broken) = (running.len(), Vec::new());
+    for (rule, ended) in running {
+        if let Err(error) = ended.await {
+            broken.push(format!("{rule}: {}", why(error)));
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "{} of {count} rules are broken:\n{}",
+        broken.len(),
+        broken.join("\n")
+    );
+}
+
+/// What a rule said when it failed.
+fn why(error: JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else {
+        return "it did not end".to_owned();
+    };
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => match panic.downcast::<&str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(_) => "it failed without a word".to_owned(),
+        },
+    }
+}
+
+/// How many rules run together: they wait most of the time, and measure some of it.
+const AT_ONCE: usize = 6;
+
 /// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
 /// resolves to.
+///
+/// [`every_rule`](crate::conformance::every_rule) checks all of them in one test. Rules that follow
+/// `$open` are the only ones that are checked, for a store that does not have all modes.
 ///
 /// [`Fixture`]: crate::conformance::Fixture
 #[macro_export]
 macro_rules! conformance {
     ($open:expr) => {
-        $crate::conformance!(@rules @each $open;);
+        $crate::conformance!(@rules [$crate::conformance!] [$open;]);
     };
-    (@rules $($what:tt)*) => {
-        $crate::conformance! {
-            $($what)*
+    ($open:expr; $($rule:ident,)+) => {$(
+        #[tokio::test]
+        async fn $rule() {
+            let fixture = $open.await;
+            $crate::conformance::$rule(&fixture).await;
+        }
+    )+};
+    (@rules [$($call:tt)+] [$($before:tt)*]) => {
+        $($call)+ {
+            $($before)*
             a_busy_claim_changes_nothing,
             a_claim_from_elsewhere_calls_a_lease_back,
             a_handed_over_lease_is_what_was_asked_for,
@@ -174,15 +239,5 @@ macro_rules! conformance {
             withdrawing_re_entry_only_lowers_it,
             withdrawing_what_never_was_changes_nothing,
         }
-    };
-    (@each $open:expr; $($rule:ident,)+) => {$(
-        #[tokio::test]
-        async fn $rule() {
-            let fixture = $open.await;
-            $crate::conformance::$rule(&fixture).await;
-        }
-    )+};
-    (@table; $($rule:ident,)+) => {
-        &[$((stringify!($rule), |fixture| Box::pin($crate::conformance::$rule(fixture)))),+]
     };
 }

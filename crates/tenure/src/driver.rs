@@ -33,6 +33,8 @@ use crate::name::{Fence, Name, Owner};
 ///   longer yours" is [`Renewed::Lost`]. An `Err` is a fault, and its variant says whether
 ///   anything may have changed; when in doubt it is
 ///   [`Indeterminate`](crate::Error::Indeterminate).
+/// - **Holders hear who wants their name**, once for each grant, if their claim asked for it
+///   ([`News::Wanted`]).
 /// - **Foreign owners never change anything.**
 /// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only what
 ///   expires by itself.
@@ -76,6 +78,9 @@ pub trait Driver: Debug + Send + Sync + 'static {
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
     /// Restarts the ttl of each lease; answers in the same order.
+    ///
+    /// Where only some get an answer, the others are [`Renewed::Unknown`]: what is well must not end
+    /// because of what is not.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>>;
 
     /// Lowers a lease to a depth, or frees it, and hands the name to whoever is next in line.
@@ -240,6 +245,8 @@ pub enum Renewed {
     Kept(Fence),
     /// The owner holds the name no longer; nothing was changed.
     Lost(Loss),
+    /// This one got no answer where others did: a part of the store is away.
+    Unknown,
 }
 
 /// Which lease to let go.

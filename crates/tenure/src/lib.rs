@@ -22,6 +22,7 @@
 //!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
+//! - [`doctor()`] looks at a store for settings that endanger locks.
 //! - [`blocking`] has the same words for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
 //!
@@ -41,6 +42,7 @@ mod by_hand;
 mod client;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod doctor;
 pub mod driver;
 mod engine;
 mod error;
@@ -54,6 +56,7 @@ pub mod store;
 
 pub use crate::by_hand::Lease;
 pub use crate::client::Client;
+pub use crate::doctor::{Finding, Verdict, doctor};
 pub use crate::driver::Loss;
 pub use crate::error::{BoxError, Error, Result};
 pub use crate::guard::{Guard, Health, Outcome};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::Client;
+use crate::doctor::Finding;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::store::memory::Memory;
@@ -44,24 +45,27 @@ use crate::store::memory::Memory;
 /// ```
 pub async fn open(url: &str) -> Result<Client> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(invalid(format!(
-            "a store's URL begins with one of {SCHEMES}"
-        )));
+        return Err(no_scheme());
     };
     let driver: Arc<dyn Driver> = match scheme {
         "local" => local(rest).await?,
         "memory" if rest.is_empty() => Arc::new(Memory::new()),
         "memory" => Arc::new(Memory::shared(rest)),
-        "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "redis+sentinel"
-        | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => redis(url).await?,
-        // What follows the scheme may hold a password, and so is not repeated.
-        _ => {
-            return Err(invalid(format!(
-                "no store has the scheme {scheme:?}; known: {SCHEMES}"
-            )));
-        }
+        scheme if REDIS.contains(&scheme) => redis(url).await?,
+        _ => return Err(unknown(scheme)),
     };
     Ok(Client::with_driver(driver))
+}
+
+/// Looks at the store that a URL names for what endangers locks.
+pub(crate) async fn doctor(url: &str) -> Result<Vec<Finding>> {
+    match url.split_once(':') {
+        None => Err(no_scheme()),
+        Some(("local", folder)) => doctor_local(folder).await,
+        Some(("memory", _)) => Ok(crate::store::memory::doctor()),
+        Some((scheme, _)) if REDIS.contains(&scheme) => doctor_redis(url).await,
+        Some((scheme, _)) => Err(unknown(scheme)),
+    }
 }
 
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -71,20 +75,43 @@ async fn local(folder: &str) -> Result<Arc<dyn Driver>> {
     Ok(Arc::new(Local::open(folder).await?))
 }
 
+#[cfg(all(feature = "local", target_os = "linux"))]
+async fn doctor_local(folder: &str) -> Result<Vec<Finding>> {
+    let folder = (!folder.is_empty()).then(|| std::path::Path::new(folder));
+    crate::store::local::doctor(folder).await
+}
+
 #[cfg(not(all(feature = "local", target_os = "linux")))]
 #[expect(
     clippy::unused_async,
     reason = "the same call as where the store is there"
 )]
 async fn local(_folder: &str) -> Result<Arc<dyn Driver>> {
-    Err(invalid(
-        "local: needs Linux and the feature \"local\" of the crate".to_owned(),
-    ))
+    Err(no_local())
+}
+
+#[cfg(not(all(feature = "local", target_os = "linux")))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
+async fn doctor_local(_folder: &str) -> Result<Vec<Finding>> {
+    Err(no_local())
+}
+
+#[cfg(not(all(feature = "local", target_os = "linux")))]
+fn no_local() -> Error {
+    invalid("local: needs Linux and the feature \"local\" of the crate".to_owned())
 }
 
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
     crate::store::redis::open(url).await
+}
+
+#[cfg(feature = "redis")]
+async fn doctor_redis(url: &str) -> Result<Vec<Finding>> {
+    crate::store::redis::doctor(url).await
 }
 
 #[cfg(not(feature = "redis"))]
@@ -93,8 +120,31 @@ async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
     reason = "the same call as where the store is there"
 )]
 async fn redis(_url: &str) -> Result<Arc<dyn Driver>> {
-    Err(invalid(
-        "redis:// needs the feature \"redis\" of the crate".to_owned(),
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
+async fn doctor_redis(_url: &str) -> Result<Vec<Finding>> {
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+fn no_redis() -> Error {
+    invalid("redis:// needs the feature \"redis\" of the crate".to_owned())
+}
+
+fn no_scheme() -> Error {
+    invalid(format!("a store's URL begins with one of {SCHEMES}"))
+}
+
+/// What follows the scheme may hold a password, and so is not repeated.
+fn unknown(scheme: &str) -> Error {
+    invalid(format!(
+        "no store has the scheme {scheme:?}; known: {SCHEMES}"
     ))
 }
 
@@ -104,3 +154,17 @@ fn invalid(reason: String) -> Error {
 
 const SCHEMES: &str =
     "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:";
+
+/// The schemes of a Redis deployment.
+const REDIS: [&str; 10] = [
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "unix",
+    "redis+unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+];

@@ -153,3 +153,25 @@ async fn re_entry_counts_as_one_hold() {
     outer.release().await.unwrap();
     assert_eq!(sums.of("tenure_held"), 0.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_lease_is_neither_held_nor_lost() {
+    let sums = Arc::new(Sums::default());
+    let book = Book(Arc::clone(&sums));
+    let _local = metrics::set_default_local_recorder(&book);
+    let locks = tenure::open("memory:").await.unwrap();
+    let lock = locks.mutex("a").keep(Duration::from_secs(10));
+    for uses in 1..4_u32 {
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(sums.of("tenure_held"), 1.0);
+        guard.release().await.unwrap();
+        assert_eq!(sums.of("tenure_held"), 0.0);
+        assert_eq!(sums.of("tenure_granted_total"), f64::from(uses));
+        assert_eq!(sums.of("tenure_hold_seconds"), f64::from(uses));
+    }
+    let evicted = locks.evict(&"a".parse().unwrap()).await.unwrap();
+    assert_eq!(evicted.len(), 1, "it is kept");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(sums.of("tenure_lost_total"), 0.0);
+    assert_eq!(sums.of("tenure_held"), 0.0);
+}

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::driver::Driver;
+use tenure::driver::{Driver, News};
 use tenure::layer::{Call, Fault, Trouble};
 use tenure::store::memory::Memory;
-use tenure::{Client, Guard, Health, Owner};
+use tenure::{Client, Guard, Health, Lock, Owner};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 const NAMES: usize = 3;
+/// How many tasks each client has.
+const CROWD: usize = 12;
+
 const RUN: Duration = Duration::from_secs(4);
 
 /// What the locks protect: says who is inside.
@@ -75,6 +78,15 @@ async fn leave(guard: Guard) {
     }
 }
 
+/// A lock that is kept after its release or not, at random.
+fn mutex(client: &Client, name: &str) -> Lock {
+    let mutex = client.mutex(name);
+    match fastrand::bool() {
+        true => mutex.keep(Duration::from_millis(fastrand::u64(10..200))),
+        false => mutex,
+    }
+}
+
 /// One task's day: asks in every way, and gives up at random.
 async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     let end = Instant::now() + RUN;
@@ -84,12 +96,12 @@ async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
         let patience = Duration::from_micros(fastrand::u64(..3000));
         match fastrand::u32(..8) {
             0 => {
-                if let Ok(Some(guard)) = client.mutex(&name).try_lock().await {
+                if let Ok(Some(guard)) = mutex(&client, &name).try_lock().await {
                     room.write(guard).await;
                 }
             }
             1 | 2 => {
-                if let Ok(guard) = client.mutex(&name).lock_timeout(patience).await {
+                if let Ok(guard) = mutex(&client, &name).lock_timeout(patience).await {
                     room.write(guard).await;
                 }
             }
@@ -113,7 +125,7 @@ async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
                 }
             }
             _ => {
-                if let Ok(guard) = client.mutex(&name).lock().await {
+                if let Ok(guard) = mutex(&client, &name).lock().await {
                     room.write(guard).await;
                 }
             }
@@ -121,7 +133,7 @@ async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     }
 }
 
-async fn run(trouble: impl Fn(&Fault)) {
+async fn run(crowd: usize, trouble: impl Fn(&Fault)) {
     let store = Arc::new(Memory::new());
     let rooms: Arc<[Room; NAMES]> = Arc::default();
     let mut faults = Vec::new();
@@ -130,7 +142,7 @@ async fn run(trouble: impl Fn(&Fault)) {
     for _ in 0..3 {
         let fault = Arc::new(Fault::around(Arc::new(store.another())));
         let client = Client::with_driver(fault.clone());
-        for _ in 0..12 {
+        for _ in 0..crowd {
             tasks.spawn(work(client.clone(), Arc::clone(&rooms)));
         }
         faults.push(fault);
@@ -159,12 +171,12 @@ async fn run(trouble: impl Fn(&Fault)) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn calm() {
-    run(|_| {}).await;
+    run(CROWD, |_| {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_are_late() {
-    run(|fault| {
+    run(CROWD, |fault| {
         let late = Duration::from_micros(fastrand::u64(..500));
         for call in [Call::Acquire, Call::Release, Call::Withdraw] {
             let trouble = if fastrand::bool() {
@@ -180,7 +192,7 @@ async fn answers_are_late() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_are_lost() {
-    run(|fault| {
+    run(CROWD, |fault| {
         let calls = [Call::Acquire, Call::Release, Call::Withdraw];
         fault.next(calls[fastrand::usize(..3)], Trouble::LoseAnswer, 1);
     })
@@ -189,9 +201,30 @@ async fn answers_are_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_store_is_away_at_times() {
-    run(|fault| {
+    run(CROWD, |fault| {
         let calls = [Call::Acquire, Call::Release, Call::Withdraw];
         fault.next(calls[fastrand::usize(..3)], Trouble::Refuse, 1);
+    })
+    .await;
+}
+
+/// With few tasks most leases are kept for a while before others call for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn few_tasks_call_each_others_leases_back() {
+    run(1, |_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn news_may_have_been_missed_at_times() {
+    run(2, |fault| fault.tell(News::AskAgain(None))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_are_late() {
+    run(1, |fault| {
+        fault.delay_news(Duration::from_micros(fastrand::u64(..2000)));
+        let late = Trouble::LateAnswer(Duration::from_micros(fastrand::u64(..2000)));
+        fault.next(Call::Acquire, late, fastrand::u32(..4));
     })
     .await;
 }

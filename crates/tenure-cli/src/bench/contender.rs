@@ -30,7 +30,11 @@ pub(super) trait Contender {
 /// Where the contenders of a process come from: what is opened once.
 #[derive(Debug)]
 pub(super) enum Source {
-    Tenure(Client, Option<Duration>),
+    Tenure {
+        client: Client,
+        ttl: Option<Duration>,
+        keep: Option<Duration>,
+    },
     Flock(PathBuf),
     Lmdb(PathBuf),
     RedisSet(redis::Bare),
@@ -38,10 +42,19 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Opens what the contenders share; `ttl` is for those of tenure.
-    pub(super) async fn open(who: Who, ttl: Option<Duration>, store: &Store) -> Result<Self> {
+    /// Opens what the contenders share; `ttl` and `keep` are for those of tenure.
+    pub(super) async fn open(
+        who: Who,
+        ttl: Option<Duration>,
+        keep: Option<Duration>,
+        store: &Store,
+    ) -> Result<Self> {
         Ok(match who {
-            Who::Tenure => Self::Tenure(store.open().await?, ttl),
+            Who::Tenure => Self::Tenure {
+                client: store.open().await?,
+                ttl,
+                keep,
+            },
             Who::Flock(file) => Self::Flock(file),
             Who::Lmdb(folder) => Self::Lmdb(folder),
             Who::RedisSet => Self::RedisSet(redis::Bare::open(store.url()).await?),
@@ -52,20 +65,29 @@ impl Source {
     /// Returns the client, for workloads that only tenure does.
     pub(super) fn client(&self) -> Result<&Client> {
         match self {
-            Self::Tenure(client, _) => Ok(client),
+            Self::Tenure { client, .. } => Ok(client),
             _ => Err(failed(&io::Error::other("it has no such workload"))),
+        }
+    }
+
+    /// Waits until nothing is left to do, and nothing is kept.
+    pub(super) async fn settled(&self) {
+        if let Self::Tenure { client, .. } = self {
+            client.settled().await;
         }
     }
 
     /// Makes a contender for a name.
     pub(super) fn contender(&self, name: &str) -> Result<Any> {
         Ok(match self {
-            Self::Tenure(client, ttl) => {
-                let lock = client.mutex(name);
-                let lock = match ttl {
-                    Some(ttl) => lock.ttl(*ttl),
-                    None => lock,
-                };
+            Self::Tenure { client, ttl, keep } => {
+                let mut lock = client.mutex(name);
+                if let Some(ttl) = ttl {
+                    lock = lock.ttl(*ttl);
+                }
+                if let Some(keep) = keep {
+                    lock = lock.keep(*keep);
+                }
                 Any::Tenure(Tenure::new(lock))
             }
             Self::Flock(file) => {

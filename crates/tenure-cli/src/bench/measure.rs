@@ -62,6 +62,7 @@ impl<'a> Bench<'a> {
         let time = self.time;
         match subject.workload {
             Workload::Pair => self.alone(subject, Part::Pairs { time }),
+            Workload::Keep => self.keep(subject),
             Workload::Parallel => self.tasks(subject, TASKS, Duration::ZERO),
             Workload::Hot => self.tasks(subject, 1, Duration::ZERO),
             Workload::Team => self.tasks(subject, 1, WORK),
@@ -94,6 +95,30 @@ impl<'a> Bench<'a> {
         Ok(work.each(figures, pairs))
     }
 
+    /// Pairs on a name that is kept; then two processes in turn: one keeps it, the other claims it.
+    ///
+    /// The latencies are those of the claims.
+    fn keep(&self, subject: &Subject) -> Result<Figures> {
+        let figures = self.alone(subject, Part::Pairs { time: self.time })?;
+        let mut keeper = self.start(subject, Part::Steps)?;
+        let mut claimer = self.start(subject, Part::Steps)?;
+        keeper.lock()?;
+        keeper.tell(Step::Release)?;
+        let begun = Instant::now();
+        while begun.elapsed() < self.time {
+            nap(FALL_ASLEEP);
+            claimer.lock()?;
+            claimer.tell(Step::Release)?;
+            std::mem::swap(&mut keeper, &mut claimer);
+        }
+        let (one, other) = (keeper.times()?, claimer.times()?);
+        let asked = one.asked.iter().chain(&other.asked);
+        let claims = asked.zip(one.locked.iter().chain(&other.locked));
+        // The very first is a lock of a name that nobody kept, and the median does not mind it.
+        let gaps: Vec<_> = claims.map(|(from, to)| micros(*from, *to)).collect();
+        Ok(spread(figures, &gaps, "us"))
+    }
+
     /// Two processes in turn: one holds, the other is blocked, and the first lets go.
     async fn handover(&self, subject: &Subject) -> Result<Figures> {
         let mut holder = self.start(subject, Part::Steps)?;
@@ -115,8 +140,8 @@ impl<'a> Bench<'a> {
         holder.tell(Step::Release)?;
         let (first, second) = (holder.times()?, waiter.times()?);
         // The first one begins: its release 0 is followed by lock 0 of the second, and so on.
-        let there = first.1.iter().zip(&second.0);
-        let back = second.1.iter().zip(first.0.iter().skip(1));
+        let there = first.let_go.iter().zip(&second.locked);
+        let back = second.let_go.iter().zip(first.locked.iter().skip(1));
         let gaps: Vec<_> = there
             .chain(back)
             .map(|(from, to)| micros(*from, *to))
@@ -171,7 +196,7 @@ impl<'a> Bench<'a> {
             waiter.held()?;
             waiter.tell(Step::Release)?;
         }
-        let (locked, _) = waiter.times()?;
+        let locked = waiter.times()?.locked;
         let gaps = killed.iter().zip(&locked);
         let gaps: Vec<_> = gaps.map(|(from, to)| micros(*from, *to) / 1000.0).collect();
         let figures = spread(Figures::default(), &gaps, "ms").with("kills", killed.len() as f64);
@@ -270,6 +295,7 @@ impl<'a> Bench<'a> {
             name: name_of(subject),
             who: subject.who.clone(),
             ttl: subject.ttl,
+            keep: subject.keep,
             part,
         };
         match subject.options {

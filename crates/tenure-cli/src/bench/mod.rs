@@ -33,7 +33,6 @@ mod workload;
 pub(crate) use child::play;
 
 use kind::Kind;
-use line::Line;
 use machine::Machine;
 use measure::Bench;
 use report::{Report, Round, Runs};
@@ -44,12 +43,16 @@ use workload::Workload;
 /// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
 /// median of the rounds, the range in brackets, and the median of the rounds' ratios. Names begin
 /// with tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
-/// quiet. The file of a local store keeps the size that it grew to.
+/// quiet. The file of a local store keeps the size that it grew to. For Redis, start a server that
+/// serves nobody else, best on this machine:
+///
+/// redis-server --port 7379 --save '' --appendonly no
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tenure bench
   tenure bench --store local:/some/folder --only pair,handover
+  tenure bench --store redis://127.0.0.1:7379/
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
     /// How many rounds; workloads that take long are measured in the last only
@@ -92,8 +95,8 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
 /// The workloads that were asked for, in the order in which they are best measured.
 fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
     let possible = |workload: &Workload| {
-        let mut lines = kind.lines().iter();
-        lines.any(|line: &Line| line.workload == *workload)
+        let mut lines = kind.lines().into_iter();
+        lines.any(|line| line.workload == *workload)
     };
     if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
         let name = unable.name();
@@ -148,7 +151,7 @@ async fn run(
 
 /// Whether the report says how many commands a workload takes.
 fn counts(kind: &dyn Kind, workload: Workload) -> bool {
-    let mut lines = kind.lines().iter();
+    let mut lines = kind.lines().into_iter();
     lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
 }
 

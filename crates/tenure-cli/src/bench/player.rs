@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::bench::clock::now_ns;
 use crate::bench::figures::Figures;
-use crate::bench::wire::{Answer, Order, Step};
+use crate::bench::wire::{Answer, Order, Step, Times};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::guardian::own_program;
@@ -86,11 +86,11 @@ impl Player {
         }
     }
 
-    /// Lets it end; returns the moments after each lock and before each release.
-    pub(super) fn times(&mut self) -> Result<(Vec<u64>, Vec<u64>)> {
+    /// Lets it end; returns when it locked and released.
+    pub(super) fn times(&mut self) -> Result<Times> {
         self.tell(Step::End)?;
         match self.hear(WAIT)? {
-            Answer::Times { locked, let_go } => self.leave().map(|()| (locked, let_go)),
+            Answer::Times(times) => self.leave().map(|()| times),
             other => Err(out_of_turn(&other)),
         }
     }

@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
     ) -> Self {
         let workloads = runs.iter().map(|runs| WorkloadReport {
             workload: runs.workload,
-            lines: lines_of(runs, kind.lines()),
+            lines: lines_of(runs, &kind.lines()),
             rounds: &runs.rounds,
         });
         Self {

@@ -16,6 +16,8 @@ pub(super) struct Order {
     pub(super) who: Who,
     /// How long tenure's leases last, if not as long as usual.
     pub(super) ttl: Option<Duration>,
+    /// How long tenure keeps a lease that was released, if at all.
+    pub(super) keep: Option<Duration>,
     pub(super) part: Part,
 }
 
@@ -73,6 +75,14 @@ pub(super) enum Step {
     End,
 }
 
+/// The moments before and after each lock, and before each release.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Times {
+    pub(super) asked: Vec<u64>,
+    pub(super) locked: Vec<u64>,
+    pub(super) let_go: Vec<u64>,
+}
+
 /// The lines from a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
@@ -82,8 +92,8 @@ pub(super) enum Answer {
     Held,
     /// It is done.
     Done(Figures),
-    /// It is done: the moments after each lock and before each release.
-    Times { locked: Vec<u64>, let_go: Vec<u64> },
+    /// It is done: when it locked and released.
+    Times(Times),
     /// It cannot go on.
     Failed(String),
 }

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(crate) enum Workload {
     /// One client locks and releases one name
     Pair,
+    /// One client locks and releases a name that it keeps; then another one claims it
+    Keep,
     /// 64 tasks of one process lock a name each
     Parallel,
     /// Two processes hand a lock to and fro
@@ -29,8 +31,9 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Pair,
+        Self::Keep,
         Self::Parallel,
         Self::Handover,
         Self::Hot,
@@ -45,6 +48,7 @@ impl Workload {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pair => "pair",
+            Self::Keep => "keep",
             Self::Parallel => "parallel",
             Self::Handover => "handover",
             Self::Hot => "hot",

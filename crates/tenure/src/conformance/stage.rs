@@ -313,7 +313,7 @@ impl Party {
     }
 
     /// Asks again if the store said so, or if the time that it named has come.
-    async fn asks_if_called(&self) -> Option<Fence> {
+    pub(super) async fn asks_if_called(&self) -> Option<Fence> {
         let calls = self.client.unread().calls;
         let called = {
             let mut waiting = self.waiting();

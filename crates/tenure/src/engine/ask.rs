@@ -7,7 +7,7 @@ use crate::driver::{Answer, Claim, Loss, News, Wait};
 use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::{Health, HeldLease, safe};
-use crate::engine::line::{Joined, Phase, Standing, Ticket, Turn, Wanted};
+use crate::engine::line::{Joined, Phase, Standing, Ticket, Tried, Turn, Wanted};
 use crate::engine::order::Order;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
@@ -30,6 +30,13 @@ impl Engine {
             }
             let mut standing = match self.lines.join(order, start) {
                 Joined::Behind(standing) => standing,
+                Joined::Kept(kept) => {
+                    if let Some(guard) = self.take(kept, order, start).await {
+                        return Ok(over(guard));
+                    }
+                    start = self.clock.now();
+                    continue;
+                }
                 Joined::First(ticket) => {
                     let asked = Arc::clone(self).ask_first(ticket);
                     match to_end(&self.background, asked).await? {
@@ -56,13 +63,20 @@ impl Engine {
         if let Some(guard) = self.enter_again(order).await? {
             return Ok(Some(guard));
         }
-        if self.lines.is_waited_for(&order.name) {
-            return Ok(None);
-        }
+        let (now, claim) = loop {
+            let now = self.clock.now();
+            match self.lines.try_join(order, now) {
+                Tried::Ask(claim) => break (now, claim),
+                Tried::Busy => return Ok(None),
+                Tried::Kept(kept) => {
+                    if let Some(guard) = self.take(kept, order, now).await {
+                        return Ok(Some(guard));
+                    }
+                }
+            }
+        };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
         to_end(&self.background, async move {
-            let claim = order.claim(Wait::No);
-            let now = engine.clock.now();
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             Ok(match answer {
                 Answer::Granted(fence) => Some(engine.guard(claim, &order, fence, sent)),
@@ -84,10 +98,12 @@ impl Engine {
         to_end(&self.background, async move {
             let mut depth = lease.depth.lock().await;
             let now = engine.clock.now();
-            if *depth == 0 || matches!(lease.health(now), Health::Lost(_)) {
+            let is_over = *depth == 0 || matches!(lease.health(now), Health::Lost(_));
+            // A kept lease is nobody's, whoever remembers its owner.
+            if is_over || engine.lines.is_kept(&lease) {
                 return Ok(None);
             }
-            let mut claim = order.claim(Wait::No);
+            let mut claim = order.claim(Wait::No, 1);
             claim.depth = *depth + 1;
             // The lease goes on as it was granted: a shorter ttl of an inner lock must not end it.
             claim.ttl = lease.renewal(now).ttl;
@@ -126,13 +142,15 @@ impl Engine {
             Ok((_, Answer::Busy)) => Err(self.broken("it refused a claim that may wait")),
             Err(error) => Err(error),
         };
+        let granted = answer.map(|(fence, start)| {
+            let guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
+            First::Granted(guard)
+        });
         ticket.end();
         if self.lines.spend_first(&ticket) {
             self.attend(name.clone());
         }
-        let (fence, start) = answer?;
-        let guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
-        Ok(First::Granted(guard))
+        granted
     }
 
     /// Looks after a line until nobody waits in it any more.
@@ -253,6 +271,7 @@ impl Engine {
             News::AskAgain(only) => {
                 self.lines.ask_again(only.as_ref());
                 if only.is_none() {
+                    self.call_all_back();
                     self.leases.renew_all();
                 }
             }
@@ -275,8 +294,7 @@ impl Engine {
                     self.lose(&lease, loss);
                 }
             }
-            // Nothing is kept yet that could be given back.
-            News::Wanted { .. } => {}
+            News::Wanted { name, owner, fence } => self.call_back(&name, &owner, fence),
         }
     }
 
@@ -406,6 +424,7 @@ impl Engine {
     ) -> Guard {
         let lease = Arc::new(HeldLease::new(claim, fence, start, order.max_hold));
         self.leases.add(&lease);
+        self.hear_early_call(&lease);
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, %fence, "granted");
         Guard::new(self, &lease, order, fence, 0, start)
@@ -419,7 +438,7 @@ impl Engine {
     }
 
     /// An answer that the contract does not have.
-    fn broken(&self, what: &'static str) -> Error {
+    pub(crate) fn broken(&self, what: &'static str) -> Error {
         Error::Indeterminate {
             driver: self.driver.kind(),
             source: what.into(),

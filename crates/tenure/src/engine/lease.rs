@@ -1,5 +1,6 @@
 //! A granted claim, as its holder sees it: until when it is safe, and whether it is lost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct HeldLease {
     pub(crate) granted: Tick,
     /// When it ends for good, whatever is renewed.
     pub(crate) ends_by: Option<Tick>,
+    /// Whether another client wants the name, as far as the store has told.
+    called_back: AtomicBool,
     state: Mutex<State>,
     changed: Notify,
     /// Held while the depth in the store changes, so that changes reach it one after another.
@@ -79,10 +82,27 @@ impl HeldLease {
             fence,
             granted: start,
             ends_by,
+            called_back: AtomicBool::new(false),
             state,
             changed: Notify::new(),
             depth,
         }
+    }
+
+    /// Notes that another client wants the name.
+    pub(crate) fn call_back(&self) {
+        // Whoever relies on it has met the caller under the lock of the lines.
+        self.called_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether another client wants the name.
+    pub(crate) fn is_called_back(&self) -> bool {
+        self.called_back.load(Ordering::Relaxed)
+    }
+
+    /// Whether its owner has locked it just once, and neither enters nor leaves it right now.
+    pub(crate) fn is_held_once(&self) -> bool {
+        self.depth.try_lock().is_ok_and(|depth| *depth == 1)
     }
 
     pub(crate) fn health(&self, now: Tick) -> Health {

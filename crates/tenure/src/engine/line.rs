@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::driver::{Claim, Wait};
 use crate::engine::clock::Tick;
+use crate::engine::keep::{Kept, KeptLeases};
 use crate::engine::order::Order;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -20,15 +21,22 @@ use crate::name::{Fence, Name, Owner};
 /// The local lines of all names that somebody waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    lines: Mutex<HashMap<Name, Line>>,
+    here: Mutex<Here>,
     next_number: AtomicI64,
+}
+
+/// What this process knows of names without the store, behind one lock.
+#[derive(Debug, Default)]
+pub(super) struct Here {
+    pub(super) lines: HashMap<Name, Line>,
+    pub(super) kept: KeptLeases,
 }
 
 /// The local line of one name.
 ///
 /// It exists while somebody waits or a ticket is out. Whoever takes the last of both away removes it.
 #[derive(Debug, Default)]
-struct Line {
+pub(super) struct Line {
     waiters: VecDeque<Waiter>,
     ticket: Option<Arc<Ticket>>,
 }
@@ -90,6 +98,19 @@ pub(crate) enum Joined {
     First(Arc<Ticket>),
     /// Somebody is there: wait.
     Behind(Standing),
+    /// A lease was kept: take it, or give it back and join again.
+    Kept(Kept),
+}
+
+/// How a caller stands who would not wait.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    /// Nobody is there: ask the store with this claim.
+    Ask(Claim),
+    /// Somebody here waits or asks for the name.
+    Busy,
+    /// A lease was kept: take it, or give it back and try again.
+    Kept(Kept),
 }
 
 /// What whoever attends to a line has to do next.
@@ -129,46 +150,58 @@ impl Drop for Standing {
 impl Lines {
     /// Stands in line, or goes ahead to ask if nobody is there.
     pub(crate) fn join(self: &Arc<Self>, order: &Arc<Order>, now: Tick) -> Joined {
-        let mut lines = self.lock();
-        if let Some(line) = lines.get_mut(&order.name) {
+        let mut here = self.lock();
+        let here = &mut *here;
+        if let Some(kept) = here.kept.take(&order.name) {
+            return Joined::Kept(kept);
+        }
+        if let Some(line) = here.lines.get_mut(&order.name) {
             let (waiter, standing) = self.waiter(order, self.next_number());
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
-        let ticket = Ticket::new(order, now, Phase::Asking);
+        let fences = here.kept.fences(order, now);
+        let ticket = Ticket::new(order, now, fences, Phase::Asking);
         let line = Line {
             waiters: VecDeque::new(),
             ticket: Some(Arc::clone(&ticket)),
         };
-        lines.insert(order.name.clone(), line);
+        here.lines.insert(order.name.clone(), line);
         Joined::First(ticket)
     }
 
     /// Stands at the front, with a ticket that the store has put in its line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
-        let mut lines = self.lock();
+        let mut here = self.lock();
         let (waiter, standing) = self.waiter(&ticket.order, -self.next_number());
-        let line = lines.entry(ticket.order.name.clone()).or_default();
+        let line = here.lines.entry(ticket.order.name.clone()).or_default();
         line.waiters.push_front(waiter);
         standing
     }
 
-    /// Whether anybody here waits or asks for the name.
-    pub(crate) fn is_waited_for(&self, name: &Name) -> bool {
-        self.lock().contains_key(name)
+    /// Says whether to ask at all for a caller who would not wait.
+    pub(crate) fn try_join(&self, order: &Order, now: Tick) -> Tried {
+        let mut here = self.lock();
+        if let Some(kept) = here.kept.take(&order.name) {
+            Tried::Kept(kept)
+        } else if here.lines.contains_key(&order.name) {
+            Tried::Busy
+        } else {
+            Tried::Ask(order.claim(Wait::No, here.kept.fences(order, now)))
+        }
     }
 
     /// Takes a ticket that nobody attends to out of its line, as it is spent.
     ///
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
-        let mut lines = self.lock();
-        let Some(line) = lines.get_mut(&ticket.claim.name) else {
+        let mut here = self.lock();
+        let Some(line) = here.lines.get_mut(&ticket.claim.name) else {
             return false;
         };
         line.ticket = None;
         if line.waiters.is_empty() {
-            lines.remove(&ticket.claim.name);
+            here.lines.remove(&ticket.claim.name);
             return false;
         }
         true
@@ -176,7 +209,7 @@ impl Lines {
 
     /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lock().get_mut(&ticket.claim.name)
+        if let Some(line) = self.lock().lines.get_mut(&ticket.claim.name)
             && line.has(ticket)
         {
             line.ticket = None;
@@ -186,17 +219,16 @@ impl Lines {
 
     /// Returns the ticket that is out for this claim.
     pub(crate) fn ticket(&self, name: &Name, owner: &Owner) -> Option<Arc<Ticket>> {
-        let lines = self.lock();
-        let ticket = lines.get(name)?.ticket.as_ref()?;
+        let here = self.lock();
+        let ticket = here.lines.get(name)?.ticket.as_ref()?;
         (ticket.claim.owner == *owner).then(|| Arc::clone(ticket))
     }
 
     /// Makes tickets ask again: one name's, or all.
     pub(crate) fn ask_again(&self, only: Option<&Name>) {
-        let lines = self.lock();
-        let concerned = lines
-            .iter()
-            .filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let here = self.lock();
+        let lines = here.lines.iter();
+        let concerned = lines.filter(|(name, _)| only.is_none_or(|only| only == *name));
         for ticket in concerned.filter_map(|(_, line)| line.ticket.as_ref()) {
             ticket.ask_again();
         }
@@ -204,8 +236,8 @@ impl Lines {
 
     /// Takes the first waiter out of the line if a lease granted for `order` serves it.
     pub(crate) fn first_served_by(&self, name: &Name, order: &Order) -> Option<TheirTurn> {
-        let mut lines = self.lock();
-        let line = lines.get_mut(name)?;
+        let mut here = self.lock();
+        let line = here.lines.get_mut(name)?;
         line.skip_those_who_left();
         if !line.waiters.front()?.order.is_served_by(order) {
             return None;
@@ -215,27 +247,29 @@ impl Lines {
 
     /// Takes the first waiter out of the line, whoever it is.
     pub(crate) fn first(&self, name: &Name) -> Option<TheirTurn> {
-        let mut lines = self.lock();
-        let line = lines.get_mut(name)?;
+        let mut here = self.lock();
+        let line = here.lines.get_mut(name)?;
         line.skip_those_who_left();
         line.next()
     }
 
     /// Says what is to be done for a line; only its one attendant asks.
     pub(crate) fn wanted(&self, name: &Name, now: Tick) -> Wanted {
-        let mut lines = self.lock();
-        let Some(line) = lines.get_mut(name) else {
+        let mut here = self.lock();
+        let here = &mut *here;
+        let Some(line) = here.lines.get_mut(name) else {
             return Wanted::Nothing;
         };
         line.skip_those_who_left();
         let first = line.waiters.front();
         match (first, line.ticket.take()) {
             (None, None) => {
-                lines.remove(name);
+                here.lines.remove(name);
                 Wanted::Nothing
             }
             (Some(first), None) => {
-                let ticket = Ticket::new(&first.order, now, Phase::Ask);
+                let fences = here.kept.fences(&first.order, now);
+                let ticket = Ticket::new(&first.order, now, fences, Phase::Ask);
                 line.ticket = Some(Arc::clone(&ticket));
                 Wanted::Attend(ticket)
             }
@@ -248,8 +282,8 @@ impl Lines {
     }
 
     fn leave(&self, name: &Name, number: i64) {
-        let mut lines = self.lock();
-        let Some(line) = lines.get_mut(name) else {
+        let mut here = self.lock();
+        let Some(line) = here.lines.get_mut(name) else {
             return;
         };
         let found = line
@@ -287,9 +321,9 @@ impl Lines {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Line>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Here> {
         // Nothing panics while a line is half changed.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -341,9 +375,9 @@ impl Line {
 }
 
 impl Ticket {
-    fn new(order: &Arc<Order>, now: Tick, phase: Phase) -> Arc<Self> {
+    fn new(order: &Arc<Order>, now: Tick, fences: u32, phase: Phase) -> Arc<Self> {
         Arc::new(Self {
-            claim: order.claim(Wait::InLine),
+            claim: order.claim(Wait::InLine, fences),
             order: Arc::clone(order),
             first_sent: now,
             phase: Mutex::new(phase),

@@ -4,6 +4,7 @@ mod ask;
 mod background;
 mod backoff;
 pub(crate) mod clock;
+mod keep;
 pub(crate) mod lease;
 mod line;
 mod meter;
@@ -20,6 +21,7 @@ use tokio::task::AbortHandle;
 use crate::driver::{Driver, Loss};
 use crate::engine::background::Background;
 use crate::engine::clock::Clock;
+use crate::engine::keep::Calls;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
@@ -33,6 +35,7 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
+    calls: Calls,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
 }
@@ -51,6 +54,7 @@ impl Engine {
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
+            calls: Calls::default(),
             tasks: OnceLock::new(),
         });
         // These two run for as long as the engine, so they do not count as work in the background.
@@ -73,7 +77,10 @@ impl Engine {
     }
 
     /// Tells operators of a loss; the holder is told by its guard.
-    fn count_loss(&self, lease: &HeldLease) {
+    fn count_loss(&self, lease: &Arc<HeldLease>) {
+        if self.forget_kept(lease) {
+            return;
+        }
         if let Some(loss) = lease.loss() {
             self.meter.lost();
             tracing::warn!(name = %lease.claim.name, fence = %lease.fence, %loss, "lost");
@@ -86,6 +93,7 @@ impl Drop for Engine {
         for task in self.tasks.get().into_iter().flatten() {
             task.abort();
         }
+        self.part_with_kept();
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Order {
     pub(crate) life: Life,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) at_least: Duration,
+    /// For how long the process keeps the lease after its release, if nobody else wants it.
+    pub(crate) keep: Duration,
     pub(crate) about: About,
 }
 
@@ -41,6 +43,14 @@ impl Order {
                 format!("{take} of {of} cannot be taken"),
             ));
         }
+        if !self.keep.is_zero() {
+            within("keep", self.keep)?;
+            if !self.is_plain() {
+                let rule = "only an exclusive lock without owner, max_hold and at_least is kept, \
+                            and no lease by hand";
+                return Err(invalid("keep", rule.to_owned()));
+            }
+        }
         let reason = self.about.reason.as_deref().unwrap_or_default();
         if reason.len() > LONGEST_REASON || reason.chars().any(char::is_control) {
             let rule = format!("it may have {LONGEST_REASON} bytes and no control characters");
@@ -50,7 +60,7 @@ impl Order {
     }
 
     /// Makes a claim of it, with an owner of its own unless the order names one.
-    pub(crate) fn claim(&self, wait: Wait) -> Claim {
+    pub(crate) fn claim(&self, wait: Wait, fences: u32) -> Claim {
         Claim {
             name: self.name.clone(),
             owner: self.owner.clone().unwrap_or_else(Owner::unique),
@@ -61,8 +71,8 @@ impl Order {
             depth: 1,
             wait,
             life: self.life,
-            fences: if self.is_plain() { 1 + MOST_PASSES } else { 1 },
-            tell_if_wanted: false,
+            fences,
+            tell_if_wanted: !self.keep.is_zero(),
             about: self.about.clone(),
         }
     }
@@ -89,8 +99,15 @@ impl Order {
     }
 }
 
-/// How often a lease may be passed on inside a process before other processes get their turn.
-pub(crate) const MOST_PASSES: u32 = 63;
+/// How many fences a plain lock asks for: one for its grant, and one for each time that the lease
+/// may be passed on inside the process before other processes get their turn.
+pub(crate) const FEW_FENCES: u32 = 64;
+
+/// How many fences a lock asks for that is kept: one for each use until the store is asked again.
+///
+/// So many that asking again costs little for each use. Not more, because stores that draw fences
+/// from a clock in microseconds run ahead of it by as many microseconds, 16 ms.
+pub(crate) const MANY_FENCES: u32 = 16_384;
 
 /// How long after its grant a lease may be passed on inside a process.
 pub(crate) const PASS_WINDOW: Duration = Duration::from_millis(5);

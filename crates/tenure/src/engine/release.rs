@@ -7,8 +7,9 @@ use crate::driver::{Release, Released};
 use crate::engine::backoff::Backoff;
 use crate::engine::clock::Tick;
 use crate::engine::lease::Health;
+use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;
-use crate::engine::order::{MOST_PASSES, PASS_WINDOW};
+use crate::engine::order::PASS_WINDOW;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
 use crate::guard::{Guard, Hold, Outcome};
@@ -22,7 +23,7 @@ impl Engine {
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
         let now = self.clock.now();
-        let Err(hold) = self.pass_on(hold, now) else {
+        let Err(hold) = self.pass_on_or_keep(hold, now) else {
             return Ok(Outcome::Released);
         };
         to_end(&self.background, Arc::clone(self).release(hold, now)).await
@@ -31,7 +32,7 @@ impl Engine {
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
         let now = self.clock.now();
-        if let Err(hold) = self.pass_on(hold, now) {
+        if let Err(hold) = self.pass_on_or_keep(hold, now) {
             let engine = Arc::clone(self);
             self.background.spawn(async move {
                 let name = hold.lease.claim.name.clone();
@@ -48,15 +49,22 @@ impl Engine {
         hold.lease.retire(self.clock.now());
     }
 
-    /// Passes a lease to the next caller in this process, if it is still fresh enough.
+    /// Lets go of a hold without the store, if that may be.
+    fn pass_on_or_keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
+        if !hold.goes_on(now) {
+            return Err(hold);
+        }
+        let Err(hold) = self.pass_on(hold, now) else {
+            return Ok(());
+        };
+        self.keep(hold, now)
+    }
+
+    /// Passes a lease that may go on to the next caller in this process.
     ///
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let fresh = now.since(hold.lease.granted) < PASS_WINDOW && hold.passes < MOST_PASSES;
-        if !(fresh && hold.order.is_plain() && hold.lease.health(now) == Health::Held) {
-            return Err(hold);
-        }
         let name = &hold.lease.claim.name;
         let Some(mut first) = self.lines.first_served_by(name, &hold.order) else {
             return Err(hold);
@@ -105,12 +113,27 @@ impl Engine {
             });
         }
         let held = now.since(hold.since);
-        let lost = lease.retire(now);
         self.meter.given_back(held);
-        let request = lease.release(0, hold.order.at_least.saturating_sub(held));
+        drop(depth);
+        let stays_taken = hold.order.at_least.saturating_sub(held);
+        self.free(hold.lease, now, stays_taken).await
+    }
+
+    /// Frees a lease that nobody here holds any more.
+    pub(super) async fn free(
+        self: Arc<Self>,
+        lease: Arc<HeldLease>,
+        now: Tick,
+        stays_taken: Duration,
+    ) -> Result<Outcome> {
+        // Held to the end, so that whoever enters again finds it freed.
+        let mut depth = lease.depth.lock().await;
+        *depth = 0;
+        let lost = lease.retire(now);
+        let request = lease.release(0, stays_taken);
         let answer = self.driver.release(&request).await;
         // Known until now, so that late news of its grant is not taken for a stray one.
-        self.leases.remove(lease);
+        self.leases.remove(&lease);
         match (answer, lost) {
             // The store is told all the same: by its clock the lease may run a little longer.
             (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
@@ -150,6 +173,27 @@ impl Engine {
                 tokio::time::sleep(backoff.pause()).await;
             }
         });
+    }
+}
+
+impl Hold {
+    /// Whether the lease may go on to the next caller in this process without the store.
+    ///
+    /// Others get their turn soon: when they call for a lease that can be called back, else after
+    /// a few passes and milliseconds. The call may be lost, so there is a bound in both cases.
+    pub(super) fn goes_on(&self, now: Tick) -> bool {
+        let (lease, order) = (&self.lease, &self.order);
+        let window = if lease.claim.tell_if_wanted {
+            order.ttl.max(order.keep)
+        } else {
+            PASS_WINDOW
+        };
+        order.is_plain()
+            && !lease.is_called_back()
+            && self.passes + 1 < lease.claim.fences
+            && now.since(lease.granted) < window
+            && lease.health(now) == Health::Held
+            && lease.is_held_once()
     }
 }
 

@@ -1,4 +1,5 @@
-//! One task that renews every lease of a client, in batches, and tells holders of losses in time.
+//! One task that renews every lease of a client, in batches, tells holders of losses in time, and
+//! gives back what was kept long enough.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -82,6 +83,20 @@ impl Leases {
         self.earlier.notify_one();
     }
 
+    /// Makes every lease that can be called back count as called.
+    pub(crate) fn call_all_back(&self) {
+        let held = self.lock();
+        let leases = held.leases.values();
+        for lease in leases.filter(|lease| lease.claim.tell_if_wanted) {
+            lease.call_back();
+        }
+    }
+
+    /// Makes the watchdog look now.
+    pub(crate) fn look_earlier(&self) {
+        self.earlier.notify_one();
+    }
+
     /// Looks at every lease once: returns those to renew, those that are over, and the next look.
     fn look(&self, now: Tick) -> Look {
         let mut held = self.lock();
@@ -127,7 +142,9 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
         let Some(strong) = engine.upgrade() else {
             return;
         };
-        let look = leases.look(strong.clock.now());
+        let now = strong.clock.now();
+        let kept_look = strong.end_keeping(now);
+        let look = leases.look(now);
         for lease in &look.over {
             strong.count_loss(lease);
         }
@@ -138,7 +155,11 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
             renewals.spawn(renew(Weak::clone(&engine), batch.to_vec()));
         }
         while renewals.try_join_next().is_some() {}
-        let nap = look.next.since(strong.clock.now()).min(LONGEST_NAP);
+        let nap = look
+            .next
+            .min(kept_look)
+            .since(strong.clock.now())
+            .min(LONGEST_NAP);
         // The nap must not keep an engine alive that nobody uses any more.
         drop(strong);
         tokio::select! {
@@ -172,6 +193,10 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             Renewed::Kept(fence) if fence == lease.fence => lease.renewed(sent, request.ttl),
             Renewed::Kept(_) => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
+            Renewed::Unknown => {
+                lease.not_renewed(engine.clock.now());
+                engine.leases.earlier.notify_one();
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::doctor::Finding;
 use crate::driver::{
     Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
@@ -265,6 +266,15 @@ const SWEEP_EVERY: usize = 256;
 /// How many ledgers a sweep looks at: more than changes can have made since the last, so that
 /// sweeps catch up with whoever makes up a name for each lease and never releases it.
 const SWEEP: usize = 4 * SWEEP_EVERY;
+
+/// What endangers locks in memory: nothing but their end with the process.
+pub(crate) fn doctor() -> Vec<Finding> {
+    vec![Finding::warning(
+        "process",
+        "nothing outlives the process, and no other process sees it",
+        "use local: for processes of one machine, or redis:// for several",
+    )]
+}
 
 #[cfg(test)]
 mod tests {

@@ -116,6 +116,57 @@ async fn lock_behind_another_task_of_the_process() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lock_on_a_kept_name() {
+    for late in LATE {
+        at_every_poll(async |times| {
+            let world = slow_world(late);
+            let lock = world.here.mutex("a").ttl(secs(3600)).keep(millis(100));
+            lock.lock().await.unwrap().release().await.unwrap();
+            let done = polls(times, lock.lock()).await.is_some();
+            let case = format!("{late:?}, {times} polls");
+            world.assert_nothing_left(&case).await;
+            done
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_on_a_name_that_is_kept_for_others() {
+    for late in LATE {
+        at_every_poll(async |times| {
+            let world = slow_world(late);
+            let kept = world.here.mutex("a").ttl(secs(3600)).keep(secs(3600));
+            kept.lock().await.unwrap().release().await.unwrap();
+            let lock = world.here.rwlock("a").read().ttl(secs(3600));
+            let done = polls(times, lock.lock()).await.is_some();
+            let given_back = times > 0 || world.there.mutex("a").lock().await.is_ok();
+            assert!(given_back);
+            let case = format!("{late:?}, {times} polls");
+            world.assert_nothing_left(&case).await;
+            done
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_lock_on_a_name_that_is_kept_for_others() {
+    at_every_poll(async |times| {
+        let world = slow_world(LATE[1]);
+        let kept = world.here.mutex("a").ttl(secs(3600)).keep(secs(3600));
+        kept.lock().await.unwrap().release().await.unwrap();
+        let lock = world.here.mutex("a").ttl(secs(1800));
+        let done = polls(times, lock.try_lock()).await.is_some();
+        let given_back = times > 0 || world.there.mutex("a").lock().await.is_ok();
+        assert!(given_back);
+        world.assert_nothing_left(&format!("{times} polls")).await;
+        done
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn try_lock() {
     for late in LATE {
         at_every_poll(async |times| {

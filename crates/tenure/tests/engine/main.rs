@@ -3,6 +3,7 @@
 mod blocking;
 mod cancel;
 mod fairness;
+mod keep;
 mod lease;
 mod news;
 mod passing;

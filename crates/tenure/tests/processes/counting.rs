@@ -1,9 +1,8 @@
 //! No update is lost at a resource that checks the fence, whatever happens to the processes.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use tenure::{Client, Health, Loss};
+use tenure::{Client, Health, Lock, Loss};
 use tokio::time::sleep;
 
 use crate::register::{Register, check};
@@ -171,15 +170,17 @@ pub(crate) async fn counter(folder: PathBuf, orders: Orders) {
     let client = tenure::open(&url(&folder)).await.unwrap();
     let register = Register::open(&folder);
     while !orders.are_waiting() {
-        let ttl = fastrand::u64(SHORTEST_TTL_MS..LONGEST_TTL_MS);
-        count_once(&client, &register, millis(ttl)).await;
+        // Few different ones, so that a lease which was kept often serves the next order.
+        let ttl = fastrand::choice([SHORTEST_TTL_MS, LONGEST_TTL_MS]).unwrap();
+        let lock = client.mutex(NAME).ttl(millis(ttl));
+        let keep = millis(fastrand::choice([0, 20, 200]).unwrap());
+        count_once(lock.keep(keep), &register).await;
     }
     drop(client);
     answer("ended");
 }
 
-async fn count_once(client: &Client, register: &Register, ttl: Duration) {
-    let lock = client.mutex(NAME).ttl(ttl);
+async fn count_once(lock: Lock, register: &Register) {
     let (contended, guard) = match lock.try_lock().await.unwrap() {
         Some(guard) => (false, guard),
         None => (true, lock.lock().await.unwrap()),

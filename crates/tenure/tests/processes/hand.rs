@@ -84,6 +84,12 @@ impl Hand {
                 let guard = self.guards.remove(name).expect("it is held");
                 format!("{:?}", guard.release().await?)
             }
+            "release-all" => {
+                for guard in std::mem::take(&mut self.guards).into_values() {
+                    guard.release().await?;
+                }
+                "done".to_owned()
+            }
             "health" => format!("{:?}", self.guards[name].health()),
             "lost" => format!("{:?}", self.guards[name].lost().await),
             "lock-many" => self.lock_many(order).await?,
@@ -121,6 +127,9 @@ impl Hand {
         }
         if let Some(shortest) = order.duration("at_least") {
             lock = lock.at_least(shortest);
+        }
+        if let Some(keep) = order.duration("keep") {
+            lock = lock.keep(keep);
         }
         if let Some(owner) = order.options.get("owner") {
             lock = lock.owner(Owner::named(owner).expect("an owner"));

@@ -9,6 +9,7 @@ mod disk;
 mod ends;
 mod hand;
 mod history;
+mod keep;
 mod news;
 mod owners;
 mod register;

@@ -3,7 +3,8 @@
 -- ARGV[1]  the time in milliseconds
 --
 -- Ends, and what tells since when, move into the past by as much. Deadlines of places stay: who
--- waits is taken to be alive, although nobody asks again just because time has passed.
+-- waits is taken to be alive, although nobody asks again just because time has passed. So do the
+-- fences, and with them since when a lone exclusive holder has the name.
 
 local passed = tonumber(ARGV[1])
 
@@ -16,11 +17,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if not kind then
     for _, field in ipairs(redis.call('HKEYS', key)) do
       local value, letter = redis.call('HGET', key, field), string.byte(field, 1)
-      if field == '\2' then
-        redis.call('HSET', key, field, (string.gsub(value, '^%d+', function(since)
-          return earlier(since, 1000)
-        end)))
-      elseif letter == 3 then
+      if letter == 3 then
         local depth, since, rest = string.match(value, '^(%d+) (%d+)(.*)$')
         redis.call('HSET', key, field, depth .. ' ' .. earlier(since, 1000) .. rest)
       end

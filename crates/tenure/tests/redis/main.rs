@@ -1,7 +1,128 @@
 //! Redis: the contract on real servers of every kind, and what only Redis does.
+#![cfg(target_os = "linux")]
 
+mod cluster;
+mod deployments;
+mod doctor;
+mod forgetting;
+mod keys;
+mod processes;
+mod refusals;
+mod replicas;
+mod resource;
+mod rights;
+mod sentinel;
 mod store;
+mod storms;
+mod string;
+mod tls;
+mod wire;
+#[path = "../processes/worker.rs"]
+#[expect(dead_code, reason = "the tests of the local store do more with it")]
+mod worker;
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tenure::driver::Entry;
+use tenure::{Client, Error, Name};
 
 mod rules {
     tenure::conformance!(super::store::Store::start());
 }
+
+/// Not a test: a process that does what it is told, one order after the other.
+#[test]
+fn hand() {
+    worker::play(processes::hand);
+}
+
+async fn open(url: &str) -> Client {
+    let opened = tenure::open(url).await;
+    opened.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// A client whose requests fail soon.
+async fn open_hasty(url: &str) -> Client {
+    let sign = if url.contains('?') { '&' } else { '?' };
+    open(&format!("{url}{sign}timeout=300ms&connect_timeout=300ms")).await
+}
+
+/// Who holds a name, and who waits for it.
+async fn entry(client: &Client, name: &str) -> Entry {
+    let name: Name = name.parse().unwrap();
+    let listed = client.list(Some(&name)).await.unwrap().pop();
+    listed.unwrap_or(Entry {
+        name,
+        holders: Vec::new(),
+        waiters: Vec::new(),
+    })
+}
+
+/// Waits until so many stand in line for a name.
+async fn until_waiting(client: &Client, name: &str, count: usize) {
+    let only: Name = name.parse().unwrap();
+    until(&format!("{count} in line for {name}"), async || {
+        // Asked again after a fault: the server may just be away.
+        let listed = client.list(Some(&only)).await;
+        listed.is_ok_and(|listed| {
+            listed
+                .iter()
+                .map(|entry| entry.waiters.len())
+                .sum::<usize>()
+                == count
+        })
+    })
+    .await;
+}
+
+/// Waits until nobody holds a name or waits for it.
+async fn until_free(client: &Client, name: &str) {
+    until(&format!("{name} to be free"), async || {
+        let entry = entry(client, name).await;
+        entry.holders.is_empty() && entry.waiters.is_empty()
+    })
+    .await;
+}
+
+/// Asks until the answer is yes.
+async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !found().await {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// An error with all its sources, as a program prints it.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// The clock that all processes of a machine share, in nanoseconds.
+fn boot_time() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How long a test waits for what has to happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A lease that outlives every test.
+const LONG: Duration = Duration::from_secs(100);
+
+/// Far less than [`LONG`], and far more than a busy machine takes.
+const AT_ONCE: Duration = Duration::from_secs(5);

@@ -9,17 +9,20 @@ use tenure_testkit::RedisServer;
 
 /// One server, and how its clients are opened.
 #[derive(Debug)]
-pub struct Store {
-    pub server: RedisServer,
-    pub url: String,
+pub(crate) struct Store {
+    _server: RedisServer,
+    url: String,
 }
 
 impl Store {
     /// Starts a server that stops with the test.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let server = RedisServer::start().unwrap();
         let url = server.url();
-        Self { server, url }
+        Self {
+            _server: server,
+            url,
+        }
     }
 }
 

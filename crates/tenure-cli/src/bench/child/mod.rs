@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::bench::clock::now_ns;
 use crate::bench::contender::{Contender, Source};
 use crate::bench::figures::Figures;
-use crate::bench::wire::{Answer, Order, Part, Step};
+use crate::bench::wire::{Answer, Order, Part, Step, Times};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::store::Store;
@@ -33,11 +33,18 @@ async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer
         name,
         who,
         ttl,
+        keep,
         part,
     } = order;
-    let source = Source::open(who, ttl, store).await?;
+    let source = Source::open(who, ttl, keep, store).await?;
+    let answer = act(&source, &name, part, parent).await;
+    source.settled().await;
+    answer
+}
+
+async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Result<Answer> {
     let figures = match part {
-        Part::Pairs { time } => loops::pairs(source.contender(&name)?, time, parent).await?,
+        Part::Pairs { time } => loops::pairs(source.contender(name)?, time, parent).await?,
         Part::Tasks {
             tasks,
             names,
@@ -45,7 +52,7 @@ async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer
             time,
         } => {
             let name_of = |task: u32| match names {
-                1 => name.clone(),
+                1 => name.to_owned(),
                 _ => format!("{name}/{}", task % names),
             };
             let all = (0..tasks).map(|task| source.contender(&name_of(task)));
@@ -53,14 +60,14 @@ async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer
             loops::tasks(all, work, time, parent).await?
         }
         Part::Crowd { rest, time } => {
-            loops::crowd(source.contender(&name)?, rest, time, parent).await?
+            loops::crowd(source.contender(name)?, rest, time, parent).await?
         }
-        Part::Steps => return steps(source.contender(&name)?, parent).await,
+        Part::Steps => return steps(source.contender(name)?, parent).await,
         Part::Idle { waiters, time } => {
-            held::idle(source.client()?, &name, waiters, time, parent).await?
+            held::idle(source.client()?, name, waiters, time, parent).await?
         }
         Part::Many { leases, ttl, time } => {
-            held::many(source.client()?, &name, leases, ttl, time, parent).await?
+            held::many(source.client()?, name, leases, ttl, time, parent).await?
         }
     };
     Ok(Answer::Done(figures))
@@ -68,20 +75,21 @@ async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer
 
 /// Locks and releases when told, and notes when.
 async fn steps(mut contender: impl Contender, parent: &mut Parent) -> Result<Answer> {
-    let (mut locked, mut let_go) = (Vec::new(), Vec::new());
+    let mut times = Times::default();
     parent.tell(&Answer::Ready)?;
     loop {
         match parent.hear().await? {
             Step::Lock => {
+                times.asked.push(now_ns());
                 contender.acquire().await?;
-                locked.push(now_ns());
+                times.locked.push(now_ns());
                 parent.tell(&Answer::Held)?;
             }
             Step::Release => {
-                let_go.push(now_ns());
+                times.let_go.push(now_ns());
                 contender.release().await?;
             }
-            Step::Go { .. } | Step::End => return Ok(Answer::Times { locked, let_go }),
+            Step::Go { .. } | Step::End => return Ok(Answer::Times(times)),
         }
     }
 }

@@ -81,8 +81,8 @@ impl Local {
 }
 
 impl Kind for Local {
-    fn lines(&self) -> &'static [Line] {
-        &LINES
+    fn lines(&self) -> Vec<Line> {
+        LINES.to_vec()
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {

@@ -14,8 +14,8 @@ use crate::error::Result;
 pub(super) struct Memory;
 
 impl Kind for Memory {
-    fn lines(&self) -> &'static [Line] {
-        &LINES
+    fn lines(&self) -> Vec<Line> {
+        LINES.to_vec()
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {

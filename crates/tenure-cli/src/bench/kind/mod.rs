@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::bench::line::Line;
 use crate::bench::wire::Who;
 use crate::bench::workload::Workload;
-use crate::error::Result;
+use crate::error::{Failure, Result};
+use crate::exit_code;
 
 mod local;
 mod memory;
@@ -17,7 +18,7 @@ mod redis;
 /// A kind of store, as the benchmark sees it.
 pub(super) trait Kind: Debug {
     /// Returns what is reported; a workload without a line is not measured.
-    fn lines(&self) -> &'static [Line];
+    fn lines(&self) -> Vec<Line>;
 
     /// Returns who is measured: tenure, and what it is compared with.
     fn subjects(&self, workload: Workload) -> Vec<Subject>;
@@ -62,6 +63,8 @@ pub(super) struct Subject {
     pub(super) rest: Duration,
     /// How long its leases last, where that decides when a dead holder's lock is free.
     pub(super) ttl: Option<Duration>,
+    /// How long it keeps a lease that was released, if at all.
+    pub(super) keep: Option<Duration>,
     /// How many leases it holds, where the workload has many.
     pub(super) leases: u32,
 }
@@ -76,6 +79,7 @@ impl Subject {
             options: "",
             rest: Duration::ZERO,
             ttl: None,
+            keep: None,
             leases: 100_000,
         }
     }
@@ -91,9 +95,16 @@ impl Subject {
 
 /// Finds the kind of a store that was opened.
 pub(super) fn of(url: &str) -> Result<Box<dyn Kind>> {
-    match url.split_once(':') {
-        Some(("local", folder)) => Ok(Box::new(local::Local::look(folder)?)),
-        Some(("redis" | "rediss", _)) => Ok(Box::new(redis::Redis::look(url)?)),
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "local" => Ok(Box::new(local::Local::look(rest)?)),
+        "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" => {
+            Ok(Box::new(redis::Redis::look(url)?))
+        }
+        "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
+            let sentence = "bench measures one Redis server; name it with --store redis://";
+            Err(Failure::new(exit_code::USAGE, sentence))
+        }
         _ => Ok(Box::new(memory::Memory)),
     }
 }

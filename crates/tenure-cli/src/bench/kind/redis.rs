@@ -6,13 +6,13 @@ use std::time::Duration;
 use redis::{Client, RedisError};
 
 use crate::bench::contender::redis::{client, name_of};
-use crate::bench::kind::{Counter, Kind, Subject};
+use crate::bench::kind::{Counter, Kind, Subject, TENURE};
 use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::wire::Who;
 use crate::bench::workload::Workload::{
-    self, Crash, Crowd, Handover, Hot, Idle, Many, Pair, Parallel, Team,
+    self, Crash, Crowd, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Team,
 };
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -28,8 +28,7 @@ use monitor::Monitor;
 pub(super) struct Redis {
     client: Client,
     control: Control,
-    /// Whether the URL leaves the layout open, so that all of them are measured.
-    all_layouts: bool,
+    layout: Layout,
     /// What the server does not let us see.
     missing: Option<String>,
     /// The keys of the tokens, which are removed at the end.
@@ -45,7 +44,7 @@ impl Redis {
         Ok(Self {
             client,
             control,
-            all_layouts: !url.contains("layout="),
+            layout: Layout::of(url),
             missing,
             tokens: RefCell::default(),
         })
@@ -55,6 +54,7 @@ impl Redis {
         let usual = Subject {
             leases: LEASES,
             ttl: (workload == Crash).then_some(TTL),
+            keep: (workload == Keep).then_some(KEEP),
             ..Subject::tenure(workload)
         };
         let with = |label| Subject {
@@ -62,7 +62,7 @@ impl Redis {
             options: label,
             ..usual.clone()
         };
-        if self.all_layouts && matches!(workload, Pair | Parallel) {
+        if self.layout == Layout::Open && matches!(workload, Pair | Parallel) {
             return vec![usual.clone(), with(STRING), with(NO_FENCES)];
         }
         vec![usual]
@@ -70,19 +70,32 @@ impl Redis {
 }
 
 impl Kind for Redis {
-    fn lines(&self) -> &'static [Line] {
-        &LINES
+    fn lines(&self) -> Vec<Line> {
+        let lines = LINES.iter().copied();
+        match self.layout {
+            Layout::Open => lines.collect(),
+            Layout::Hash => lines.filter(|line| line.who == TENURE).collect(),
+            // It has no line that could be seen, so nobody knows when somebody waits.
+            Layout::String => {
+                let alone = [Pair, Parallel, Hot, Team, Many];
+                let own = lines.filter(|line| line.who == TENURE);
+                own.filter(|line| alone.contains(&line.workload)).collect()
+            }
+        }
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let floor = match workload {
-            Pair | Hot => Some(bare(SET, Pair, Who::RedisSet)),
-            Parallel => Some(bare(SET, workload, Who::RedisSet)),
-            Handover | Crowd => Some(bare(TOKEN, workload, Who::RedisToken)),
-            Crash | Idle | Many | Team => None,
+        let set = |workload| bare(SET, workload, Who::RedisSet);
+        let token = |workload| bare(TOKEN, workload, Who::RedisToken);
+        let floors = match workload {
+            Pair | Hot => vec![set(Pair)],
+            Keep => vec![set(Pair), token(Handover)],
+            Parallel => vec![set(workload)],
+            Handover | Crowd => vec![token(workload)],
+            Crash | Idle | Many | Team => Vec::new(),
         };
         let own = self.tenure(workload).into_iter();
-        own.chain(floor).collect()
+        own.chain(floors).collect()
     }
 
     /// Puts the one token into its list.
@@ -133,6 +146,27 @@ impl Drop for Redis {
     }
 }
 
+/// What the URL says about the layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Nothing, so that all of them are measured.
+    Open,
+    Hash,
+    String,
+}
+
+impl Layout {
+    fn of(url: &str) -> Self {
+        let (_, options) = url.split_once('?').unwrap_or_default();
+        let mut options = options.split('&');
+        match options.find_map(|option| option.strip_prefix("layout=")) {
+            Some("string") => Self::String,
+            Some(_) => Self::Hash,
+            None => Self::Open,
+        }
+    }
+}
+
 fn bare(label: &'static str, workload: Workload, who: Who) -> Subject {
     Subject {
         label,
@@ -168,10 +202,13 @@ const NO_FENCES: &str = "layout=string&fences=off";
 
 const LEASES: u32 = 10_000;
 
+/// Longer than any measurement waits between two uses.
+const KEEP: Duration = Duration::from_secs(10);
+
 /// Of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
-const LINES: [Line; 29] = [
+const LINES: [Line; 31] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond)
         .beside(SET)
         .aims(RatioAtLeast(0.9)),
@@ -193,6 +230,12 @@ const LINES: [Line; 29] = [
         .beside(SET)
         .aims(AtMost(2.0)),
     Line::new(Pair, "server_us_each", "server time each", Micros).beside(SET),
+    Line::new(Keep, "per_second", "lock + release, kept", PerSecond)
+        .beside(SET)
+        .aims(RatioAtLeast(50.0)),
+    Line::new(Keep, "p50_us", "claim of another, p50", Micros)
+        .beside(TOKEN)
+        .aims(RatioAtMost(1.5)),
     Line::new(Parallel, "per_second", "64 tasks, 64 names", PerSecond)
         .beside(SET)
         .aims(RatioAtLeast(0.5)),
@@ -258,7 +301,17 @@ const LINES: [Line; 29] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::kind::TENURE;
+
+    #[test]
+    fn a_layout_is_measured_alone_if_the_url_names_it() {
+        assert_eq!(Layout::of("redis://x/"), Layout::Open);
+        assert_eq!(Layout::of("redis://x/?prefix=a"), Layout::Open);
+        assert_eq!(Layout::of("redis://x/?layout=hash"), Layout::Hash);
+        assert_eq!(
+            Layout::of("redis://x/?prefix=a&layout=string"),
+            Layout::String
+        );
+    }
 
     #[test]
     fn every_line_compares_those_who_are_measured() {

@@ -46,6 +46,7 @@ use crate::store::ledger::{Ledger, NOBODY, Session};
 
 mod change;
 mod check;
+mod doctor;
 mod fault;
 mod fence;
 mod folder;
@@ -63,6 +64,8 @@ use inbox::Inbox;
 use presence::Presence;
 use state::State;
 use watch::Watches;
+
+pub use doctor::doctor;
 
 /// One client of the locks in a folder.
 ///

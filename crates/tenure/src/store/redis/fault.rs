@@ -26,19 +26,15 @@ impl Fault {
     /// An error that the server gives before it runs a command means that nothing was changed;
     /// whatever else may have happened on the way, the request may have taken effect.
     pub(crate) fn of(error: RedisError) -> Self {
-        let Some(code) = error.code().map(str::to_owned) else {
+        let code = code_of(&error).unwrap_or_default().to_owned();
+        let Some(advice) = advice(&code) else {
+            // As text: the client's error says the same once more as its own source.
             return Self {
                 reconnect: error.kind() == ErrorKind::Io,
-                error: indeterminate(error),
+                error: indeterminate(error.to_string()),
             };
         };
         let ran = in_script(&error);
-        let Some(advice) = advice(&code) else {
-            return Self {
-                reconnect: false,
-                error: indeterminate(error),
-            };
-        };
         let reconnect = matches!(code.as_str(), "READONLY" | "MASTERDOWN" | "NOAUTH");
         let refusal = Refusal { code, advice };
         Self {
@@ -55,6 +51,17 @@ impl Fault {
 /// Whether the server forgot a script, so that it has to be sent in full.
 pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// The word that a server's refusal begins with.
+///
+/// Redis 7.0 has none for a command that the user may not run inside a script.
+fn code_of(error: &RedisError) -> Option<&str> {
+    let detail = error.detail().unwrap_or_default();
+    if detail.starts_with("The user executing the script") {
+        return Some("NOPERM");
+    }
+    error.code()
 }
 
 /// Whether an error came from a command inside a script: what ran before it has happened.
@@ -116,7 +123,7 @@ pub(crate) fn unreachable(place: &str, error: &RedisError) -> Error {
         place: String,
         why: String,
     }
-    let why = match error.code().and_then(advice) {
+    let why = match code_of(error).and_then(advice) {
         Some(advice) => advice.to_owned(),
         None if error.kind() == ErrorKind::RESP3NotSupported => {
             "tenure needs Redis 6.2 or newer".to_owned()

@@ -1,5 +1,6 @@
 //! The default layout: a hash with the owner as field, changed by scripts alone.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,8 +8,8 @@ use redis::{Cmd, Value};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, News, Release, Released, Renewal,
-    Renewed, Wait,
+    About, Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
+    Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, random_u128};
@@ -17,6 +18,7 @@ use crate::store::redis::inbox;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::link::{Greeting, Heard, Link};
 use crate::store::redis::look::{Look, write_about, write_mode};
+use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::scan;
 use crate::store::redis::script::{Script, Scripts, add_keys};
 use crate::store::redis::url::Settings;
@@ -28,11 +30,13 @@ pub(crate) struct Hash {
     keys: Keys,
     scripts: Scripts,
     session: String,
-    inboxes: String,
-    /// For how long a lease is handed over until it is confirmed, in milliseconds; 0 if the
-    /// server knows who listens, so that no confirmation is needed.
-    confirm_ms: String,
-    fence_memory_ms: String,
+    /// What ledger.lua needs to know of this client.
+    about_us: String,
+    /// Who most leases are for: this process, with no reason given.
+    usual: (About, String),
+    fence_memory_ms: u64,
+    /// How many keys a lock's call names: all of them where they may move to another node.
+    keys_each: usize,
     heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
 }
 
@@ -41,15 +45,15 @@ impl Hash {
         // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
         // have to confirm first has to be asked for.
         let confirm = settings.is_cluster() || settings.replicas > 0;
-        let confirm = if confirm { CONFIRM } else { Duration::ZERO };
-        Self::open_with(settings, confirm, Scripts::new()).await
+        let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
+        Self::open_with(settings, confirm_ms, Scripts::new()).await
     }
 
     /// Opens a client that hands leases over for so long until they are confirmed, 0 if they need
     /// not be.
     pub(crate) async fn open_with(
         settings: Settings,
-        confirm: Duration,
+        confirm_ms: u64,
         scripts: Scripts,
     ) -> Result<Self> {
         let keys = Keys::new(&settings.prefix);
@@ -57,36 +61,65 @@ impl Hash {
         let session = format!("{:016x}", random_u128() >> 64);
         let greeting = Greeting::Subscribe(format!("{inboxes}{session}"));
         let fence_memory_ms = millis(settings.fence_memory);
+        let about_us = format!("{session} {confirm_ms} {fence_memory_ms} {inboxes}");
+        let usual = About::this_process(None);
+        let usual = (
+            usual.clone(),
+            format!("{session} -- {}", write_about(&usual)),
+        );
+        let keys_each = if settings.is_cluster() { 5 } else { 1 };
         let (link, heard) = Link::open(settings, greeting).await?;
         Ok(Self {
             link,
             keys,
             scripts,
             session,
-            inboxes,
-            confirm_ms: millis_or_none(confirm),
+            about_us,
+            usual,
             fence_memory_ms,
+            keys_each,
             heard: Mutex::new(heard),
         })
     }
 
     /// The beginning of every call: the keys of a lock, and what ledger.lua needs.
     fn call(&self, script: &Script, name: &Name) -> Cmd {
-        let mut cmd = script.call(5);
-        add_keys(&mut cmd, &self.keys, name);
-        self.add_head(&mut cmd);
+        let mut cmd = script.call(self.keys_each);
+        add_keys(&mut cmd, &self.keys, name, self.keys_each);
+        cmd.arg(&self.about_us);
         cmd
     }
 
-    fn add_head(&self, cmd: &mut Cmd) {
-        cmd.arg(&self.session)
-            .arg(&self.inboxes)
-            .arg(&self.confirm_ms)
-            .arg(&self.fence_memory_ms);
+    /// Whose a lease is to the scripts: this client's, or nobody's.
+    fn who(&self, life: Life) -> &str {
+        match life {
+            Life::Client => &self.session,
+            Life::Ttl => "-",
+        }
     }
 
-    /// Waits until enough replicas have what this client wrote.
-    async fn confirm_by_replicas(&self) -> Result<()> {
+    /// What the lease says of its holder.
+    fn holder(&self, claim: &Claim) -> Cow<'_, str> {
+        let (usual, text) = &self.usual;
+        let of_client = claim.life == Life::Client;
+        if of_client && !claim.tell_if_wanted && claim.about == *usual {
+            return Cow::Borrowed(text);
+        }
+        let tell = if of_client && claim.tell_if_wanted {
+            'w'
+        } else {
+            '-'
+        };
+        let (who, about) = (self.who(claim.life), write_about(&claim.about));
+        Cow::Owned(format!("{who} -{tell} {about}"))
+    }
+
+    /// Waits until enough replicas have what a call wrote, which got this answer.
+    ///
+    /// The call is repeated right before: `WAIT` counts what was written by its own connection and
+    /// to its own server, and either may have changed since. The repeat changes nothing more, and
+    /// is answered alike unless the server forgot.
+    async fn confirm_by_replicas(&self, call: &Cmd, answer: &Value) -> Result<()> {
         let settings = self.link.settings();
         if settings.replicas == 0 {
             return Ok(());
@@ -95,9 +128,11 @@ impl Hash {
         let mut wait = redis::cmd("WAIT");
         wait.arg(settings.replicas).arg(millis(patience));
         let mut pipeline = redis::Pipeline::new();
-        pipeline.add_command(wait);
-        let confirmed = match &self.link.send_all(&pipeline, patience).await?[..] {
-            [Value::Int(confirmed)] => *confirmed,
+        pipeline.add_command(call.clone()).add_command(wait);
+        let answers = self.link.send_all(&pipeline, patience).await;
+        let confirmed = match &answers.map_err(in_doubt)?[..] {
+            [again, Value::Int(confirmed)] if again == answer => *confirmed,
+            [_, Value::Int(_)] => return Err(fault::indeterminate("the server forgot the lock")),
             _ => return Err(fault::garbled()),
         };
         if confirmed < i64::from(settings.replicas) {
@@ -110,18 +145,18 @@ impl Hash {
     }
 
     async fn renew_some(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        let mut cmd = self.scripts.renew.call(5 * renewals.len());
+        let mut cmd = self.scripts.renew.call(self.keys_each * renewals.len());
         for renewal in renewals {
-            add_keys(&mut cmd, &self.keys, &renewal.name);
+            add_keys(&mut cmd, &self.keys, &renewal.name, self.keys_each);
         }
-        self.add_head(&mut cmd);
+        cmd.arg(&self.about_us);
         for renewal in renewals {
-            cmd.arg(renewal.owner.as_str())
-                .arg(life(renewal.life))
-                .arg(fence(renewal.fence))
-                .arg(millis(renewal.ttl));
+            cmd.arg(renewal.owner.as_str()).arg(self.who(renewal.life));
+            add_fence(&mut cmd, renewal.fence);
+            cmd.arg(millis(renewal.ttl));
         }
         let answer = self.link.call(&self.scripts.renew, &cmd).await?;
+        self.confirm_by_replicas(&cmd, &answer).await?;
         let Value::Array(answers) = answer else {
             return Err(fault::garbled());
         };
@@ -140,30 +175,38 @@ impl Driver for Hash {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
-        let tell = claim.tell_if_wanted && claim.life == Life::Client;
-        let mut cmd = self.call(&self.scripts.acquire, &claim.name);
+        let script = match claim.mode {
+            Mode::Exclusive => &self.scripts.acquire,
+            _ => &self.scripts.join,
+        };
+        let mut cmd = self.call(script, &claim.name);
         cmd.arg(claim.owner.as_str())
-            .arg(life(claim.life))
-            .arg(write_mode(claim.mode))
+            .arg(&*self.holder(claim))
             .arg(claim.depth)
             .arg(millis(claim.ttl))
             .arg(claim.fences.max(1))
-            .arg(if claim.wait == Wait::InLine { "1" } else { "0" })
-            .arg(if tell { "w" } else { "-" })
-            .arg(write_about(&claim.about));
-        match self.link.call(&self.scripts.acquire, &cmd).await? {
+            .arg(self.fence_memory_ms);
+        // What most claims are is left out.
+        if claim.mode != Mode::Exclusive || claim.wait == Wait::No {
+            cmd.arg(write_mode(claim.mode));
+        }
+        if claim.wait == Wait::No {
+            cmd.arg("0");
+        }
+        match self.link.call(script, &cmd).await? {
             Value::Int(0) => Ok(Answer::Busy),
-            Value::Int(granted) if granted > 0 => {
-                self.confirm_by_replicas().await?;
-                let fence = Fence::new(granted.unsigned_abs());
-                fence.map(Answer::Granted).ok_or_else(fault::garbled)
-            }
             Value::Int(queued) => Ok(Answer::Queued {
                 ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
             }),
             Value::BulkString(conflict) if conflict == b"conflict" => Err(Error::ModeConflict {
                 name: claim.name.clone(),
             }),
+            Value::BulkString(fence) => {
+                let granted = read_fence(&fence).ok_or_else(fault::garbled)?;
+                let answer = Value::BulkString(fence);
+                self.confirm_by_replicas(&cmd, &answer).await?;
+                Ok(Answer::Granted(granted))
+            }
             _ => Err(fault::garbled()),
         }
     }
@@ -171,7 +214,7 @@ impl Driver for Hash {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let mut cmd = self.call(&self.scripts.withdraw, &claim.name);
         cmd.arg(claim.owner.as_str())
-            .arg(life(claim.life))
+            .arg(self.who(claim.life))
             .arg(claim.depth);
         self.link.call(&self.scripts.withdraw, &cmd).await?;
         Ok(())
@@ -184,23 +227,20 @@ impl Driver for Hash {
         } else {
             BATCH
         };
-        let mut answers = Vec::with_capacity(renewals.len());
-        for some in renewals.chunks(batch) {
-            answers.extend(self.renew_some(some).await?);
-        }
-        if !answers.is_empty() {
-            self.confirm_by_replicas().await?;
-        }
-        Ok(answers)
+        let parts = renewals.chunks(batch);
+        let answers = all(parts.clone().map(|some| self.renew_some(some)).collect()).await;
+        put_together(parts.map(<[_]>::len).zip(answers))
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {
         let mut cmd = self.call(&self.scripts.release, &release.name);
-        cmd.arg(release.owner.as_str())
-            .arg(life(release.life))
-            .arg(fence(release.fence))
-            .arg(release.depth)
-            .arg(millis_or_none(release.stays_taken));
+        cmd.arg(release.owner.as_str()).arg(self.who(release.life));
+        add_fence(&mut cmd, release.fence);
+        if release.stays_taken.is_zero() {
+            cmd.arg(release.depth);
+        } else {
+            cmd.arg(format!("{} {}", release.depth, millis(release.stays_taken)));
+        }
         match self.link.call(&self.scripts.release, &cmd).await? {
             Value::BulkString(answer) => match &answer[..] {
                 b"freed" => Ok(Released::Freed),
@@ -276,36 +316,38 @@ fn loss(answer: &[u8]) -> Result<Loss> {
     }
 }
 
-fn life(life: Life) -> &'static str {
-    match life {
-        Life::Client => "c",
-        Life::Ttl => "t",
+pub(crate) fn read_fence(text: &[u8]) -> Option<Fence> {
+    Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
+}
+
+/// What is known after a call that took effect, when what follows it fails: never that nothing did.
+fn in_doubt(error: Error) -> Error {
+    match error {
+        Error::Unavailable { source, .. } => fault::indeterminate(source),
+        other => other,
     }
 }
 
-fn fence(fence: Option<Fence>) -> String {
-    fence.map_or_else(String::new, |fence| fence.to_string())
+/// Adds a fence, or nothing for any.
+fn add_fence(cmd: &mut Cmd, fence: Option<Fence>) {
+    match fence {
+        Some(fence) => cmd.arg(fence.get()),
+        None => cmd.arg(""),
+    };
 }
 
 /// Whole milliseconds, rounded up: a lease never ends before its time, or a thousand years.
-pub(crate) fn millis(duration: Duration) -> String {
-    let whole = duration.as_micros().div_ceil(1000);
-    whole.clamp(1, LONGEST_MS).to_string()
+pub(crate) fn millis(duration: Duration) -> u64 {
+    let whole = u64::try_from(duration.as_micros().div_ceil(1000));
+    whole.unwrap_or(LONGEST_MS).clamp(1, LONGEST_MS)
 }
 
-fn millis_or_none(duration: Duration) -> String {
-    if duration.is_zero() {
-        "0".to_owned()
-    } else {
-        millis(duration)
-    }
-}
-
-/// What the server takes for an expiry and scripts can count: beyond it, it would refuse the expiry
-/// of a lease that is written already.
-const LONGEST_MS: u128 = 1000 * 365 * 86_400_000;
+/// What the server takes for an expiry and scripts can count: beyond it, the server would refuse the
+/// expiry of a lease that is written already.
+const LONGEST_MS: u64 = 1000 * 365 * 86_400_000;
 
 /// How many leases one script renews: the server does nothing else meanwhile.
 const BATCH: usize = 100;
 
-const CONFIRM: Duration = Duration::from_secs(5);
+/// Long enough for a message and an answer; a waiter that died costs the others no longer.
+const CONFIRM_MS: u64 = 5000;

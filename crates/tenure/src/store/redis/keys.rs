@@ -59,15 +59,20 @@ impl Keys {
 
     /// The pattern of all leases and lines, for SCAN.
     pub(crate) fn pattern(&self) -> String {
-        let mut pattern = String::new();
-        for letter in self.prefix.chars() {
-            if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
-                pattern.push('\\');
-            }
-            pattern.push(letter);
-        }
-        pattern + "{*}*"
+        escaped(&self.prefix) + "{*}*"
     }
+}
+
+/// A text as a pattern that matches nothing else.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
 }
 
 pub(crate) const LINE: &str = ":line";

@@ -81,15 +81,17 @@ impl Look {
             .lease
             .iter()
             .find(|(field, _)| !field.starts_with(|letter: char| letter.is_control()))?;
-        let fence = head.split(' ').next()?;
-        let (since, about) = self.lease.get("\u{2}")?.split_once(' ')?;
+        let mut words = head.splitn(4, ' ');
+        // A fence is the time of its grant, or a little more after many grants at once.
+        let fence = words.next()?;
+        let about = words.nth(2)?;
         Some(Holder {
             owner: Owner::named(owner).ok()?,
             mode: Mode::Exclusive,
             fence: Fence::new(fence.parse().ok()?)?,
             depth: depth.parse().ok()?,
             about: read_about(about),
-            held: self.since(since)?,
+            held: self.since(fence)?,
             expires_in: Duration::from_millis(self.left_ms),
         })
     }

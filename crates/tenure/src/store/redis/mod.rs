@@ -7,12 +7,16 @@
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
 //! | `inbox`, `look`, `scan` | what scripts tell and show |
+//! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
+//! | `rights` | the commands that a user needs |
+//! | `doctor` | settings of a deployment that endanger locks |
 //!
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+mod doctor;
 mod fault;
 mod hash;
 mod inbox;
@@ -21,6 +25,8 @@ mod link;
 mod look;
 #[cfg(test)]
 mod mutants;
+mod parts;
+mod rights;
 mod scan;
 mod script;
 mod sentinel;
@@ -34,6 +40,8 @@ use crate::error::Result;
 use hash::Hash;
 use string::StringLocks;
 use url::{Layout, Settings};
+
+pub use doctor::doctor;
 
 /// Opens a client of the locks in a Redis deployment.
 ///

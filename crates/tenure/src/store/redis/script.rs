@@ -23,8 +23,9 @@ impl Script {
 
     /// A call by hash.
     pub(crate) fn call(&self, count: usize) -> Cmd {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.hash).arg(count);
+        // Room for what most calls have, so that nothing is copied while the rest is added.
+        let mut cmd = Cmd::with_capacity(16, 384);
+        cmd.arg("EVALSHA").arg(&self.hash).arg(count);
         cmd
     }
 
@@ -46,7 +47,10 @@ impl Script {
 /// All scripts of the hash layout.
 #[derive(Debug)]
 pub(crate) struct Scripts {
+    /// For exclusive claims.
     pub(crate) acquire: Script,
+    /// For all others.
+    pub(crate) join: Script,
     pub(crate) release: Script,
     pub(crate) withdraw: Script,
     pub(crate) renew: Script,
@@ -58,6 +62,7 @@ impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             acquire: Script::new(ACQUIRE),
+            join: Script::new(JOIN),
             release: Script::new(RELEASE),
             withdraw: Script::new(WITHDRAW),
             renew: Script::new(RENEW),
@@ -73,6 +78,7 @@ impl Scripts {
             |files: &[&str]| Script::new(files.iter().map(|file| text(file)).collect::<String>());
         Self {
             acquire: script(&["take", "ledger", "acquire"]),
+            join: script(&["ledger", "acquire"]),
             release: script(&["give", "ledger", "release"]),
             withdraw: script(&["ledger", "withdraw"]),
             renew: script(&["extend", "ledger", "renew"]),
@@ -86,6 +92,7 @@ impl Scripts {
     pub(crate) fn hashes(&self) -> Vec<&str> {
         let all = [
             &self.acquire,
+            &self.join,
             &self.release,
             &self.withdraw,
             &self.renew,
@@ -96,12 +103,12 @@ impl Scripts {
     }
 }
 
-/// Adds the five keys of a lock.
-pub(crate) fn add_keys(cmd: &mut Cmd, keys: &Keys, name: &Name) {
+/// Adds the keys of a lock: its lease, and for a cluster the four that share its slot.
+pub(crate) fn add_keys(cmd: &mut Cmd, keys: &Keys, name: &Name, count: usize) {
     let mut key = keys.lease(name);
     let length = key.len();
     cmd.arg(&key);
-    for suffix in [LINE, PLACES, ENDS, FENCE] {
+    for suffix in [LINE, PLACES, ENDS, FENCE].iter().take(count - 1) {
         key.truncate(length);
         key.push_str(suffix);
         cmd.arg(&key);
@@ -116,6 +123,7 @@ macro_rules! lua {
 
 /// The short way stands first: it needs none of the rules, and is what most calls take.
 const ACQUIRE: &str = lua!("take", "ledger", "acquire");
+const JOIN: &str = lua!("ledger", "acquire");
 const RELEASE: &str = lua!("give", "ledger", "release");
 const WITHDRAW: &str = lua!("ledger", "withdraw");
 const RENEW: &str = lua!("extend", "ledger", "renew");

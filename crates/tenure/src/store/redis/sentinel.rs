@@ -81,17 +81,25 @@ pub(crate) fn moved(settings: &Settings) -> impl Future<Output = ()> + use<> {
                     .set_response_timeout(None)
                     .set_push_sender(sender);
                 let client = settings.client_of(host, access)?;
-                let mut sentinel = client
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await?;
-                sentinel.subscribe("+switch-master").await?;
+                let listening = async {
+                    let mut sentinel = client
+                        .get_multiplexed_async_connection_with_config(&config)
+                        .await?;
+                    sentinel.subscribe("+switch-master").await?;
+                    RedisResult::Ok(sentinel)
+                };
+                // Kept for as long as it listens. One that hangs is not waited for.
+                let listening = timeout(settings.connect_timeout, listening).await;
+                let Ok(Ok(_sentinel)) = listening else {
+                    return RedisResult::Ok(false);
+                };
                 while let Some(push) = pushes.recv().await {
                     match (push.kind, push.data.last()) {
                         (PushKind::Message, Some(Value::BulkString(message))) => {
                             // "<name> <old address> <old port> <new address> <new port>"
                             let message = String::from_utf8_lossy(message);
                             if message.split(' ').next() == Some(master) {
-                                return RedisResult::Ok(true);
+                                return Ok(true);
                             }
                         }
                         (PushKind::Disconnection, _) => break,

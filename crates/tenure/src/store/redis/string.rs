@@ -3,7 +3,7 @@
 //! Exclusive locks alone, and no line: whoever asks first after a release gets in. Waiters are
 //! told by the server when the key changes (client-side caching), whoever changed it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,9 +18,10 @@ use crate::driver::{
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, Owner};
 use crate::store::redis::fault::{self, DRIVER};
-use crate::store::redis::hash::millis;
+use crate::store::redis::hash::{millis, read_fence};
 use crate::store::redis::keys::FENCE;
 use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
 
@@ -29,7 +30,7 @@ use crate::store::redis::url::Settings;
 pub(crate) struct StringLocks {
     link: Link,
     prefix: String,
-    fence_memory: String,
+    fence_memory: u64,
     fences: bool,
     compare: Compare,
     acquire: Script,
@@ -37,8 +38,8 @@ pub(crate) struct StringLocks {
     extend: Script,
     /// What this client holds, for re-entry: a string has no room for a fence or a depth.
     held: Mutex<HashMap<(Name, Owner), Fence>>,
-    /// What this client waits for.
-    awaited: Mutex<HashSet<Name>>,
+    /// What this client waits for, and who: one may give up while another goes on.
+    awaited: Mutex<HashMap<Name, HashSet<Owner>>>,
     /// This client's own releases, which the server does not tell it of.
     freed: mpsc::UnboundedSender<Name>,
     news: tokio::sync::Mutex<Inbox>,
@@ -63,6 +64,33 @@ enum Compare {
     Delifeq,
     /// By `WATCH`, `MULTI` and `EXEC`, on a connection where one change is made at a time.
     Watch(tokio::sync::Mutex<Link>),
+}
+
+/// A compare-and-delete of the server's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Native {
+    Delex,
+    Delifeq,
+}
+
+impl Native {
+    /// What asks for it.
+    pub(crate) const ASK: [&str; 4] = ["COMMAND", "INFO", "DELEX", "DELIFEQ"];
+
+    /// Which one the answer to [`ASK`](Self::ASK) names, if any.
+    pub(crate) fn read(answer: &Value) -> Option<Self> {
+        let Value::Array(commands) = answer else {
+            return None;
+        };
+        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
+        if has(0) {
+            Some(Self::Delex)
+        } else if has(1) {
+            Some(Self::Delifeq)
+        } else {
+            None
+        }
+    }
 }
 
 impl StringLocks {
@@ -102,20 +130,13 @@ impl StringLocks {
 
     /// Finds out which command of its own the server has; none where it will not say.
     async fn native(link: &Link) -> Option<Compare> {
-        let mut cmd = redis::cmd("COMMAND");
-        cmd.arg(&["INFO", "DELEX", "DELIFEQ"]);
+        let mut cmd = redis::cmd(Native::ASK[0]);
+        cmd.arg(&Native::ASK[1..]);
         let answer = link.send(&cmd).await.ok()?;
-        let Value::Array(commands) = answer else {
-            return None;
-        };
-        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
-        if has(0) {
-            Some(Compare::Delex)
-        } else if has(1) {
-            Some(Compare::Delifeq)
-        } else {
-            None
-        }
+        Native::read(&answer).map(|native| match native {
+            Native::Delex => Compare::Delex,
+            Native::Delifeq => Compare::Delifeq,
+        })
     }
 
     fn key(&self, name: &Name) -> String {
@@ -126,21 +147,22 @@ impl StringLocks {
     async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
         let ttl = millis(claim.ttl);
         if let (true, Compare::Watch(_)) = (self.fences, &self.compare) {
-            return self.take_by_transaction(claim, key, &ttl).await;
+            return self.take_by_transaction(claim, key, ttl).await;
         }
         if self.fences {
             let mut cmd = self.acquire.call(2);
             cmd.arg(key).arg(fence_key(key));
-            cmd.arg(claim.owner.as_str()).arg(&ttl);
-            cmd.arg(claim.fences.max(1)).arg(&self.fence_memory);
+            cmd.arg(claim.owner.as_str()).arg(ttl);
+            cmd.arg(claim.fences.max(1)).arg(self.fence_memory);
             return match self.link.call(&self.acquire, &cmd).await? {
-                Value::Int(fence) => Ok(u64::try_from(fence).ok().and_then(Fence::new)),
+                Value::Int(0) => Ok(None),
+                Value::BulkString(fence) => read_fence(&fence).map(Some).ok_or_else(fault::garbled),
                 _ => Err(fault::garbled()),
             };
         }
         let mut cmd = redis::cmd("SET");
         cmd.arg(key).arg(claim.owner.as_str());
-        cmd.arg("NX").arg("PX").arg(&ttl);
+        cmd.arg("NX").arg("PX").arg(ttl);
         match self.link.send(&cmd).await? {
             Value::Okay => Ok(Some(no_fence())),
             Value::Nil => {
@@ -156,7 +178,7 @@ impl StringLocks {
         &self,
         claim: &Claim,
         key: &str,
-        ttl: &str,
+        ttl: u64,
     ) -> Result<Option<Fence>> {
         let mut transaction = redis::pipe();
         transaction.atomic();
@@ -229,8 +251,8 @@ impl StringLocks {
     }
 
     /// Asks to be told when the key changes; returns when to ask again even so.
-    async fn watch(&self, name: &Name, key: &str) -> Result<Duration> {
-        lock(&self.awaited).insert(name.clone());
+    async fn watch(&self, claim: &Claim, key: &str) -> Result<Duration> {
+        self.start_waiting(claim);
         let is_cluster = self.link.settings().is_cluster();
         let mut look = Pipeline::new();
         if !is_cluster {
@@ -252,6 +274,19 @@ impl StringLocks {
         Ok(if is_cluster { left.min(POLL) } else { left })
     }
 
+    async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
+        let key = self.key(&renewal.name);
+        let own = (renewal.name.clone(), renewal.owner.clone());
+        let known = lock(&self.held).get(&own).copied();
+        let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
+        let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
+        if asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await? {
+            return Ok(Renewed::Kept(fence));
+        }
+        self.forget(&renewal.name, &renewal.owner);
+        Ok(Renewed::Lost(self.why_not(&key).await?))
+    }
+
     /// Why an owner does not hold a lock.
     async fn why_not(&self, key: &str) -> Result<Loss> {
         let mut cmd = redis::cmd("EXISTS");
@@ -266,9 +301,26 @@ impl StringLocks {
         lock(&self.held).remove(&(name.clone(), owner.clone()));
     }
 
+    fn start_waiting(&self, claim: &Claim) {
+        let mut awaited = lock(&self.awaited);
+        let waiters = awaited.entry(claim.name.clone()).or_default();
+        waiters.insert(claim.owner.clone());
+    }
+
+    fn stop_waiting(&self, claim: &Claim) {
+        if let hash_map::Entry::Occupied(mut waiters) =
+            lock(&self.awaited).entry(claim.name.clone())
+        {
+            waiters.get_mut().remove(&claim.owner);
+            if waiters.get().is_empty() {
+                waiters.remove();
+            }
+        }
+    }
+
     /// Wakes this client's own waiters, of whose release the server tells it nothing.
     fn tell_freed(&self, name: &Name) {
-        if lock(&self.awaited).contains(name) {
+        if lock(&self.awaited).contains_key(name) {
             // The receiver lives as long as this client.
             let _ = self.freed.send(name.clone());
         }
@@ -336,45 +388,37 @@ impl Driver for StringLocks {
             self.forget(&claim.name, &claim.owner);
         }
         if let Some(fence) = self.take(claim, &key).await? {
-            lock(&self.awaited).remove(&claim.name);
+            self.stop_waiting(claim);
             lock(&self.held).insert(own, fence);
             return Ok(Answer::Granted(fence));
         }
         match claim.wait {
             Wait::No => Ok(Answer::Busy),
             Wait::InLine => {
-                let ask_again = self.watch(&claim.name, &key).await?;
+                let ask_again = self.watch(claim, &key).await?;
                 Ok(Answer::Queued { ask_again })
             }
         }
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        lock(&self.awaited).remove(&claim.name);
+        self.stop_waiting(claim);
         if claim.depth <= 1 {
-            self.free(&self.key(&claim.name), &claim.owner).await?;
+            let freed = self.free(&self.key(&claim.name), &claim.owner).await?;
             self.forget(&claim.name, &claim.owner);
+            if freed {
+                self.tell_freed(&claim.name);
+            }
         }
         Ok(())
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for renewal in renewals {
-            let key = self.key(&renewal.name);
-            let own = (renewal.name.clone(), renewal.owner.clone());
-            let known = lock(&self.held).get(&own).copied();
-            let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
-            let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
-            let kept = asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await?;
-            answers.push(if kept {
-                Renewed::Kept(fence)
-            } else {
-                self.forget(&renewal.name, &renewal.owner);
-                Renewed::Lost(self.why_not(&key).await?)
-            });
-        }
-        Ok(answers)
+        let answers = all(renewals.iter().map(|one| self.renew_one(one)).collect()).await;
+        let answers = answers
+            .into_iter()
+            .map(|answer| (1, answer.map(|one| vec![one])));
+        put_together(answers)
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {
@@ -467,7 +511,7 @@ async fn by_watch(own: &Link, key: &str, owner: &str, change: redis::Cmd) -> Res
 }
 
 /// The key of a lock's last fence, in the lock's slot of a cluster.
-fn fence_key(key: &str) -> String {
+pub(crate) fn fence_key(key: &str) -> String {
     if key.contains(['{', '}']) {
         format!("{key}{FENCE}")
     } else {

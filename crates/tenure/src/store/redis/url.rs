@@ -166,6 +166,9 @@ impl Settings {
             connect_timeout: options.time("connect_timeout")?.unwrap_or(2 * SECOND),
             fence_memory: options.time("fence_memory")?.unwrap_or(3600 * SECOND),
         };
+        if string && settings.replicas > 0 {
+            return Err(invalid("replicas=… goes with layout=hash alone"));
+        }
         options.nothing_else()?;
         Ok(settings)
     }
@@ -510,6 +513,7 @@ mod tests {
             "redis://u:secret@h?timeout=5",
             "redis://u:secret@h?layout=list",
             "redis://u:secret@h?fences=off",
+            "redis://u:secret@h?layout=string&replicas=1",
             "redis://u:secret@h?passwort=secret",
             "redis://u:secret@h?prefix=%7Ba",
             "redis+sentinel://u:secret@h",

@@ -126,7 +126,8 @@ impl Lab {
 impl Fixture for Lab {
     async fn client(&self) -> Arc<dyn Driver> {
         let scripts = Scripts::of(|file| self.text(file));
-        let client = Hash::open_with(self.settings(), self.confirm, scripts).await;
+        let confirm_ms = u64::try_from(self.confirm.as_millis()).unwrap();
+        let client = Hash::open_with(self.settings(), confirm_ms, scripts).await;
         Arc::new(client.unwrap())
     }
 

@@ -33,7 +33,13 @@ use crate::store::redis::script::Scripts;
 type Test = for<'a> fn(&'a Lab) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Rule = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-const RULES: &[(&str, Rule)] = crate::conformance!(@rules @table;);
+macro_rules! rules {
+    ($($rule:ident,)+) => {
+        &[$((stringify!($rule), |fixture| Box::pin(crate::conformance::$rule(fixture)))),+]
+    };
+}
+
+const RULES: &[(&str, Rule)] = crate::conformance!(@rules [rules!] []);
 
 macro_rules! files {
     ($($file:literal),+ $(,)?) => {

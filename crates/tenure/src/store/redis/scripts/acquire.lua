@@ -1,27 +1,28 @@
 -- acquire.lua: grant a claim, or put it in line, or say that the name is taken.
 --
--- KEYS and ARGV[1..4] as in ledger.lua, and
--- ARGV[5]  the owner
--- ARGV[6]  c if the lease belongs to the client that asks, t if to no client
--- ARGV[7]  the mode: x, s, or p<take>/<of>
--- ARGV[8]  the depth that the owner wants to have
--- ARGV[9]  the ttl in milliseconds
--- ARGV[10] how many fences to set aside
--- ARGV[11] 1 to stand in line, 0 not to
--- ARGV[12] w if the holder wants to be told when somebody else asks, else -
--- ARGV[13] the process, machine and reason, for people
+-- KEYS and ARGV[1] as in ledger.lua, and
+-- ARGV[2]  the owner
+-- ARGV[3]  "<who> -<tell> <about>": the session of the client that asks, or - if the lease is to belong
+--          to no client; w if the holder wants to be told when somebody else asks, else -; and the
+--          process, machine and reason, for people
+-- ARGV[4]  the depth that the owner wants to have
+-- ARGV[5]  the ttl in milliseconds
+-- ARGV[6]  how many fences to set aside
+-- ARGV[7]  for how many milliseconds the last fence is remembered
+-- ARGV[8]  the mode: x, s, or p<take>/<of>; x if left out
+-- ARGV[9]  0 not to stand in line; left out to do so
 --
--- Returns the fence; 0 while the name is taken; -n for a place in line, to be asked for again in
+-- Returns the fence as text; 0 while the name is taken; -n for a place in line, to be asked for again in
 -- n - 1 milliseconds; or "conflict" if the owner has or wants the name in another mode.
 -- Asking again as the same owner changes nothing but the ttl and the depth that is asked for.
 
-open(1)
-local owner, mode = ARGV[5], ARGV[7]
-local who = ARGV[6] == 'c' and session or '-'
+open(KEYS[1])
+local owner, mode, stands = ARGV[2], ARGV[8] or 'x', not ARGV[9]
+local who, tell_flag, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
 local own = session .. ':' .. owner
 local place = {
-  mode = mode, depth = tonumber(ARGV[8]), life = ARGV[6], fences = tonumber(ARGV[10]), ttl = tonumber(ARGV[9]),
-  tell = ARGV[12], asked = now_us, about = ARGV[13],
+  mode = mode, depth = tonumber(ARGV[4]), life = who == '-' and 't' or 'c', fences = tonumber(ARGV[6]),
+  ttl = tonumber(ARGV[5]), tell = tell_flag, asked = now_us, about = about,
 }
 
 local waiting = place_of(own)
@@ -30,7 +31,7 @@ if waiting and not redis.call('LPOS', line, own) then
   redis.call('HDEL', places, own)
   waiting = nil
 end
-local askable = waiting and covers(waiting.mode, mode) and ARGV[11] == '1'
+local askable = waiting and covers(waiting.mode, mode) and stands
 if askable then
   -- It is alive, however late it asks.
   waiting.deadline = now + 1
@@ -45,7 +46,7 @@ if fence and covers(held, mode) then
   place.mode = held
   put(who, owner, fence, place)
   settle()
-  return tonumber(fence)
+  return fence
 end
 
 waiting = place_of(own)
@@ -57,9 +58,9 @@ if not waiting and nobody and fits(mode) then
   fence = text(reserve(place.fences))
   put(who, owner, fence, place)
   settle()
-  return tonumber(fence)
+  return fence
 end
-if ARGV[11] == '0' then
+if not stands then
   call_back(session)
   settle()
   return 0
@@ -71,7 +72,7 @@ if confirm > 0 then
 end
 -- The living ask again in time; who does not has died.
 local grace = confirm > 0 and confirm or 10000
-local deadline = asks + grace + (asks - now) / 10
+local deadline = asks + grace + math.floor((asks - now) / 10)
 if waiting then
   waiting.ttl, waiting.asks, waiting.deadline = place.ttl, asks, deadline
   set_place(own, waiting)
@@ -85,7 +86,10 @@ else
 end
 if asks > tonumber(redis.call('HGET', places, '\3') or 0) then
   redis.call('HSET', places, '\3', text(asks))
-  -- A line that everybody has left without a word is gone an hour later.
+end
+-- A line that everybody has left without a word is gone an hour later.
+if deadline + 600000 > tonumber(redis.call('HGET', places, '\4') or 0) then
+  redis.call('HSET', places, '\4', text(deadline + 3600000))
   redis.call('PEXPIRE', line, text(deadline - now + 3600000))
   redis.call('PEXPIRE', places, text(deadline - now + 3600000))
 end

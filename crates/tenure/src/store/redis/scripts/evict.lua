@@ -1,11 +1,11 @@
 -- evict.lua: take a name away from all its holders, and let the next in line in.
 --
--- KEYS and ARGV[1..4] as in ledger.lua
+-- KEYS and ARGV[1] as in ledger.lua
 --
 -- Returns what look.lua does, of the moment before, without the line. The fence moves on even if nobody
 -- is next: a resource that learns of the eviction can refuse all fences below.
 
-open(1)
+open(KEYS[1])
 sweep()
 -- Whoever had to be let in already is a holder like any other.
 let_in()

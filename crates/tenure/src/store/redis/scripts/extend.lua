@@ -4,13 +4,14 @@
 -- renew.lua's. Two calls for each lease.
 
 local answers, left = {}, 0
-for i = 1, #KEYS / 5 do
-  local owner, life, fence, ttl = ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4]
-  -- Without a fence this is no lease's beginning.
-  local mine = fence .. ' ' .. (life == 'c' and ARGV[1] or '-') .. ' -'
-  local held = redis.call('HMGET', KEYS[5 * i - 4], owner, '\1')
+local count = (#ARGV - 1) / 4
+local stride = #KEYS / count
+for i = 1, count do
+  local lease, owner, fence = KEYS[stride * (i - 1) + 1], ARGV[4 * i - 2], ARGV[4 * i]
+  local held = redis.call('HMGET', lease, owner, '\1')
+  local mine = fence .. ' ' .. ARGV[4 * i - 1] .. ' -'
   if held[1] and held[2] and string.sub(held[2], 1, #mine) == mine then
-    redis.call('PEXPIRE', KEYS[5 * i - 4], ttl)
+    redis.call('PEXPIRE', lease, ARGV[4 * i + 1])
     answers[i] = fence
   else
     answers[i] = false

@@ -1,14 +1,57 @@
--- give.lua: the short way of release.lua, for a lease that nobody else wants.
+-- give.lua: the short ways of release.lua, for a lease that nobody else wants, and for one that the
+-- first in line takes over.
 --
 -- Runs before ledger.lua and release.lua, which see to every other case. Keys and arguments are
--- release.lua's. Two calls, as many as a bare compare-and-delete.
+-- release.lua's. Two calls for a lease that nobody wants, as many as a bare compare-and-delete.
 
-if ARGV[8] == '0' and ARGV[9] == '0' then
-  local held = redis.call('HMGET', KEYS[1], ARGV[5], '\1')
-  -- Without a fence this is no lease's beginning.
-  local mine = ARGV[7] .. ' ' .. (ARGV[6] == 'c' and ARGV[1] or '-') .. ' -'
+-- Whether the lease is ended already, so that only the line is left to be seen to.
+local freed = false
+if ARGV[5] == '0' then
+  local lease = KEYS[1]
+  local held = redis.call('HMGET', lease, ARGV[2], '\1')
+  local mine = ARGV[4] .. ' ' .. ARGV[3] .. ' '
   if held[1] and held[2] and string.sub(held[2], 1, #mine) == mine then
-    redis.call('DEL', KEYS[1])
-    return 'freed'
+    if string.byte(held[2], #mine + 1) == 45 then
+      redis.call('DEL', lease)
+      return 'freed'
+    end
+    local line, places = lease .. ':line', lease .. ':places'
+    local memory, inbox = string.match(ARGV[1], '^%S+ 0 (%d+) (.*)$')
+    local id = redis.call('LINDEX', line, 0)
+    local first = memory and id and redis.call('HMGET', places, id, '\2', '\3')
+    local depth, life, count, ttl, asked, deadline, about = string.match(first and first[1] or '',
+      '^x (%d+) (%a) (%d+) (%d+) %- (%d+) %d+ (%d+) (.*)$')
+    if depth and not first[2] then
+      local time = redis.call('TIME')
+      local now = time[1] * 1000 + math.floor(time[2] / 1000)
+      -- It is alive, and nobody behind it would ask later than its lease may end.
+      if tonumber(deadline) > now and tonumber(first[3] or 0) <= now + ttl then
+        redis.call('DEL', lease)
+        freed = true
+        local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
+        local now_us = tonumber(fence)
+        local last = redis.call('SET', lease .. ':fence', now_us + count - 1, 'PX', memory, 'GET')
+        if last and (tonumber(last) or 0) >= now_us then
+          fence = string.format('%.0f', last + 1)
+          redis.call('SET', lease .. ':fence', last + count, 'PX', memory)
+        end
+        local who, owner = string.match(id, '^([^:]+):(.*)$')
+        local waited = string.format('%.0f', now_us - asked)
+        if redis.call('PUBLISH', inbox .. who, 'g ' .. fence .. ' ' .. waited .. ' ' .. owner .. '\n' .. lease) > 0 then
+          redis.call('LREM', line, 1, id)
+          local flag = '-'
+          if redis.call('EXISTS', line) == 1 then
+            flag = 'l'
+            redis.call('HDEL', places, id, '\1' .. owner)
+          else
+            redis.call('DEL', places)
+          end
+          local holder = life == 'c' and who or '-'
+          redis.call('HSET', lease, owner, depth, '\1', fence .. ' ' .. holder .. ' ' .. flag .. '- ' .. about)
+          redis.call('PEXPIRE', lease, ttl)
+          return 'freed'
+        end
+      end
+    end
   end
 end

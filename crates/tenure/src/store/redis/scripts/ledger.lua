@@ -3,36 +3,40 @@
 -- KEYS[1]  the lease: a hash that ends with the last lease on the name. An owner's field is its
 --          depth; the other fields begin with a control character, which no owner has.
 --          One exclusive holder ("plain"):
---            \1           "<fence> <who> <line><tell>": `who` is the session of the holder's client,
---                         `-` for a lease of no client, `!` for a name that is kept for nobody;
---                         <line> is `l` if somebody stands in line, <tell> is `w` if the holder
---                         wants to be told of that, each else `-`
---            \2           "<since> <about>"
+--            \1           "<fence> <who> <line><tell> <about>": `who` is the session of the holder's
+--                         client, `-` for a lease of no client, `!` for a name that stays taken by
+--                         nobody; <line> is `l` if somebody stands in line, <tell> is `w` if the
+--                         holder wants to be told of that, each else `-`
 --          Any other case ("many"):
 --            \1           "E <class> <taken> <limit> <mixed>": x, s or p; permits taken, the smallest
 --                         number of permits, and whether that number differs between grants
 --            \2<owner>    "<fence> <mode>", the owner's grant
 --            \3<id>       "<depth> <since> <about>", one client's part; id is "<who>:<owner>"
---            \5           the ids, each on a line, of those who want to be told when others ask
---            \4<fence>:<owner>  "<fence> <mode>", a name that is kept for nobody; its id is
+--            \4<fence>:<owner>  "<fence> <mode>", a name that stays taken by nobody; its id is
 --                         "!:<fence>:<owner>"
--- KEYS[2]  the line: a list of ids "<session>:<owner>", first come first
--- KEYS[3]  the places: a hash, id -> "<mode> <depth> <life> <fences> <ttl> <tell> <asked> <asks>
---          <deadline> <about>"; \1<owner> is the id of its place, \2 is there if an owner has more
---          than one place, \3 is the latest time at which anybody in line asks again
--- KEYS[4]  the ends: a sorted set, id -> when that lease ends; only with "many"
--- KEYS[5]  the last fence that was set aside; expires long after its last use
--- ARGV[1]  the session of the client that asks
--- ARGV[2]  what every inbox begins with; the session follows
--- ARGV[3]  0 if PUBLISH tells whether anybody listens; else for how many milliseconds a lease is
---          handed over, until its new holder confirms it by asking again
--- ARGV[4]  for how many milliseconds the last fence is remembered
+--            \5           the ids, each on a line, of those who want to be told when others ask
 --
--- Times are the server's: milliseconds, and microseconds for since and asked. Everything is
--- decided before the first PUBLISH, and a write that a full server may refuse never follows one.
+-- Four more keys begin with it and so share its {hash tag}. A cluster is given them as KEYS[2..5], so
+-- that it never runs a script while only some of them have moved to another node:
+--   :line    a list of ids "<session>:<owner>", first come first
+--   :places  a hash, id -> "<mode> <depth> <life> <fences> <ttl> <tell> <asked> <asks> <deadline>
+--            <about>"; \1<owner> is the id of its place, \2 is there if an owner has more than one
+--            place, \3 is the latest time at which anybody in line asks again, \4 is until when line
+--            and places are kept
+--   :ends    a sorted set, id -> when that lease ends; only with "many"
+--   :fence   the last fence that was set aside; expires long after its last use
+--
+-- ARGV[1]  "<session> <confirm> <memory> <inbox>": the session of the client that asks; 0 if PUBLISH
+--          tells whether anybody listens, else for how many milliseconds a lease is handed over
+--          until its new holder confirms it by asking again; for how many milliseconds the last
+--          fence is remembered; and what every inbox begins with, before the session
+--
+-- Times are the server's: milliseconds, and microseconds for fences, since and asked. A write that a
+-- full server may refuse never follows a PUBLISH, unless the script has written before.
 
 local lease, line, places, ends, last
-local session, inbox, confirm, memory = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local session, confirm, memory, inbox = string.match(ARGV[1], '^(%S+) (%d+) (%d+) (.*)$')
+confirm = tonumber(confirm)
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
@@ -46,8 +50,8 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
-local function open(first)
-  lease, line, places, ends, last = KEYS[first], KEYS[first + 1], KEYS[first + 2], KEYS[first + 3], KEYS[first + 4]
+local function open(key)
+  lease, line, places, ends, last = key, key .. ':line', key .. ':places', key .. ':ends', key .. ':fence'
   head = redis.call('HGET', lease, '\1') or nil
   many, plain_end = false, nil
   if head and string.sub(head, 1, 1) == 'E' then
@@ -199,23 +203,20 @@ end
 -- Turns the one plain lease into the first of many.
 local function spread()
   local all = redis.call('HGETALL', lease)
-  local fence, who = string.match(head, '^(%d+) (%S+)')
+  local fence, who, flag, about = string.match(head, '^(%d+) (%S+) .(.) (.*)$')
   local first = first_end()
-  local owner, depth, about
-  for i = 1, #all, 2 do
-    if all[i] == '\2' then
-      about = all[i + 1]
-    elseif all[i] ~= '\1' then
-      owner, depth = all[i], all[i + 1]
-    end
+  local owner, depth = all[1], all[2]
+  if owner == '\1' then
+    owner, depth = all[3], all[4]
   end
   local id = who .. ':' .. owner
   redis.call('DEL', ends)
-  redis.call('HDEL', lease, '\2')
-  redis.call('HSET', lease, '\2' .. owner, fence .. ' x', '\3' .. id, depth .. ' ' .. about)
+  -- A fence may be ahead of the time, if many were set aside.
+  local since = text(math.min(tonumber(fence), now_us))
+  redis.call('HSET', lease, '\2' .. owner, fence .. ' x', '\3' .. id, depth .. ' ' .. since .. ' ' .. about)
   redis.call('ZADD', ends, first, id)
   redis.call('PEXPIREAT', ends, first)
-  if string.sub(head, -1) == 'w' then
+  if flag == 'w' then
     redis.call('HSET', lease, '\5', id)
   end
   many, class, taken, limit, mixed = true, 'x', 0, 0, '0'
@@ -227,8 +228,8 @@ local function put(who, owner, fence, place)
   local ttl = place.ttl
   if not head and place.mode == 'x' then
     local flag = redis.call('EXISTS', line) == 1 and 'l' or '-'
-    head = fence .. ' ' .. who .. ' ' .. flag .. place.tell
-    redis.call('HSET', lease, owner, place.depth, '\1', head, '\2', text(now_us) .. ' ' .. place.about)
+    head = fence .. ' ' .. who .. ' ' .. flag .. place.tell .. ' ' .. place.about
+    redis.call('HSET', lease, owner, place.depth, '\1', head)
     redis.call('PEXPIRE', lease, ttl)
     plain_end = now + ttl
     return
@@ -328,7 +329,7 @@ end
 -- Keeps a name taken by nobody after its release.
 local function keep(who, owner, fence, mode, ttl)
   if not many then
-    head = fence .. ' ! ' .. string.sub(head, -2, -2) .. '-'
+    head = string.gsub(head, '^(%d+) %S+ (.).', '%1 ! %2-')
     redis.call('HSET', lease, owner, '0', '\1', head)
     redis.call('PEXPIRE', lease, ttl)
     plain_end = now + ttl
@@ -463,9 +464,9 @@ local function call_back(wanting)
     return
   end
   if not many then
-    local fence, who, flag = string.match(head, '^(%d+) (%S+) (.)w$')
+    local fence, who, flag, about = string.match(head, '^(%d+) (%S+) (.)w (.*)$')
     if fence and who ~= wanting then
-      head = fence .. ' ' .. who .. ' ' .. flag .. '-'
+      head = fence .. ' ' .. who .. ' ' .. flag .. '- ' .. about
       redis.call('HSET', lease, '\1', head)
       for _, field in ipairs(redis.call('HKEYS', lease)) do
         if string.byte(field, 1) > 31 then
@@ -503,11 +504,16 @@ local function settle()
   if not waited then
     return
   end
-  if head and not many and string.sub(head, -2, -2) == '-' then
-    head = string.sub(head, 1, -3) .. 'l' .. string.sub(head, -1)
-    redis.call('HSET', lease, '\1', head)
+  local tells = many and redis.call('HEXISTS', lease, '\5') == 1
+  if head and not many then
+    local before, waited_for, tell_flag, about = string.match(head, '^(%d+ %S+ )(.)(.)( .*)$')
+    if waited_for == '-' then
+      head = before .. 'l' .. tell_flag .. about
+      redis.call('HSET', lease, '\1', head)
+    end
+    tells = tell_flag == 'w'
   end
-  if head and (many and redis.call('HEXISTS', lease, '\5') == 1 or string.sub(head, -1) == 'w') then
+  if tells then
     for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
       call_back(string.match(id, '^[^:]+'))
     end

@@ -1,18 +1,22 @@
 -- release.lua: lower a lease to a depth, or free it and hand the name to whoever is next in line.
 --
--- KEYS and ARGV[1..4] as in ledger.lua, and
--- ARGV[5]  the owner
--- ARGV[6]  c if the lease belongs to the client that asks, t if to no client
--- ARGV[7]  the fence of the grant, or empty for any
--- ARGV[8]  the depth to keep; 0 frees the lease
--- ARGV[9]  for how many milliseconds the name stays taken by nobody, after it was freed
+-- KEYS and ARGV[1] as in ledger.lua, and
+-- ARGV[2]  the owner
+-- ARGV[3]  the session of the client that asks, or - if the lease belongs to no client
+-- ARGV[4]  the fence of the grant, or empty for any
+-- ARGV[5]  0 to free the lease; or "<depth> <time>": the depth to keep, or 0 and for how many
+--          milliseconds the name stays taken by nobody
 --
 -- Returns "freed" or "lowered", or why the owner does not hold the name: "taken" or "gone". Another
 -- owner's lease is never changed.
 
-open(1)
-local owner = ARGV[5]
-local who = ARGV[6] == 'c' and session or '-'
+open(KEYS[1])
+local owner, who = ARGV[2], ARGV[3]
+if freed then
+  let_in()
+  settle()
+  return 'freed'
+end
 -- Others go in after the release, in one step with it; what has run out is over before.
 sweep()
 if not head then
@@ -20,14 +24,15 @@ if not head then
 end
 local fence, mode = grant_of(owner)
 local depth = fence and depth_of(who, owner)
-if not depth or (ARGV[7] ~= '' and ARGV[7] ~= fence) then
+if not depth or (ARGV[4] ~= '' and ARGV[4] ~= fence) then
   let_in()
   settle()
   return why_not(owner)
 end
 
 local answer = 'freed'
-local keep_depth = tonumber(ARGV[8])
+local keep_depth, stays = string.match(ARGV[5], '^(%d+) ?(%d*)$')
+keep_depth = tonumber(keep_depth)
 if keep_depth > 0 then
   answer = 'lowered'
   if keep_depth < depth then
@@ -40,8 +45,8 @@ if keep_depth > 0 then
       redis.call('HSET', lease, owner, keep_depth)
     end
   end
-elseif ARGV[9] ~= '0' then
-  keep(who, owner, fence, mode, tonumber(ARGV[9]))
+elseif stays ~= '' then
+  keep(who, owner, fence, mode, tonumber(stays))
 else
   drop(who, owner)
 end

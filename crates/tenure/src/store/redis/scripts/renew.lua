@@ -1,18 +1,17 @@
 -- renew.lua: restart the ttl of many leases at once.
 --
--- KEYS     five for each lease, as in ledger.lua
--- ARGV[1..4] as in ledger.lua, and four for each lease:
---          the owner; c if the lease belongs to the client that asks, t if to no client; the fence of
---          the grant, or empty for any; the ttl in milliseconds
+-- KEYS     for each lease as in ledger.lua
+-- ARGV[1]  as in ledger.lua, and four for each lease: the owner; the session of the client that asks, or -
+--          if the lease belongs to no client; the fence of the grant, or empty for any; the ttl in
+--          milliseconds
 --
 -- Returns for each lease its fence, or why the owner does not hold the name: "taken" or "gone". A
 -- lease that is over is never revived.
 
 for i, answer in ipairs(answers) do
   if not answer then
-    local owner, life, fence, ttl = ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3], tonumber(ARGV[4 * i + 4])
-    local who = life == 'c' and session or '-'
-    open(5 * i - 4)
+    local owner, who, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], tonumber(ARGV[4 * i + 1])
+    open(KEYS[stride * (i - 1) + 1])
     sweep()
     if not head then
       let_in()

@@ -7,7 +7,7 @@
 -- ARGV[3]  how many fences to set aside
 -- ARGV[4]  for how many milliseconds the last fence is remembered
 --
--- Returns the first fence, or 0 while another owner has the lock. Asking again as the same owner
+-- Returns the first fence as text, or 0 while another owner has the lock. Asking again as the same owner
 -- restarts the ttl and returns a larger fence, so a request may be repeated when its answer was lost.
 
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
@@ -17,12 +17,11 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 local time = redis.call('TIME')
-local fence = time[1] * 1000000 + time[2]
-local count = tonumber(ARGV[3])
-local last = redis.call('SET', KEYS[2], string.format('%.0f', fence + count - 1), 'PX', ARGV[4], 'GET')
-last = tonumber(last or 0) or 0
-if last >= fence then
-  fence = last + 1
-  redis.call('SET', KEYS[2], string.format('%.0f', fence + count - 1), 'PX', ARGV[4])
+local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
+local now, count = tonumber(fence), ARGV[3]
+local last = redis.call('SET', KEYS[2], now + count - 1, 'PX', ARGV[4], 'GET')
+if last and (tonumber(last) or 0) >= now then
+  fence = string.format('%.0f', last + 1)
+  redis.call('SET', KEYS[2], last + count, 'PX', ARGV[4])
 end
 return fence

@@ -1,24 +1,55 @@
--- take.lua: the short way of acquire.lua, for a name that is free and not waited for.
+-- take.lua: the short ways of acquire.lua, for an exclusive claim on a name that is free and not waited
+-- for, or that one other has.
 --
 -- Runs before ledger.lua and acquire.lua, which see to every other case. Keys and arguments are
--- acquire.lua's. Five calls: a lock that nobody else wants is worth no more.
+-- acquire.lua's. Five calls for a grant: a lock that nobody else wants is worth no more.
 
-if ARGV[7] == 'x' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+local lease = KEYS[1]
+local line, places = lease .. ':line', lease .. ':places'
+if redis.call('EXISTS', lease, line) == 0 then
   local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
-  local count = tonumber(ARGV[10])
-  local fence = now
-  local last = redis.call('SET', KEYS[5], string.format('%.0f', now + count - 1), 'PX', ARGV[4], 'GET')
-  last = tonumber(last or 0) or 0
-  if last >= now then
-    fence = last + 1
-    redis.call('SET', KEYS[5], string.format('%.0f', last + count), 'PX', ARGV[4])
+  local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
+  local now, count = tonumber(fence), ARGV[6]
+  local last = redis.call('SET', lease .. ':fence', now + count - 1, 'PX', ARGV[7], 'GET')
+  if last and (tonumber(last) or 0) >= now then
+    fence = string.format('%.0f', last + 1)
+    redis.call('SET', lease .. ':fence', last + count, 'PX', ARGV[7])
   end
-  local who = ARGV[6] == 'c' and ARGV[1] or '-'
-  redis.call('HSET', KEYS[1],
-    ARGV[5], ARGV[8],
-    '\1', string.format('%.0f %s -%s', fence, who, ARGV[12]),
-    '\2', string.format('%.0f %s', now, ARGV[13]))
-  redis.call('PEXPIRE', KEYS[1], ARGV[9])
+  redis.call('HSET', lease, ARGV[2], ARGV[4], '\1', fence .. ' ' .. ARGV[3])
+  redis.call('PEXPIRE', lease, ARGV[5])
   return fence
+end
+
+local held = redis.call('HMGET', lease, '\1', ARGV[2])
+-- One exclusive holder, who is another and need not be told.
+local before, flag, after = string.match(held[1] or '', '^(%d+ %S+ )(.)(%- .*)$')
+local session = string.match(ARGV[1], '^(%S+) 0 ')
+if before and session and not held[2] and not ARGV[9] then
+  local own = session .. ':' .. ARGV[2]
+  local known = redis.call('HMGET', places, own, '\1' .. ARGV[2], '\3', '\4')
+  local left = redis.call('PTTL', lease)
+  if not known[1] and not known[2] and left >= 0 then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local asks = now + left
+    local deadline = asks + 10000 + math.floor(left / 10)
+    local who, tell, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
+    local life = who == '-' and 't' or 'c'
+    redis.call('HSET', places, '\1' .. ARGV[2], own, own,
+      string.format('x %s %s %s %s %s %.0f %.0f %.0f %s', ARGV[4], life, ARGV[6], ARGV[5], tell,
+        time[1] * 1000000 + time[2], asks, deadline, about))
+    redis.call('RPUSH', line, own)
+    if flag == '-' then
+      redis.call('HSET', lease, '\1', before .. 'l' .. after)
+    end
+    if asks > tonumber(known[3] or 0) then
+      redis.call('HSET', places, '\3', asks)
+    end
+    if deadline + 600000 > tonumber(known[4] or 0) then
+      redis.call('HSET', places, '\4', deadline + 3600000)
+      redis.call('PEXPIRE', line, deadline - now + 3600000)
+      redis.call('PEXPIRE', places, deadline - now + 3600000)
+    end
+    return -left - 1
+  end
 end

@@ -1,0 +1,130 @@
+//! `doctor`: exit codes, JSON, and no password anywhere.
+
+mod common;
+
+use serde_json::Value;
+use tenure_testkit::{Persistence, RedisServer};
+
+use crate::common::{Ended, Place};
+
+fn doctor(store: &str, more: &[&str]) -> Ended {
+    let arguments = [&["--store", store, "doctor"], more].concat();
+    Place::new().run(&arguments)
+}
+
+#[test]
+fn a_sound_store_gives_0_and_a_line_for_each_check() {
+    let place = Place::new();
+    let sound = place.run(&["doctor"]);
+    assert_eq!((sound.code, sound.err.as_str()), (0, ""));
+    let checks: Vec<_> = sound.out.lines().collect();
+    assert!(checks[0].starts_with("ok       folder: "), "{}", sound.out);
+    assert!(
+        sound.out.ends_with(": 0 problems, 0 warnings, 4 ok\n"),
+        "{}",
+        sound.out
+    );
+    assert!(!sound.out.contains('\u{1b}'), "{}", sound.out);
+    let memory = doctor("memory:", &[]);
+    assert_eq!(memory.code, 0);
+    assert!(
+        memory.out.starts_with("warning  process: nothing outlives"),
+        "{}",
+        memory.out
+    );
+}
+
+#[test]
+fn a_problem_gives_1_and_says_what_to_do() {
+    let server = RedisServer::builder().max_memory("64mb", "allkeys-lru");
+    let server = server.persistence(Persistence::AofAlways).start().unwrap();
+    let found = doctor(&server.url(), &[]);
+    assert_eq!((found.code, found.err.as_str()), (1, ""));
+    let line = "problem  eviction: the server evicts locks when full";
+    assert!(found.out.contains(line), "{}", found.out);
+    assert!(
+        found.out.contains("\n         → set maxmemory-policy"),
+        "{}",
+        found.out
+    );
+    assert!(found.out.contains(": 1 problem, "), "{}", found.out);
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(
+        doctor(&server.url(), &[]).code,
+        0,
+        "warnings are no problem"
+    );
+}
+
+#[test]
+fn json_is_of_a_fixed_shape() {
+    let server = RedisServer::start().unwrap();
+    let found = doctor(&server.url(), &["--json"]);
+    assert_eq!(found.code, 1);
+    let report: Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!(
+        keys(&report),
+        ["findings", "problems", "store", "unknown", "warnings"]
+    );
+    assert_eq!(report["problems"], 1);
+    let findings = report["findings"].as_array().unwrap();
+    for finding in findings {
+        assert_eq!(keys(finding), ["advice", "check", "found", "verdict"]);
+    }
+    let rights = findings
+        .iter()
+        .find(|found| found["check"] == "rights")
+        .unwrap();
+    assert_eq!(rights["verdict"], "ok");
+    let advice = rights["advice"].as_str().unwrap();
+    assert!(
+        advice.contains("ACL SETUSER tenure on >PASSWORD"),
+        "{advice}"
+    );
+}
+
+#[test]
+fn a_store_that_is_not_there_gives_69_and_a_wrong_url_2() {
+    let mut server = RedisServer::builder().password("hunter2").start().unwrap();
+    server.kill().unwrap();
+    let gone = doctor(&server.url(), &[]);
+    assert_eq!((gone.code, gone.out.as_str()), (69, ""));
+    assert!(!gone.err.contains("hunter2"), "{}", gone.err);
+    for url in [
+        "nonsense",
+        "gopher://x",
+        "redis://x?hunter2=hunter2",
+        "redis:x",
+    ] {
+        assert_eq!(doctor(url, &[]).code, 2, "{url}");
+    }
+    assert_eq!(doctor("memory:", &["--no-such-flag"]).code, 2);
+}
+
+#[test]
+fn a_password_is_never_shown() {
+    let server = RedisServer::builder().user("ann on >hunter2 ~* &* +@all -set");
+    let server = server.start().unwrap();
+    let url = server.url_as("ann", "hunter2");
+    for more in [&[][..], &["--json"], &["--verbose"]] {
+        let found = doctor(&url, more);
+        assert_eq!(found.code, 1);
+        let said = found.out + &found.err;
+        assert!(!said.contains("hunter2"), "{said}");
+        assert!(said.contains("ACL SETUSER ann on >PASSWORD"), "{said}");
+    }
+    let wrong = doctor(&server.url_as("ann", "hunter3"), &[]);
+    assert_eq!(wrong.code, 69);
+    assert!(!wrong.err.contains("hunter3"), "{}", wrong.err);
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}

@@ -1,0 +1,355 @@
+//! Keeping: a lease stays with the process after its release, until others want it.
+//!
+//! The next lock of the same name then costs no request. The store tells of the first claim from
+//! elsewhere, and the lease goes back at once; it also goes back when its time is over, when this
+//! process wants the name in another way, and whenever a message may have been missed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::engine::clock::Tick;
+use crate::engine::lease::{Health, HeldLease};
+use crate::engine::line::Lines;
+use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order};
+use crate::engine::{Engine, to_end::to_end};
+use crate::guard::{Guard, Hold};
+use crate::name::{Fence, Name, Owner};
+
+/// A lease that nobody holds, ready for the next caller in this process.
+///
+/// It stays among the engine's leases, where the watchdog renews it. Whoever takes it out of
+/// [`KeptLeases`] gives it to a caller or back to the store.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) lease: Arc<HeldLease>,
+    /// What its last holder ordered.
+    pub(crate) order: Arc<Order>,
+    passes: u32,
+    /// When it goes back to the store.
+    until: Tick,
+}
+
+/// The kept leases of a client; a name that has one has no local line.
+#[derive(Debug)]
+pub(super) struct KeptLeases {
+    by_name: HashMap<Name, Kept>,
+    /// When the watchdog looks at them next.
+    next_look: Tick,
+    /// When the store called for one the last time.
+    called: Option<Tick>,
+    /// How many wait for the client to settle: nothing is kept meanwhile.
+    settling: usize,
+}
+
+impl Default for KeptLeases {
+    fn default() -> Self {
+        Self {
+            by_name: HashMap::new(),
+            next_look: Tick::NEVER,
+            called: None,
+            settling: 0,
+        }
+    }
+}
+
+impl KeptLeases {
+    pub(super) fn take(&mut self, name: &Name) -> Option<Kept> {
+        // Most programs keep nothing, and need not pay for the search.
+        if self.by_name.is_empty() {
+            return None;
+        }
+        self.by_name.remove(name)
+    }
+
+    /// How many fences to ask for.
+    ///
+    /// Many only while others leave this client in peace: a name that goes back and forth between
+    /// processes would use up fences faster than the clock that some stores draw them from.
+    pub(super) fn fences(&self, order: &Order, now: Tick) -> u32 {
+        let in_peace = self.called.is_none_or(|at| now.since(at) >= PEACE);
+        match (order.is_plain(), order.keep.is_zero()) {
+            (false, _) => 1,
+            (true, false) if in_peace => MANY_FENCES,
+            (true, _) => FEW_FENCES,
+        }
+    }
+}
+
+/// How a lease was taken in.
+#[derive(Debug)]
+enum Keeping {
+    Kept,
+    /// The watchdog has to look earlier than it planned.
+    KeptBriefly,
+    /// Somebody here waits for the name.
+    Refused,
+}
+
+impl Lines {
+    /// Takes in a lease that may be kept, unless somebody here waits for the name.
+    fn keep(&self, kept: Kept) -> Keeping {
+        let mut here = self.lock();
+        let here = &mut *here;
+        // Looked at under the lock of the lines: whoever calls it back looks here after that.
+        let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.order.name);
+        let busy = here.kept.settling > 0 || here.kept.by_name.contains_key(&kept.order.name);
+        if wanted || busy {
+            return Keeping::Refused;
+        }
+        let until = kept.until;
+        here.kept.by_name.insert(kept.order.name.clone(), kept);
+        if until < here.kept.next_look {
+            here.kept.next_look = until;
+            return Keeping::KeptBriefly;
+        }
+        Keeping::Kept
+    }
+
+    /// Whether nobody holds this lease, because it is kept.
+    pub(super) fn is_kept(&self, lease: &Arc<HeldLease>) -> bool {
+        let here = self.lock();
+        let kept = here.kept.by_name.get(&lease.claim.name);
+        kept.is_some_and(|kept| Arc::ptr_eq(&kept.lease, lease))
+    }
+
+    /// Takes this lease out if it is kept.
+    fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
+        let mut here = self.lock();
+        let kept = here.kept.by_name.get(&lease.claim.name)?;
+        if !Arc::ptr_eq(&kept.lease, lease) {
+            return None;
+        }
+        here.kept.take(&lease.claim.name)
+    }
+
+    /// Takes all kept leases out.
+    fn take_all_kept(&self) -> Vec<Kept> {
+        let kept = std::mem::take(&mut self.lock().kept.by_name);
+        kept.into_values().collect()
+    }
+
+    /// Takes those out whose time is over; returns when to look again.
+    fn take_over(&self, now: Tick) -> (Vec<Kept>, Tick) {
+        let mut here = self.lock();
+        // Those that end about the same time go together, so that looking at all stays rare.
+        let over = here.kept.by_name.extract_if(|_, kept| {
+            let soon = now + kept.order.keep / 16;
+            soon >= kept.until
+        });
+        let over = over.map(|(_, kept)| kept).collect();
+        let left = here.kept.by_name.values().map(|kept| kept.until);
+        let next = left.min().unwrap_or(Tick::NEVER);
+        here.kept.next_look = next;
+        (over, next)
+    }
+}
+
+impl Engine {
+    /// Keeps a lease that may go on, if its order says so and nobody wants it.
+    pub(super) fn keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
+        let claim = &hold.lease.claim;
+        // Passing it on in vain may have used up a fence.
+        let has_a_fence = hold.passes + 1 < claim.fences;
+        if hold.order.keep.is_zero() || !claim.tell_if_wanted || !has_a_fence {
+            return Err(hold);
+        }
+        let keeping = self.lines.keep(Kept {
+            lease: Arc::clone(&hold.lease),
+            order: Arc::clone(&hold.order),
+            passes: hold.passes,
+            until: now + hold.order.keep,
+        });
+        match keeping {
+            Keeping::Kept => {}
+            Keeping::KeptBriefly => self.leases.look_earlier(),
+            Keeping::Refused => return Err(hold),
+        }
+        self.meter.given_back(now.since(hold.since));
+        Ok(())
+    }
+
+    /// Gives a kept lease to the caller; one that does not serve it goes back to the store first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: there is no wait before the release, which goes on in the background.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        kept: Kept,
+        order: &Arc<Order>,
+        now: Tick,
+    ) -> Option<Guard> {
+        let lease = &kept.lease;
+        let usable = lease.health(now) == Health::Held && !lease.is_called_back();
+        if usable && order.is_served_by(&kept.order) {
+            let passes = kept.passes + 1;
+            let fence = lease.fence.pass(passes);
+            self.meter.granted();
+            return Some(Guard::new(self, lease, order, fence, passes, now));
+        }
+        let name = &order.name;
+        let freed = Arc::clone(self).free(kept.lease, now, Duration::ZERO);
+        if let Err(error) = to_end(&self.background, freed).await {
+            tracing::debug!(%name, %error, "a kept lease is not released yet");
+        }
+        None
+    }
+
+    /// Notes that another client wants the name of one of our leases.
+    pub(super) fn call_back(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence) {
+        // First the note, then the search: whoever adds the lease looks in the other order.
+        self.calls.note(owner, fence);
+        let lease = self.leases.find(name, owner);
+        if let Some(lease) = lease.filter(|lease| self.calls.concern(lease)) {
+            self.called(&lease);
+        }
+    }
+
+    /// Notes that others may want whatever we have, as their calls may have been missed.
+    pub(super) fn call_all_back(self: &Arc<Self>) {
+        self.calls.may_be_missed(self.clock.now());
+        self.leases.call_all_back();
+        self.give_back_kept();
+    }
+
+    /// Looks whether a lease that was just granted is called back already.
+    pub(super) fn hear_early_call(self: &Arc<Self>, lease: &Arc<HeldLease>) {
+        if lease.claim.tell_if_wanted && self.calls.concern(lease) {
+            self.called(lease);
+        }
+    }
+
+    /// Releases all kept leases, and waits until nothing goes on in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the releases go on in the background.
+    pub(crate) async fn settled(self: &Arc<Self>) {
+        let _settling = Settling::begin(&self.lines);
+        self.give_back_kept();
+        self.background.over().await;
+    }
+
+    /// Releases all kept leases in the background.
+    fn give_back_kept(self: &Arc<Self>) {
+        for kept in self.lines.take_all_kept() {
+            self.free_later(kept);
+        }
+    }
+
+    /// Releases the kept leases whose time is over; returns when to look again.
+    pub(super) fn end_keeping(self: &Arc<Self>, now: Tick) -> Tick {
+        let (over, next) = self.lines.take_over(now);
+        for kept in over {
+            self.free_later(kept);
+        }
+        next
+    }
+
+    /// Forgets a lost lease if it was kept; returns whether it was, so that nobody has lost it.
+    pub(super) fn forget_kept(&self, lease: &Arc<HeldLease>) -> bool {
+        self.lines.take_kept(lease).is_some()
+    }
+
+    /// Releases all kept leases of an engine that ends.
+    pub(super) fn part_with_kept(&self) {
+        let kept = self.lines.take_all_kept();
+        if kept.is_empty() {
+            return;
+        }
+        let driver = Arc::clone(&self.driver);
+        self.background.spawn(async move {
+            for Kept { lease, .. } in kept {
+                let request = lease.release(0, Duration::ZERO);
+                if let Err(error) = driver.release(&request).await {
+                    let name = &request.name;
+                    tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
+                }
+            }
+        });
+    }
+
+    fn called(self: &Arc<Self>, lease: &Arc<HeldLease>) {
+        lease.call_back();
+        self.lines.lock().kept.called = Some(self.clock.now());
+        if let Some(kept) = self.lines.take_kept(lease) {
+            self.free_later(kept);
+        }
+    }
+
+    fn free_later(self: &Arc<Self>, kept: Kept) {
+        let (engine, now) = (Arc::clone(self), self.clock.now());
+        self.background.spawn(async move {
+            let name = kept.order.name.clone();
+            if let Err(error) = engine.free(kept.lease, now, Duration::ZERO).await {
+                tracing::warn!(%name, %error, "releasing a kept lease failed, trying again");
+            }
+        });
+    }
+}
+
+/// Keeps nothing as long as it lives: what background work lets go would be left behind.
+struct Settling<'a>(&'a Lines);
+
+impl<'a> Settling<'a> {
+    fn begin(lines: &'a Lines) -> Self {
+        lines.lock().kept.settling += 1;
+        Self(lines)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.lock().kept.settling -= 1;
+    }
+}
+
+/// Calls that came before the grant was known here, or may never have come.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<Early>);
+
+#[derive(Debug, Default)]
+struct Early {
+    /// The latest few for leases that were not known: most have just been released.
+    calls: VecDeque<(Owner, Fence)>,
+    /// When calls may have been missed the last time.
+    missed: Option<Tick>,
+}
+
+impl Calls {
+    fn note(&self, owner: &Owner, fence: Fence) {
+        let mut early = self.lock();
+        if early.calls.len() == MOST_EARLY {
+            early.calls.pop_front();
+        }
+        early.calls.push_back((owner.clone(), fence));
+    }
+
+    fn may_be_missed(&self, now: Tick) {
+        self.lock().missed = Some(now);
+    }
+
+    /// Whether this lease was called for, or may have been.
+    fn concern(&self, lease: &HeldLease) -> bool {
+        let mut early = self.lock();
+        let this =
+            |(owner, fence): &(Owner, Fence)| *fence == lease.fence && *owner == lease.claim.owner;
+        let called = early.calls.iter().position(this);
+        if let Some(called) = called {
+            early.calls.remove(called);
+        }
+        called.is_some() || early.missed.is_some_and(|missed| lease.granted <= missed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Early> {
+        // Nothing panics while the calls are half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long after a call a client takes few fences at a time.
+const PEACE: Duration = Duration::from_secs(1);
+
+/// How many early calls are remembered. One that is pushed out is as good as lost.
+const MOST_EARLY: usize = 64;

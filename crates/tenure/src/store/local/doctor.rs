@@ -1,0 +1,111 @@
+//! What in a folder endangers locks.
+
+use std::path::Path;
+
+use crate::doctor::Finding;
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::store::local::{Local, fault, fence, folder, presence};
+
+/// Looks at the locks of a folder, and makes it if need be; without one, the user's own.
+///
+/// # Errors
+///
+/// Those of [`Local::open`], but for a network file system: that is a finding.
+///
+/// # Panics
+///
+/// Outside a Tokio runtime with I/O and time enabled.
+///
+/// # Cancel safety
+///
+/// Cancel safe: what a dropped call has made in the folder, the next one removes.
+pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
+    let path = folder::choose(folder)?;
+    let store = match Local::open(Some(&path)).await {
+        Ok(store) => store,
+        Err(Error::InvalidUrl { reason }) => {
+            let advice = "choose a folder on a disk of this machine with local:/some/folder";
+            return Ok(vec![Finding::problem("folder", reason, advice)]);
+        }
+        Err(error) => return Err(error),
+    };
+    let folder = &store.state.folder;
+    let path = folder.path().to_owned();
+    let shown = path.display();
+    let mut findings = vec![Finding::fine(
+        "folder",
+        format!("{shown} can be written to, and is on a file system of this machine"),
+    )];
+    findings.push(space(&path)?);
+    findings.push(match fence::read(folder)? {
+        Some(ceiling) => Finding::fine(
+            "fences",
+            format!("fences grow through reboots, up to {ceiling} so far"),
+        ),
+        None => Finding::problem(
+            "fences",
+            format!("{shown} has no ceiling of fences: after a reboot they may begin anew"),
+            "stop the programs that use the folder, and put the file back from a backup",
+        ),
+    });
+    let sessions = presence::sessions(folder).map_err(|error| fault::io(&path, &error))?;
+    let dead = store.state.dead_among(sessions.iter().copied()).len();
+    // One of them is this look.
+    let clients = (sessions.len() - dead).saturating_sub(1);
+    let names = store.list(None).await?.len();
+    let found = format!("other clients: {clients}, names held or waited for: {names}");
+    findings.push(Finding::fine("use", found));
+    Ok(findings)
+}
+
+/// How much room is left.
+fn space(path: &Path) -> Result<Finding> {
+    let found = rustix::fs::statvfs(path).map_err(|error| fault::io(path, &error.into()))?;
+    Ok(room(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+fn room(free: u64) -> Finding {
+    let found = format!("{} MiB are free", free >> 20);
+    if free < LEAST {
+        let advice = "make room: a lock that cannot be written is not granted";
+        return Finding::problem("space", found, advice);
+    }
+    if free < LITTLE {
+        let advice = "make room before it is used up: then no lock can be taken or renewed";
+        return Finding::warning("space", found, advice);
+    }
+    Finding::fine("space", found)
+}
+
+/// Less than a state of a few thousand names takes.
+const LEAST: u64 = 1 << 20;
+const LITTLE: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn a_full_disk_is_a_problem() {
+        assert_eq!(room(0).verdict, Verdict::Problem);
+        assert_eq!(room(10 << 20).verdict, Verdict::Warning);
+        assert_eq!(room(1 << 30).verdict, Verdict::Fine);
+    }
+
+    #[tokio::test]
+    async fn a_folder_in_use_is_fine() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("local:{}", folder.path().display());
+        let locks = crate::open(&url).await.unwrap();
+        let _held = locks.mutex("a").lock().await.unwrap();
+        let found = crate::doctor(&url).await.unwrap();
+        assert!(
+            found.iter().all(|finding| finding.verdict == Verdict::Fine),
+            "{found:?}"
+        );
+        let used = found.iter().find(|finding| finding.check == "use").unwrap();
+        assert_eq!(used.found, "other clients: 1, names held or waited for: 1");
+    }
+}

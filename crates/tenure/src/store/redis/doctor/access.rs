@@ -1,0 +1,196 @@
+//! What the user may do: asked with `ACL DRYRUN` where that is allowed, and else tried.
+
+use redis::Value;
+
+use crate::doctor::Finding;
+use crate::name::random_u128;
+use crate::store::redis::doctor::node::{Node, is_forbidden, said};
+use crate::store::redis::keys::Keys;
+use crate::store::redis::rights::{self, Right, Use};
+use crate::store::redis::string::{Native, fence_key};
+use crate::store::redis::url::{Layout, Settings};
+
+/// Finds out which rights are missing, and says which rule grants them all.
+pub(super) async fn look(settings: &Settings, node: &Node, native: Option<Native>) -> Finding {
+    let of = Use::of(settings, native);
+    let line = rights::line(settings, of);
+    // A connection of its own: some calls change what it may be used for.
+    let mut own = match node.another(settings).await {
+        Ok(own) => own,
+        Err(error) => return unknown(&said(&error), &line),
+    };
+    let missing = match Missing::by_dry_run(settings, &mut own, of).await {
+        Some(missing) => missing,
+        None => Missing::by_trial(settings, &mut own, of).await,
+    };
+    match own.is_silent {
+        true => unknown("no answer", &line),
+        false => missing.finding(&line),
+    }
+}
+
+fn unknown(why: &str, line: &str) -> Finding {
+    let found = format!("could not look: {why}");
+    Finding::unknown(CHECK, found, format!("the least that works: {line}"))
+}
+
+/// What a user may not do.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Missing {
+    commands: Vec<&'static str>,
+    keys: bool,
+    channels: bool,
+    /// Commands that could not be tried without leaving something behind.
+    untried: Vec<&'static str>,
+}
+
+impl Missing {
+    /// Asks the server what the user might do; `None` if it does not say.
+    async fn by_dry_run(settings: &Settings, node: &mut Node, of: Use) -> Option<Self> {
+        let user = settings.access.user.as_deref().unwrap_or("default");
+        let mut missing = Self::default();
+        for (rule, call) in calls(settings, of) {
+            let mut words = vec!["ACL", "DRYRUN", user];
+            words.extend(call.iter().map(String::as_str));
+            match node.ask(&words).await.ok()? {
+                Value::Okay => {}
+                Value::BulkString(why) => missing.add(rule, &String::from_utf8_lossy(&why)),
+                Value::SimpleString(why) => missing.add(rule, &why),
+                _ => return None,
+            }
+        }
+        Some(missing)
+    }
+
+    /// Tries every command on a key that nobody uses.
+    async fn by_trial(settings: &Settings, node: &mut Node, of: Use) -> Self {
+        let mut missing = Self::default();
+        let mut calls = calls(settings, of);
+        calls.sort_by_key(|(rule, _)| match *rule {
+            // The string that makes other writes fail, and that ends by itself.
+            "set" => 0,
+            // What follows it is only queued, or refused.
+            "multi" => 2,
+            _ => 1,
+        });
+        let mut is_safe = false;
+        for (rule, call) in calls {
+            if creates(rule) && !is_safe {
+                missing.untried.push(rule);
+                continue;
+            }
+            let words: Vec<_> = call.iter().map(String::as_str).collect();
+            match node.ask(&words).await {
+                Err(error) if is_forbidden(&error) => missing.add(rule, &said(&error)),
+                // Whatever else went wrong, the user may call it: another node has the slot.
+                _ => is_safe |= rule == "set",
+            }
+        }
+        missing
+    }
+
+    /// Takes in a refusal, by what it says.
+    fn add(&mut self, rule: &'static str, why: &str) {
+        if why.contains("command") {
+            self.commands.push(rule);
+        } else if why.contains("channel") {
+            self.channels = true;
+        } else {
+            self.keys = true;
+        }
+    }
+
+    fn finding(self, line: &str) -> Finding {
+        let mut lacks = Vec::new();
+        if !self.commands.is_empty() {
+            lacks.push(format!("the right to {}", self.commands.join(", ")));
+        }
+        if self.keys {
+            lacks.push("the keys".to_owned());
+        }
+        if self.channels {
+            lacks.push("the channels".to_owned());
+        }
+        let line = format!("the least that works: {line}");
+        if !lacks.is_empty() {
+            let mut found = format!("the user lacks {}", lacks.join(" and "));
+            if !self.untried.is_empty() {
+                found = format!("{found}; not tried: {}", self.untried.join(", "));
+            }
+            return Finding::problem(CHECK, found, line);
+        }
+        Finding {
+            advice: Some(line),
+            ..Finding::fine(CHECK, "the user may do all that locks need")
+        }
+    }
+}
+
+/// A call of each command that is needed, on keys and channels of a random name.
+fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
+    let name = format!("doctor-{:016x}", random_u128() >> 64);
+    let keys = Keys::new(&settings.prefix);
+    let channel = format!("{}{name}", keys.inboxes());
+    let fences = matches!(settings.layout, Layout::String { fences: true, .. });
+    let key = match settings.layout {
+        Layout::Hash => format!("{}{{{name}}}", settings.prefix),
+        Layout::String { .. } => format!("{}{name}", settings.prefix),
+    };
+    let own = |right: &'static Right, key: &str| {
+        let words = right.call(key, &channel).into_iter().map(str::to_owned);
+        (right.rule, words.collect())
+    };
+    let mut calls: Vec<_> = Right::needed(of).map(|right| own(right, &key)).collect();
+    if fences {
+        let exists = Right::needed(of).find(|right| right.rule == "exists");
+        calls.extend(exists.map(|right| own(right, &fence_key(&key))));
+    }
+    calls
+}
+
+/// Whether a call makes a key where there is none.
+fn creates(rule: &str) -> bool {
+    matches!(rule, "hsetnx" | "rpush")
+}
+
+const CHECK: &str = "rights";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn a_refusal_says_what_is_missing() {
+        let mut missing = Missing::default();
+        // As Redis 7.0 and 7.2 say it, and ACL DRYRUN.
+        missing.add(
+            "set",
+            "NOPERM this user has no permissions to run the 'set' command",
+        );
+        missing.add(
+            "get",
+            "User ann has no permissions to run the 'get' command",
+        );
+        assert!(!missing.keys && !missing.channels);
+        missing.add(
+            "del",
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        );
+        missing.add("publish", "No permissions to access a channel");
+        let commands = vec!["set", "get"];
+        let all = Missing {
+            commands,
+            keys: true,
+            channels: true,
+            untried: Vec::new(),
+        };
+        assert_eq!(missing, all);
+        let found = missing.finding("ACL SETUSER …");
+        assert_eq!(found.verdict, Verdict::Problem);
+        assert_eq!(
+            found.found,
+            "the user lacks the right to set, get and the keys and the channels"
+        );
+    }
+}

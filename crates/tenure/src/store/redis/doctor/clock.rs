@@ -1,0 +1,200 @@
+//! How far the servers' clocks are from ours and from each other.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis::FromRedisValue;
+
+use crate::doctor::Finding;
+use crate::store::redis::doctor::node::{Node, said};
+use crate::store::redis::url::{Host, Settings};
+
+/// One server's clock, as seen from here.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    place: String,
+    /// How far it is ahead of ours, in milliseconds, and by how much that may be wrong; or why
+    /// it could not be read.
+    ahead: Result<(i64, i64), String>,
+}
+
+/// Reads a server's clock: the best of a few tries, by how long the answer took.
+pub(super) async fn look(node: &mut Node) -> Reading {
+    let mut best: Option<(i64, i64)> = None;
+    let mut trouble = "no answer".to_owned();
+    for _ in 0..TRIES {
+        let before = now();
+        let answer = node.ask(&["TIME"]).await;
+        let after = now();
+        let time = answer.map_err(|error| said(&error)).and_then(|answer| {
+            let time = <(u64, u64)>::from_redis_value(answer);
+            time.map_err(|_| "its answer makes no sense".to_owned())
+        });
+        match time {
+            Ok((seconds, micros)) => {
+                let theirs = Duration::from_secs(seconds) + Duration::from_micros(micros);
+                let (ahead, doubt) = offset(before, theirs, after);
+                if best.is_none_or(|(_, least)| doubt < least) {
+                    best = Some((ahead, doubt));
+                }
+            }
+            Err(why) => trouble = why,
+        }
+    }
+    Reading {
+        place: node.place.clone(),
+        ahead: best.ok_or(trouble),
+    }
+}
+
+/// Reads the clocks of servers that may become masters.
+pub(super) async fn look_at(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
+    let mut readings = Vec::with_capacity(hosts.len());
+    for host in hosts {
+        readings.push(
+            match Node::open_as(settings, host, &settings.access).await {
+                Ok(mut node) => look(&mut node).await,
+                Err(error) => Reading {
+                    place: host.to_string(),
+                    ahead: Err(said(&error)),
+                },
+            },
+        );
+    }
+    readings
+}
+
+/// Says how the clocks stand: to ours, and to each other.
+pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut known: Vec<(&str, i64, i64)> = Vec::new();
+    for Reading { place, ahead } in readings {
+        match ahead {
+            Ok((ahead, doubt)) => known.push((place, *ahead, *doubt)),
+            Err(why) => findings.push(Finding::unknown(
+                CHECK,
+                format!("{place}: could not look: {why}"),
+                "see that the server runs and allows TIME, which locks need as well",
+            )),
+        }
+    }
+    let far: Vec<_> = known
+        .iter()
+        .filter(|(_, ahead, doubt)| ahead.abs() - doubt > FAR_MS)
+        .map(|(place, ahead, _)| {
+            format!(
+                "the clock of {place} is {} {}",
+                seconds(*ahead),
+                way(*ahead)
+            )
+        })
+        .collect();
+    if !far.is_empty() {
+        findings.push(Finding::warning(
+            CHECK,
+            format!("{} of this machine", far.join(", ")),
+            "set the clocks (NTP); leases do not depend on them, only fences, which follow the \
+             server's, and people who read times",
+        ));
+    }
+    let least = known.iter().min_by_key(|(_, ahead, _)| *ahead);
+    let most = known.iter().max_by_key(|(_, ahead, _)| *ahead);
+    if let (Some((slow, low, one)), Some((fast, high, other))) = (least, most) {
+        let apart = high - low;
+        if apart - one - other > FAR_MS {
+            findings.push(Finding::warning(
+                CHECK,
+                format!(
+                    "the clock of {fast} is {} ahead of {slow}'s",
+                    seconds(apart)
+                ),
+                "set the clocks (NTP): a fence may become smaller when a lock moves between them",
+            ));
+        }
+    }
+    if findings.is_empty() {
+        let widest = known.iter().map(|(_, ahead, _)| ahead.abs()).max();
+        let found = format!(
+            "at most {} from this machine's clock",
+            seconds(widest.unwrap_or(0))
+        );
+        findings.push(Finding::fine(CHECK, found));
+    }
+    findings
+}
+
+/// How far a clock is ahead that was read between two moments of ours, and how far off that may be.
+fn offset(before: Duration, theirs: Duration, after: Duration) -> (i64, i64) {
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let doubt = after.saturating_sub(before) / 2;
+    let ours = before + doubt;
+    (millis(theirs) - millis(ours), millis(doubt) + 1)
+}
+
+fn now() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+fn seconds(millis: i64) -> String {
+    match millis.unsigned_abs() {
+        millis if millis < 1000 => format!("{millis} ms"),
+        millis => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+    }
+}
+
+fn way(ahead: i64) -> &'static str {
+    if ahead < 0 {
+        "behind that"
+    } else {
+        "ahead of that"
+    }
+}
+
+const CHECK: &str = "clock";
+
+/// From here on people notice.
+const FAR_MS: i64 = 1000;
+
+const TRIES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    fn reading(place: &str, ahead: i64, doubt: i64) -> Reading {
+        Reading {
+            place: place.to_owned(),
+            ahead: Ok((ahead, doubt)),
+        }
+    }
+
+    #[test]
+    fn the_round_trip_is_taken_into_account() {
+        let ms = Duration::from_millis;
+        assert_eq!(offset(ms(1000), ms(1500), ms(3000)), (-500, 1001));
+        assert_eq!(offset(ms(1000), ms(9000), ms(1000)), (8000, 1));
+    }
+
+    #[test]
+    fn only_what_is_surely_far_is_a_warning() {
+        let verdicts = |readings: &[Reading]| {
+            let found = compare(readings);
+            found
+                .iter()
+                .map(|finding| finding.verdict)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(&[reading("a", 900, 1)]), [Verdict::Fine]);
+        assert_eq!(verdicts(&[reading("a", 1500, 800)]), [Verdict::Fine]);
+        assert_eq!(verdicts(&[reading("a", -1500, 1)]), [Verdict::Warning]);
+        let apart = [reading("a", -700, 1), reading("b", 700, 1)];
+        assert_eq!(verdicts(&apart), [Verdict::Warning]);
+        let silent = Reading {
+            place: "a".to_owned(),
+            ahead: Err("NOPERM".to_owned()),
+        };
+        assert_eq!(verdicts(&[silent]), [Verdict::Unknown]);
+    }
+}

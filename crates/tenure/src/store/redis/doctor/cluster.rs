@@ -1,0 +1,229 @@
+//! What only a cluster has: slots, and a failover of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{FromRedisValue, Value};
+
+use crate::doctor::Finding;
+use crate::error::Result;
+use crate::lock::DEFAULT_TTL;
+use crate::store::redis::doctor::node::{Facts, Node, said};
+use crate::store::redis::doctor::server::could_not_look;
+use crate::store::redis::fault;
+use crate::store::redis::url::{Host, Settings};
+
+/// Looks at the cluster's map, and connects to its masters; returns also where the replicas are.
+pub(super) async fn look(
+    settings: &Settings,
+    hosts: &[Host],
+) -> Result<(Vec<Node>, Vec<Host>, Vec<Finding>)> {
+    let mut last = None;
+    for host in hosts {
+        let mut node = match Node::open(settings, host).await {
+            Ok(node) => node,
+            Err(error) => {
+                last = Some(error);
+                continue;
+            }
+        };
+        let slots = match node.ask(&["CLUSTER", "SLOTS"]).await {
+            Ok(slots) => slots,
+            Err(error) => {
+                // Without it no client finds the others: what can be seen is this node.
+                let found = format!("{host} does not show its map of slots: {}", said(&error));
+                let advice = "allow CLUSTER SLOTS, or name one server with redis:// if it is none \
+                              of a cluster";
+                let finding = Finding::problem(CHECK, found, advice);
+                return Ok((vec![node], Vec::new(), vec![finding]));
+            }
+        };
+        let map = Map::read(&slots, host).ok_or_else(fault::garbled)?;
+        let mut findings = map.findings();
+        let mut masters = Vec::new();
+        for master in map.masters.keys() {
+            match Node::open(settings, &host_of(master)).await {
+                Ok(node) => masters.push(node),
+                Err(error) => findings.push(Finding::problem(
+                    CHECK,
+                    format!("{} does not answer: {}", host_of(master), cause(&error)),
+                    "start it, or let one of its replicas take over",
+                )),
+            }
+        }
+        let replicas: BTreeSet<_> = map.masters.values().flatten().collect();
+        let replicas = replicas.into_iter().map(host_of).collect();
+        return Ok((masters, replicas, findings));
+    }
+    Err(last.unwrap_or_else(|| fault::unavailable("no node is named")))
+}
+
+/// How long a failover takes, against how long a lease lasts.
+pub(super) fn failover(facts: &Facts) -> Finding {
+    const CHECK: &str = "failover";
+    let timeout = facts.config("cluster-node-timeout");
+    let Some(timeout) = timeout.and_then(|timeout| timeout.parse::<u64>().ok()) else {
+        return could_not_look(CHECK, "cluster-node-timeout");
+    };
+    after(CHECK, "cluster-node-timeout", timeout)
+}
+
+/// Says whether a lease lasts through a failover that begins so many milliseconds after a fault.
+pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Finding {
+    let ttl = DEFAULT_TTL.as_secs();
+    let found = format!("a failover begins {timeout_ms} ms after a master is lost ({setting})");
+    if u128::from(timeout_ms) * 2 <= DEFAULT_TTL.as_millis() {
+        return Finding::fine(check, found);
+    }
+    Finding::warning(
+        check,
+        format!("{found}, too late for locks with the usual ttl of {ttl} s"),
+        format!(
+            "set {setting} to {} or less, or use a longer ttl",
+            ttl * 500
+        ),
+    )
+}
+
+/// How many slots have a master, and which replicas each master has.
+#[derive(Debug, Default)]
+struct Map {
+    slots: u64,
+    masters: BTreeMap<(String, u16), Vec<(String, u16)>>,
+}
+
+impl Map {
+    /// Reads `CLUSTER SLOTS`: ranges of slots, each with its master and then its replicas.
+    fn read(slots: &Value, asked: &Host) -> Option<Self> {
+        let Value::Array(ranges) = slots else {
+            return None;
+        };
+        let mut map = Self::default();
+        for range in ranges {
+            let Value::Array(parts) = range else {
+                return None;
+            };
+            let [first, last, master, replicas @ ..] = &parts[..] else {
+                return None;
+            };
+            let number = |value: &Value| u64::from_redis_value(value.clone()).ok();
+            map.slots += (number(last)? + 1).checked_sub(number(first)?)?;
+            let replicas = replicas.iter().map(|node| address(node, asked));
+            let replicas = replicas.collect::<Option<_>>()?;
+            map.masters.insert(address(master, asked)?, replicas);
+        }
+        Some(map)
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.slots < SLOTS {
+            findings.push(Finding::problem(
+                CHECK,
+                format!(
+                    "{} of {SLOTS} slots have no master: their locks fail",
+                    SLOTS - self.slots
+                ),
+                "see `redis-cli --cluster check`, and give the slots to a master",
+            ));
+        }
+        let alone = self
+            .masters
+            .iter()
+            .filter(|(_, replicas)| replicas.is_empty());
+        let alone: Vec<_> = alone
+            .map(|(master, _)| host_of(master).to_string())
+            .collect();
+        if !alone.is_empty() {
+            findings.push(Finding::warning(
+                CHECK,
+                format!("no replica would take over from {}", alone.join(", ")),
+                "add a replica to each master",
+            ));
+        }
+        if findings.is_empty() {
+            let count = self.masters.len();
+            let found = format!("all slots are covered by {count} masters, each with a replica");
+            findings.push(Finding::fine(CHECK, found));
+        }
+        findings
+    }
+}
+
+/// Reads a node: its name or address, its port, and more.
+fn address(node: &Value, asked: &Host) -> Option<(String, u16)> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let name = String::from_redis_value(node.first()?.clone()).unwrap_or_default();
+    // A node that does not know its own address has none, or a question mark.
+    let name = match name.as_str() {
+        "" | "?" => asked.name.clone(),
+        _ => name,
+    };
+    Some((name, u16::from_redis_value(node.get(1)?.clone()).ok()?))
+}
+
+fn host_of((name, port): &(String, u16)) -> Host {
+    Host {
+        name: name.clone(),
+        port: *port,
+    }
+}
+
+/// The innermost text of an error.
+fn cause(error: &crate::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+const CHECK: &str = "cluster";
+const SLOTS: u64 = 16384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    fn node(port: i64) -> Value {
+        let name = Value::BulkString(b"10.0.0.1".to_vec());
+        Value::Array(vec![
+            name,
+            Value::Int(port),
+            Value::BulkString(b"id".to_vec()),
+        ])
+    }
+
+    fn range(first: i64, last: i64, ports: &[i64]) -> Value {
+        let mut parts = vec![Value::Int(first), Value::Int(last)];
+        parts.extend(ports.iter().map(|port| node(*port)));
+        Value::Array(parts)
+    }
+
+    fn verdicts(ranges: Vec<Value>) -> Vec<Verdict> {
+        let asked = Host {
+            name: "x".to_owned(),
+            port: 1,
+        };
+        let map = Map::read(&Value::Array(ranges), &asked).unwrap();
+        map.findings()
+            .iter()
+            .map(|finding| finding.verdict)
+            .collect()
+    }
+
+    #[test]
+    fn every_slot_has_a_master_and_every_master_a_replica() {
+        let whole = vec![range(0, 8191, &[1, 2]), range(8192, 16383, &[3, 4])];
+        assert_eq!(verdicts(whole), [Verdict::Fine]);
+        let hole = vec![range(0, 8191, &[1, 2]), range(8193, 16383, &[3, 4])];
+        assert_eq!(verdicts(hole), [Verdict::Problem]);
+        let alone = vec![range(0, 8191, &[1]), range(8192, 16383, &[3, 4])];
+        assert_eq!(verdicts(alone), [Verdict::Warning]);
+        assert_eq!(verdicts(Vec::new()), [Verdict::Problem]);
+    }
+
+    #[test]
+    fn a_failover_has_to_fit_into_a_lease() {
+        assert_eq!(after("failover", "x", 15_000).verdict, Verdict::Fine);
+        assert_eq!(after("failover", "x", 15_001).verdict, Verdict::Warning);
+    }
+}

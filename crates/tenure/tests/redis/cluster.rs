@@ -1,0 +1,228 @@
+//! A cluster whose slots move and whose masters change.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use tenure::driver::Loss;
+use tenure::{Health, Outcome};
+use tenure_testkit::{RedisCluster, RedisServer, slot_of};
+use tokio::time::timeout;
+
+use crate::{LONG, PATIENCE, chain, entry, millis, open, open_hasty, until, until_waiting};
+
+/// A URL that names all nodes.
+pub(crate) fn url(cluster: &RedisCluster) -> String {
+    let hosts: Vec<String> = cluster
+        .servers()
+        .iter()
+        .map(|server| format!("127.0.0.1:{}", server.port()))
+        .collect();
+    format!("redis+cluster://{}", hosts.join(","))
+}
+
+/// How often the servers answered with this error.
+fn answers(cluster: &RedisCluster, code: &str) -> u64 {
+    let count = |text: String| {
+        let line = format!("errorstat_{code}:count=");
+        let count = text
+            .lines()
+            .find_map(|text| text.strip_prefix(&line)?.parse().ok());
+        count.unwrap_or(0u64)
+    };
+    let running = cluster
+        .servers()
+        .iter()
+        .filter(|server| server.is_running());
+    running
+        .map(|server| count(server.cli(&["INFO", "errorstats"])))
+        .sum()
+}
+
+#[tokio::test]
+async fn all_keys_of_a_name_live_in_one_slot_and_the_list_sees_every_master() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let client = open(&url(&cluster)).await;
+    let other = open(&url(&cluster)).await;
+    let mut expected = BTreeSet::new();
+    let mut guards = Vec::new();
+    for name in ["}", "{", "{}", "a{b}c", "}{", "%7D", "{a}{b}", "a b"] {
+        expected.insert(name.to_owned());
+        guards.push(client.rwlock(name).read().ttl(LONG).lock().await.unwrap());
+        guards.push(other.rwlock(name).read().ttl(LONG).lock().await.unwrap());
+        let waiting = client.rwlock(name).write().ttl(LONG);
+        tokio::spawn(async move { waiting.lock().await });
+        until_waiting(&client, name, 1).await;
+        let keys = cluster
+            .servers()
+            .iter()
+            .map(|server| server.cli(&["KEYS", "*"]));
+        let keys: Vec<String> = keys.filter(|keys| !keys.is_empty()).collect();
+        let all: Vec<&str> = keys.iter().flat_map(|keys| keys.lines()).collect();
+        assert_eq!(all.len(), 5 * expected.len(), "{all:?}");
+        let slots: BTreeSet<u16> = all.iter().map(|key| slot_of(key)).collect();
+        assert!(slots.len() <= expected.len(), "{all:?}");
+    }
+    for number in 0..30 {
+        let name = format!("n{number}");
+        guards.push(client.mutex(&name).ttl(LONG).lock().await.unwrap());
+        expected.insert(name);
+    }
+    for server in cluster.servers() {
+        assert_ne!(server.cli(&["DBSIZE"]), "0", "each master has some");
+    }
+    let listed = other.list(None).await.unwrap();
+    let listed: BTreeSet<String> = listed.iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!(listed, expected);
+}
+
+/// While a slot moves, its scripts are told to try again: five keys, and never all of them there.
+#[tokio::test]
+async fn a_slot_that_moves_loses_neither_holder_nor_waiters() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let (ann, bob) = (open(&url(&cluster)).await, open(&url(&cluster)).await);
+    let slot = slot_of("tenure:{a}");
+    let from = cluster.master_of(slot).unwrap();
+    let to = (from + 1) % 3;
+    let guard = ann.mutex("a").ttl(LONG).lock().await.unwrap();
+    let mut line = Vec::new();
+    for count in 1..=2 {
+        let waiting = bob.rwlock("a").read().ttl(LONG);
+        let waiting = if count == 1 {
+            waiting
+        } else {
+            ann.rwlock("a").read().ttl(LONG)
+        };
+        line.push(tokio::spawn(async move { waiting.lock().await }));
+        until_waiting(&ann, "a", count).await;
+    }
+    let moving = cluster.begin_move(slot, to).unwrap();
+    let older = guard.fence();
+    let release = tokio::spawn(guard.release());
+    until("the release to be put off", async || {
+        answers(&cluster, "TRYAGAIN") > 0
+    })
+    .await;
+    cluster.move_keys(moving).unwrap();
+    let asking = bob.mutex("a").ttl(LONG);
+    let asking = tokio::spawn(async move { asking.try_lock().await });
+    until("a request to be sent on", async || {
+        answers(&cluster, "ASK") > 0
+    })
+    .await;
+    cluster.finish_move(moving).unwrap();
+    let moved = Instant::now();
+    let released = timeout(PATIENCE, release).await.unwrap().unwrap();
+    let asked = timeout(PATIENCE, asking).await.unwrap().unwrap();
+    assert!(!matches!(asked, Ok(Some(_))), "others stand in line");
+    println!(
+        "released {:?} after the move: {released:?}",
+        moved.elapsed()
+    );
+    for waiting in line {
+        let next = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+        assert!(older < next.fence());
+        assert_eq!(next.health(), Health::Held);
+        assert_eq!(next.release().await.unwrap(), Outcome::Released);
+    }
+    println!("all had their turn {:?} after the move", moved.elapsed());
+    assert!(
+        answers(&cluster, "MOVED") > 0,
+        "the clients had to learn the new place"
+    );
+}
+
+#[tokio::test]
+async fn a_failover_on_order_loses_neither_holder_nor_waiter() {
+    let cluster = RedisCluster::start(3, 1).unwrap();
+    let (ann, bob) = (open(&url(&cluster)).await, open(&url(&cluster)).await);
+    let slot = slot_of("tenure:{a}");
+    let old = cluster.master_of(slot).unwrap();
+    let guard = ann.mutex("a").ttl(millis(6000)).lock().await.unwrap();
+    let waiting = bob.mutex("a").ttl(LONG);
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    until_waiting(&ann, "a", 1).await;
+    let begun = Instant::now();
+    cluster.failover(old + 3).unwrap();
+    assert_eq!(cluster.master_of(slot).unwrap(), old + 3);
+    let done = begun.elapsed();
+    assert_eq!(
+        entry(&ann, "a").await.holders.len(),
+        1,
+        "the new master knows"
+    );
+    let older = guard.fence();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    let next = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+    println!(
+        "failover took {done:?}, all went on after {:?}",
+        begun.elapsed()
+    );
+    assert!(older < next.fence());
+}
+
+/// A killed master takes what its replica has not yet with it: a second holder is possible, so
+/// only the fences are checked.
+#[tokio::test]
+async fn clients_go_on_after_a_master_was_killed() {
+    let mut cluster = RedisCluster::start(3, 1).unwrap();
+    let (ann, bob) = (open(&url(&cluster)).await, open(&url(&cluster)).await);
+    let slot = slot_of("tenure:{a}");
+    let old = cluster.master_of(slot).unwrap();
+    let guard = ann.mutex("a").ttl(LONG).lock().await.unwrap();
+    let waiting = bob.mutex("a").ttl(LONG);
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    until_waiting(&ann, "a", 1).await;
+    cluster.server_mut(old).kill().unwrap();
+    let killed = Instant::now();
+    let older = guard.fence();
+    let release = tokio::spawn(guard.release());
+    assert_eq!(cluster.wait_for_new_master(slot, old).unwrap(), old + 3);
+    println!("a new master after {:?}", killed.elapsed());
+    let released = timeout(PATIENCE, release).await.unwrap().unwrap();
+    println!("released after {:?}: {released:?}", killed.elapsed());
+    let next = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    let next = next.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    println!("the waiter went on after {:?}", killed.elapsed());
+    assert!(older < next.fence());
+    assert_eq!(next.release().await.unwrap(), Outcome::Released);
+}
+
+/// Its own leases end, since nobody takes its place here.
+#[tokio::test]
+async fn a_master_that_is_gone_does_not_end_the_leases_of_the_others() {
+    let options = RedisServer::builder().config("cluster-require-full-coverage no");
+    let mut cluster = RedisCluster::start_with(3, 0, &options).unwrap();
+    let client = open_hasty(&url(&cluster)).await;
+    let mut guards = [const { Vec::new() }; 3];
+    for number in 0..30 {
+        let name = format!("n{number}");
+        let master = cluster
+            .master_of(slot_of(&format!("tenure:{{{name}}}")))
+            .unwrap();
+        let guard = client.mutex(&name).ttl(millis(2000)).lock().await.unwrap();
+        guards[master].push(guard);
+    }
+    cluster.server_mut(0).kill().unwrap();
+    let killed = Instant::now();
+    for guard in &guards[0] {
+        assert_eq!(
+            timeout(PATIENCE, guard.lost()).await.unwrap(),
+            Loss::Unreachable
+        );
+    }
+    println!("its leases were lost after {:?}", killed.elapsed());
+    until("three leases to have passed", async || {
+        killed.elapsed() > millis(6000)
+    })
+    .await;
+    for guard in guards[1..].iter().flatten() {
+        assert!(
+            !matches!(guard.health(), Health::Lost(_)),
+            "{:?}",
+            guard.health()
+        );
+    }
+    for guard in guards.into_iter().skip(1).flatten() {
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
+}

@@ -1,0 +1,140 @@
+//! Grants that replicas have to confirm.
+
+use tenure::{Error, Outcome};
+use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer, slot_of};
+use tokio::time::timeout;
+
+use crate::cluster;
+use crate::{AT_ONCE, LONG, chain, open, until_free, until_waiting};
+
+#[tokio::test]
+async fn a_grant_is_in_the_replica_when_it_is_told() {
+    let server = RedisServer::start().unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(server.port())
+        .start()
+        .unwrap();
+    replica.wait_until_linked().unwrap();
+    let client = open(&format!("{}?replicas=1", server.url())).await;
+    let other = open(&format!("{}?replicas=1", server.url())).await;
+    for round in 0..50 {
+        let name = format!("a{round}");
+        let guard = client.mutex(&name).ttl(LONG).lock().await.unwrap();
+        assert_eq!(replica.cli(&["EXISTS", &format!("tenure:{{{name}}}")]), "1");
+        guard.release().await.unwrap();
+    }
+    let held = client.mutex("a").ttl(LONG).lock().await.unwrap();
+    let waiting = other.mutex("a").ttl(LONG);
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    until_waiting(&client, "a", 1).await;
+    let older = held.fence();
+    held.release().await.unwrap();
+    let next = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+    assert!(older < next.fence());
+    let left: u64 = replica.cli(&["PTTL", "tenure:{a}"]).parse().unwrap();
+    assert!(
+        left > 50_000,
+        "the confirmed lease has its whole ttl: {left}"
+    );
+    assert_eq!(next.release().await.unwrap(), Outcome::Released);
+}
+
+#[tokio::test]
+async fn too_few_replicas_are_an_error_and_nothing_stays_held() {
+    let server = RedisServer::start().unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(server.port())
+        .start()
+        .unwrap();
+    replica.wait_until_linked().unwrap();
+    let url = format!("{}?replicas=2&replicas_timeout=100ms", server.url());
+    let client = open(&url).await;
+    let lock = client.mutex("a").ttl(LONG);
+    for tries in [false, true] {
+        let error = match tries {
+            true => lock.try_lock().await.unwrap_err(),
+            false => lock.lock().await.unwrap_err(),
+        };
+        let text = chain(&error);
+        assert!(matches!(error, Error::Indeterminate { .. }), "{text}");
+        assert!(text.contains("of 2 replicas confirmed"), "{text}");
+        until_free(&client, "a").await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_follow_confirms_nothing() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(proxy.port())
+        .start()
+        .unwrap();
+    replica.wait_until_linked().unwrap();
+    let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
+    let client = open(&url).await;
+    client
+        .mutex("a")
+        .lock()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    proxy.set(Fault::Freeze);
+    let error = client.mutex("b").ttl(LONG).lock().await.unwrap_err();
+    assert!(
+        chain(&error).contains("0 of 1 replicas"),
+        "{}",
+        chain(&error)
+    );
+    assert_eq!(replica.cli(&["EXISTS", "tenure:{b}"]), "0");
+    until_free(&client, "b").await;
+    proxy.set(Fault::Pass);
+    let guard = client.mutex("b").ttl(LONG).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// The master of the name's slot is the one whose replicas count.
+#[tokio::test]
+async fn in_a_cluster_the_replicas_of_the_names_own_master_confirm() {
+    let cluster = RedisCluster::start(3, 1).unwrap();
+    let url = format!(
+        "{}?replicas=1&replicas_timeout=300ms",
+        cluster::url(&cluster)
+    );
+    let client = open(&url).await;
+    let name_of = |master: usize| {
+        let names = (0..100).map(|number| format!("n{number}"));
+        let mut own = names.filter(|name| {
+            let slot = slot_of(&format!("tenure:{{{name}}}"));
+            cluster.master_of(slot).unwrap() == master
+        });
+        own.next().unwrap()
+    };
+    let names = [name_of(0), name_of(1), name_of(2)];
+    for (master, name) in names.iter().enumerate() {
+        let guard = client.mutex(name).ttl(LONG).lock().await.unwrap();
+        let key = format!("tenure:{{{name}}}");
+        let keys = cluster.server(master + 3).cli(&["KEYS", "*"]);
+        assert!(keys.lines().any(|other| other == key), "{keys}");
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
+    cluster.server(3).freeze().unwrap();
+    for _ in 0..3 {
+        let error = client
+            .mutex(&names[0])
+            .ttl(LONG)
+            .try_lock()
+            .await
+            .unwrap_err();
+        assert!(
+            chain(&error).contains("0 of 1 replicas"),
+            "{}",
+            chain(&error)
+        );
+        until_free(&client, &names[0]).await;
+    }
+    let guard = client.mutex(&names[1]).ttl(LONG).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}

@@ -1,0 +1,390 @@
+//! The least rule that `tenure doctor` prints: it is enough, and nothing of it is too much.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::driver::{
+    About, Answer, Claim, Driver, Life, Mode, News, Release, Released, Renewal, Renewed, Wait,
+};
+use tenure::{Fence, Finding, Name, Owner, Verdict};
+use tenure_testkit::{RedisCluster, RedisSentinel, RedisServer};
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn the_rule_of_the_hash_layout_is_the_least() {
+    let server = RedisServer::builder().user("default off").start().unwrap();
+    let all = [&server];
+    the_rule_is_the_least(&all, &|user| with(&server, user, "")).await;
+}
+
+#[tokio::test]
+async fn the_rule_of_another_database_is_the_least() {
+    let server = RedisServer::builder().user("default off").start().unwrap();
+    let all = [&server];
+    the_rule_is_the_least(&all, &|user| with(&server, user, "db=3")).await;
+}
+
+#[tokio::test]
+async fn the_rule_of_grants_that_replicas_confirm_is_the_least() {
+    let server = RedisServer::builder().user("default on nopass ~* &* +@all");
+    let server = server.start().unwrap();
+    let replica = RedisServer::builder().replica_of(server.plain_port());
+    let replica = replica.start().unwrap();
+    replica.wait_until_linked().unwrap();
+    let all = [&server];
+    the_rule_is_the_least(&all, &|user| with(&server, user, "replicas=1")).await;
+}
+
+#[tokio::test]
+async fn the_rule_of_the_string_layout_is_the_least() {
+    let server = RedisServer::builder().user("default off").start().unwrap();
+    let all = [&server];
+    for options in ["", "&scripts=off", "&fences=off", "&fences=off&scripts=off"] {
+        let options = format!("layout=string&prefix=lock:{options}");
+        the_rule_is_the_least(&all, &|user| with(&server, user, &options)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_rule_of_a_cluster_is_the_least() {
+    let options = RedisServer::builder().user("default on nopass ~* &* +@all");
+    let cluster = RedisCluster::start_with(2, 0, &options).unwrap();
+    let servers: Vec<_> = cluster.servers().iter().collect();
+    for options in ["", "layout=string&prefix=lock:"] {
+        the_rule_is_the_least(&servers, &|user| {
+            let port = cluster.server(0).port();
+            format!("redis+cluster://{user}:{PASSWORD}@127.0.0.1:{port}?{options}")
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_rule_behind_sentinels_is_the_least() {
+    let options = RedisServer::builder().user("default on nopass ~* &* +@all");
+    let sentinels = RedisSentinel::start_with(&options, None).unwrap();
+    let master = sentinels.servers().iter().collect::<Vec<_>>();
+    let port = sentinels.sentinel_ports()[0];
+    the_rule_is_the_least(&master, &|user| {
+        format!(
+            "redis+sentinel://{user}:{PASSWORD}@127.0.0.1:{port}/{}",
+            RedisSentinel::MASTER
+        )
+    })
+    .await;
+}
+
+fn with(server: &RedisServer, user: &str, options: &str) -> String {
+    format!("{}?{options}", server.url_as(user, PASSWORD))
+}
+
+/// Takes the rule as the doctor prints it, and leaves out one command after the other.
+async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> String) {
+    // Allowed all but what a provider would keep for itself.
+    set(
+        servers,
+        &[
+            "all",
+            "on",
+            &format!(">{PASSWORD}"),
+            "~*",
+            "&*",
+            "+@all",
+            "-acl",
+        ],
+    );
+    let line = line_of(&tenure::doctor(&url("all")).await.unwrap());
+    let rules = rules_of(&line);
+    set(servers, &[&["least"], &rules[..]].concat());
+    forget_scripts(servers);
+    if let Err(error) = exercise(&url("least")).await {
+        panic!("{line} is not enough: {error}");
+    }
+    let found = tenure::doctor(&url("least")).await.unwrap();
+    assert_eq!(rights(&found).verdict, Verdict::Fine, "{found:?}");
+    let commands: Vec<_> = rules.iter().filter(|rule| rule.starts_with('+')).collect();
+    assert!(commands.len() > 5, "{line}");
+    for command in commands {
+        let user = format!("without-{}", command[1..].replace('|', "-"));
+        let rest: Vec<_> = rules
+            .iter()
+            .filter(|rule| rule != &command)
+            .copied()
+            .collect();
+        set(servers, &[&[user.as_str()], &rest[..]].concat());
+        forget_scripts(servers);
+        for server in servers {
+            server.cli(&["CONFIG", "RESETSTAT"]);
+        }
+        let url = url(&user);
+        let refused = exercise(&url).await.is_err() || sends_ping(servers);
+        assert!(refused, "{command} is not needed: {line}");
+        names_what_is_missing(&url, &command[1..]).await;
+    }
+}
+
+/// Whether a `PING` was refused.
+///
+/// The client of a cluster checks its connections by it, and makes them anew if it is refused:
+/// whether a request is lost by that is a matter of luck.
+fn sends_ping(servers: &[&RedisServer]) -> bool {
+    servers.iter().any(|server| {
+        let calls = server.cli(&["INFO", "commandstats"]);
+        let mut pings = calls
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_ping:"));
+        pings.any(|line| !line.contains("rejected_calls=0,"))
+    })
+}
+
+/// Where a connection can be made at all, the doctor says what is missing.
+async fn names_what_is_missing(url: &str, command: &str) {
+    let Ok(found) = tenure::doctor(url).await else {
+        assert_eq!(command, "select");
+        return;
+    };
+    let rights = rights(&found);
+    assert_eq!(rights.verdict, Verdict::Problem, "{command}: {rights:?}");
+    let lacks = format!("lacks the right to {command}");
+    assert!(rights.found.contains(&lacks), "{rights:?}");
+}
+
+fn rights(found: &[Finding]) -> &Finding {
+    found
+        .iter()
+        .find(|finding| finding.check == "rights")
+        .unwrap()
+}
+
+fn line_of(found: &[Finding]) -> String {
+    let advice = rights(found).advice.as_deref().unwrap();
+    let at = advice.find("ACL SETUSER").unwrap();
+    advice[at..].replace(">PASSWORD", &format!(">{PASSWORD}"))
+}
+
+/// The rules of a line, without the command and the user.
+fn rules_of(line: &str) -> Vec<&str> {
+    line.split(' ').skip(3).collect()
+}
+
+fn set(servers: &[&RedisServer], rules: &[&str]) {
+    for server in servers {
+        server.cli(&[&["ACL", "SETUSER"], rules].concat());
+    }
+}
+
+/// Else nobody would miss `EVAL`.
+fn forget_scripts(servers: &[&RedisServer]) {
+    for server in servers {
+        // A replica has none, and refuses.
+        let _ = server.command(&["SCRIPT", "FLUSH"]);
+    }
+}
+
+/// Does all that locks can do, and fails if any of it does.
+async fn exercise(url: &str) -> tenure::Result<()> {
+    let one = tenure::store::redis::open(url).await?;
+    let other = tenure::store::redis::open(url).await?;
+    let play = Play {
+        one,
+        other,
+        is_hash: !url.contains("layout=string"),
+        confirms: url.contains("replicas=") || url.contains("cluster"),
+        tells: !(url.contains("cluster") && url.contains("layout=string")),
+    };
+    play.hand_over().await?;
+    if play.is_hash {
+        play.share().await?;
+        play.take_permits().await?;
+        play.call_back().await?;
+        play.one.list(None).await?;
+    }
+    play.evict().await?;
+    play.stay_taken().await
+}
+
+struct Play {
+    one: Arc<dyn Driver>,
+    other: Arc<dyn Driver>,
+    is_hash: bool,
+    /// Whether a grant has to be asked for once more.
+    confirms: bool,
+    /// Whether waiters are told at all.
+    tells: bool,
+}
+
+impl Play {
+    /// Lock, wait in line, look, renew, release, be told, withdraw.
+    async fn hand_over(&self) -> tenure::Result<()> {
+        let name = name();
+        let ann = claim(&name, "ann", Mode::Exclusive);
+        let bob = claim(&name, "bob", Mode::Exclusive);
+        let fence = granted(self.one.acquire(&ann).await?);
+        granted(
+            self.one
+                .acquire(&Claim {
+                    depth: 2,
+                    ..ann.clone()
+                })
+                .await?,
+        );
+        assert!(matches!(
+            self.other.acquire(&bob).await?,
+            Answer::Queued { .. }
+        ));
+        assert_eq!(self.one.list(Some(&name)).await?.len(), 1);
+        let renewed = self.one.renew(&[renewal(&ann, fence)]).await?;
+        assert_eq!(renewed, [Renewed::Kept(fence)]);
+        let lost = self.other.renew(&[renewal(&bob, fence)]).await?;
+        assert!(matches!(lost[..], [Renewed::Lost(_)]));
+        assert_eq!(
+            self.one.release(&release(&ann, fence)).await?,
+            Released::Freed
+        );
+        self.hear(&bob).await?;
+        self.other.withdraw(&bob).await
+    }
+
+    /// Waits for the grant, and takes it.
+    async fn hear(&self, claim: &Claim) -> tenure::Result<()> {
+        if self.tells {
+            let news = timeout(Duration::from_secs(10), self.other.news()).await;
+            if let Ok(News::Granted { .. }) = news {
+                return Ok(());
+            }
+            assert!(matches!(news, Ok(News::AskAgain(_))), "{news:?}");
+            assert!(self.confirms || !self.is_hash, "{news:?}");
+        }
+        granted(self.other.acquire(claim).await?);
+        Ok(())
+    }
+
+    /// Readers together, twice each, and a writer after them.
+    async fn share(&self) -> tenure::Result<()> {
+        let name = name();
+        let ann = claim(&name, "ann", Mode::Shared);
+        let bob = claim(&name, "bob", Mode::Shared);
+        let writer = claim(&name, "eve", Mode::Exclusive);
+        let first = granted(self.one.acquire(&ann).await?);
+        let second = granted(self.other.acquire(&bob).await?);
+        granted(
+            self.one
+                .acquire(&Claim {
+                    depth: 2,
+                    ..ann.clone()
+                })
+                .await?,
+        );
+        assert!(matches!(
+            self.other.acquire(&writer).await?,
+            Answer::Queued { .. }
+        ));
+        self.one.renew(&[renewal(&ann, first)]).await?;
+        self.one.release(&release(&ann, first)).await?;
+        self.other.release(&release(&bob, second)).await?;
+        self.hear(&writer).await?;
+        self.other.withdraw(&writer).await
+    }
+
+    async fn take_permits(&self) -> tenure::Result<()> {
+        let name = name();
+        let ann = claim(&name, "ann", Mode::Permits { take: 1, of: 3 });
+        let bob = claim(&name, "bob", Mode::Permits { take: 1, of: 2 });
+        let first = granted(self.one.acquire(&ann).await?);
+        let second = granted(self.other.acquire(&bob).await?);
+        self.one.release(&release(&ann, first)).await?;
+        self.other.release(&release(&bob, second)).await?;
+        Ok(())
+    }
+
+    /// A lease that is kept until somebody else asks.
+    async fn call_back(&self) -> tenure::Result<()> {
+        let name = name();
+        let ann = Claim {
+            tell_if_wanted: true,
+            ..claim(&name, "ann", Mode::Exclusive)
+        };
+        let fence = granted(self.one.acquire(&ann).await?);
+        let bob = Claim {
+            wait: Wait::No,
+            ..claim(&name, "bob", Mode::Exclusive)
+        };
+        assert_eq!(self.other.acquire(&bob).await?, Answer::Busy);
+        let news = timeout(Duration::from_secs(10), self.one.news()).await;
+        assert!(matches!(news, Ok(News::Wanted { .. })), "{news:?}");
+        self.one.release(&release(&ann, fence)).await?;
+        Ok(())
+    }
+
+    async fn evict(&self) -> tenure::Result<()> {
+        let name = name();
+        granted(
+            self.one
+                .acquire(&claim(&name, "ann", Mode::Exclusive))
+                .await?,
+        );
+        assert_eq!(self.other.evict(&name).await?.len(), 1);
+        Ok(())
+    }
+
+    async fn stay_taken(&self) -> tenure::Result<()> {
+        let name = name();
+        let ann = claim(&name, "ann", Mode::Exclusive);
+        let fence = granted(self.one.acquire(&ann).await?);
+        let release = Release {
+            stays_taken: Duration::from_millis(50),
+            ..release(&ann, fence)
+        };
+        assert_eq!(self.one.release(&release).await?, Released::Freed);
+        Ok(())
+    }
+}
+
+fn name() -> Name {
+    Name::new(&format!("rights-{:x}", fastrand::u64(..))).unwrap()
+}
+
+fn claim(name: &Name, owner: &str, mode: Mode) -> Claim {
+    Claim {
+        name: name.clone(),
+        owner: Owner::named(owner).unwrap(),
+        mode,
+        ttl: Duration::from_secs(30),
+        depth: 1,
+        wait: Wait::InLine,
+        life: Life::Client,
+        fences: 1,
+        tell_if_wanted: false,
+        about: About::this_process(None),
+    }
+}
+
+fn granted(answer: Answer) -> Fence {
+    match answer {
+        Answer::Granted(fence) => fence,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn renewal(claim: &Claim, fence: Fence) -> Renewal {
+    Renewal {
+        name: claim.name.clone(),
+        owner: claim.owner.clone(),
+        fence: Some(fence),
+        life: claim.life,
+        ttl: claim.ttl,
+    }
+}
+
+fn release(claim: &Claim, fence: Fence) -> Release {
+    Release {
+        name: claim.name.clone(),
+        owner: claim.owner.clone(),
+        fence: Some(fence),
+        life: claim.life,
+        depth: 0,
+        stays_taken: Duration::ZERO,
+    }
+}
+
+const PASSWORD: &str = "hunter2";

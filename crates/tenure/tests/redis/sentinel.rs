@@ -1,0 +1,152 @@
+//! Sentinels that name another master.
+
+use std::time::Instant;
+
+use tenure::{Health, Outcome};
+use tenure_testkit::{Fault, Proxy, RedisSentinel, RedisServer};
+use tokio::time::timeout;
+
+use crate::{LONG, PATIENCE, chain, open, until, until_waiting};
+
+/// A URL that names all sentinels.
+pub(crate) fn url(group: &RedisSentinel) -> String {
+    let hosts: Vec<String> = group
+        .sentinel_ports()
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    format!(
+        "redis+sentinel://{}/{}",
+        hosts.join(","),
+        RedisSentinel::MASTER
+    )
+}
+
+#[tokio::test]
+async fn clients_find_the_next_master_after_the_last_was_killed() {
+    let mut group = RedisSentinel::start().unwrap();
+    let (ann, bob) = (open(&url(&group)).await, open(&url(&group)).await);
+    let guard = ann.mutex("a").ttl(LONG).lock().await.unwrap();
+    let waiting = bob.mutex("a").ttl(LONG);
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    until_waiting(&ann, "a", 1).await;
+    for server in &group.servers()[1..] {
+        until("the replicas to have it all", async || {
+            server.cli(&["EXISTS", "tenure:{a}", "tenure:{a}:line"]) == "2"
+        })
+        .await;
+    }
+    let old = group.kill_master().unwrap();
+    let killed = Instant::now();
+    group.wait_for_new_master(old).unwrap();
+    println!("a new master after {:?}", killed.elapsed());
+    until("the holder to be back", async || {
+        let listed = ann.list(None).await;
+        listed.is_ok_and(|listed| listed.len() == 1 && listed[0].waiters.len() == 1)
+    })
+    .await;
+    println!("the holder was back after {:?}", killed.elapsed());
+    assert_eq!(guard.health(), Health::Held);
+    let older = guard.fence();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    let next = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+    println!("the waiter went on after {:?}", killed.elapsed());
+    assert!(older < next.fence());
+    assert_eq!(next.release().await.unwrap(), Outcome::Released);
+}
+
+/// The old master lives on as a replica, which refuses to write.
+#[tokio::test]
+async fn clients_leave_a_master_that_was_made_a_replica() {
+    let group = RedisSentinel::start().unwrap();
+    let client = open(&url(&group)).await;
+    let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
+    let old = group.master_port().unwrap();
+    group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
+    let begun = Instant::now();
+    group.wait_for_new_master(old).unwrap();
+    let demoted = group
+        .servers()
+        .iter()
+        .find(|server| server.port() == old)
+        .unwrap();
+    until("the old master to be a replica", async || {
+        demoted.info("role").is_ok_and(|role| role == "slave")
+    })
+    .await;
+    let refused = demoted.command(&["SET", "x", "y"]).unwrap_err();
+    assert!(format!("{refused:?}").contains("READONLY"), "{refused:?}");
+    println!("the roles changed after {:?}", begun.elapsed());
+    let older = guard.fence();
+    // The answer may be lost with the connection; then the release goes on in the background.
+    println!("the release says {:?}", guard.release().await);
+    let next = timeout(PATIENCE, client.mutex("a").lock()).await.unwrap();
+    let next = next.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    println!("the client went on after {:?}", begun.elapsed());
+    assert!(older < next.fence());
+}
+
+#[tokio::test]
+async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
+    let mut group = RedisSentinel::start().unwrap();
+    group.sentinels()[0].freeze().unwrap();
+    group.sentinels_mut()[1].kill().unwrap();
+    let client = open(&url(&group)).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    let master = group.master_port().unwrap();
+    let server = group
+        .servers()
+        .iter()
+        .find(|server| server.port() == master);
+    let killed = server.unwrap().cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_ne!(killed, "0");
+    until("the client to be back", async || {
+        client
+            .list(None)
+            .await
+            .is_ok_and(|listed| listed.len() == 1)
+    })
+    .await;
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// What the replica did not see is lost: a second holder is possible, with a larger fence.
+#[tokio::test]
+async fn fences_grow_although_the_new_master_never_saw_the_last_grant() {
+    let mut master = RedisServer::start().unwrap();
+    let proxy = Proxy::start(master.port()).unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(proxy.port())
+        .start()
+        .unwrap();
+    replica.wait_until_linked().unwrap();
+    let client = open(&master.url()).await;
+    let first = client.mutex("a").lock().await.unwrap();
+    until("the replica to see the first grant", async || {
+        replica.cli(&["EXISTS", "tenure:{a}:fence"]) == "1"
+    })
+    .await;
+    first.release().await.unwrap();
+    until("the replica to see the release", async || {
+        replica.cli(&["EXISTS", "tenure:{a}"]) == "0"
+    })
+    .await;
+    proxy.set(Fault::Freeze);
+    let mut older = Vec::new();
+    for _ in 0..3 {
+        let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
+        older.push(guard.fence());
+        guard.release().await.unwrap();
+    }
+    let held = client.mutex("a").ttl(LONG).lock().await.unwrap();
+    older.push(held.fence());
+    master.kill().unwrap();
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(
+        replica.cli(&["EXISTS", "tenure:{a}"]),
+        "0",
+        "it never saw the grant"
+    );
+    let second = open(&replica.url()).await.mutex("a").lock().await.unwrap();
+    assert!(older.iter().all(|fence| *fence < second.fence()));
+}
