@@ -112,6 +112,8 @@ pub(crate) struct Lock {
     pub(crate) held: Vec<Held>,
     pub(crate) line: Vec<Waits>,
     fence: u64,
+    /// Whether the store may know of places whose client has ended.
+    pub(crate) left_behind: bool,
     /// Whether a client just went in beside another of its owner, and so maybe past the line.
     passed: bool,
 }
@@ -274,6 +276,7 @@ impl Model {
                 if waits.ask.client == client {
                     waits.ask.client = ended;
                     waits.away = true;
+                    lock.left_behind = true;
                 }
             }
         }

@@ -83,6 +83,22 @@ impl Lab {
             .unwrap()
     }
 
+    /// Lets the lease of a lone exclusive holder run out: its key does so by itself.
+    pub(super) fn expire(&self, party: &Party) {
+        self.cli(&["DEL", &self.key(party, "")]);
+    }
+
+    /// Lets all in line be too late with asking again.
+    pub(super) fn make_late(&self, party: &Party) {
+        let late = "for _, id in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+            local place = redis.call('HGET', KEYS[2], id)
+            local words = '^(%S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+) %d+'
+            redis.call('HSET', KEYS[2], id, (string.gsub(place, words, '%1 1')))
+        end";
+        let (line, places) = (self.key(party, ":line"), self.key(party, ":places"));
+        self.cli(&["EVAL", late, "2", &line, &places]);
+    }
+
     /// How many commands scripts have called since the start.
     pub(super) fn calls(&self) -> u64 {
         let stats = self.cli(&["INFO", "commandstats"]);

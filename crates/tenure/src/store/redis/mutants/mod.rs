@@ -238,19 +238,32 @@ fn find_what_notices_each_change() {
     in_silence(async {
         let (lab, table, checks) = (Lab::start(), table(), checks());
         let times = measure(&lab, checks.keys().copied()).await;
-        let mut lines = String::new();
-        // What has noticed most so far is asked first.
+        let mut known = Vec::new();
+        for cut in all_cuts() {
+            let check = table.get(&cut.label).map(String::as_str);
+            let check = check.and_then(|check| checks.get_key_value(check));
+            if let Some((name, check)) = check {
+                let label = cut.label.clone();
+                known.push((label, *check, lab.with(cut), limit(times[name])));
+            }
+        }
+        let mut known = run_all(known).await;
+        known.retain(|(_, verdict)| !matches!(verdict, Verdict::Passed(_)));
+        // What has noticed most lately is asked first.
         let mut order: Vec<_> = checks.keys().copied().collect();
         order.sort_by_key(|name| times[name]);
+        let mut lines = String::new();
         for cut in all_cuts() {
             let label = cut.label.clone();
-            let known = table.get(&label).filter(|check| check.starts_with("= "));
-            let found = match known {
-                Some(reason) => reason.clone(),
-                None => find(cut, &lab, table.get(&label), &mut order, &times)
-                    .await
-                    .unwrap_or("?")
-                    .to_owned(),
+            let before = table.get(&label).filter(|check| {
+                check.starts_with("= ") || known.iter().any(|(known, _)| *known == label)
+            });
+            let found = match before {
+                Some(check) => check.clone(),
+                None => {
+                    let found = find(lab.with(cut), &mut order, &times).await;
+                    found.unwrap_or("?").to_owned()
+                }
             };
             eprintln!("{found} | {label}");
             writeln!(lines, "{found} | {label}").unwrap();
@@ -265,22 +278,11 @@ fn find_what_notices_each_change() {
 
 /// The check that notices a change soonest.
 async fn find(
-    cut: Cut,
-    lab: &Lab,
-    known: Option<&String>,
+    lab: Lab,
     order: &mut Vec<&'static str>,
     times: &BTreeMap<&'static str, Duration>,
 ) -> Option<&'static str> {
     let checks = checks();
-    let lab = lab.with(cut);
-    if let Some((name, check)) = known.and_then(|name| checks.get_key_value(name.as_str()))
-        && !matches!(
-            run(*check, lab.clone(), limit(times[name])).await,
-            Verdict::Passed(_)
-        )
-    {
-        return Some(name);
-    }
     let fails = |name: &'static str| {
         let again = run(checks[name], lab.clone(), limit(times[name]));
         async { again.await == Verdict::Failed }

@@ -8,8 +8,9 @@ use super::Test;
 use super::lab::Lab;
 use crate::conformance::Fixture as _;
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{Party, TTL, cast, until};
+use crate::conformance::stage::{Party, TTL, assert_same, cast, until};
 use crate::driver::{Answer, Life, Loss, Mode, News, Released, Renewed, Wait};
+use crate::name::Fence;
 
 macro_rules! scenarios {
     ($($name:ident,)+) => {
@@ -45,6 +46,44 @@ scenarios![
     a_line_that_everybody_left_expires,
     a_full_server_refuses_before_anybody_is_told,
     a_neighbour_with_the_fence_changes_nothing,
+    a_handed_over_lease_of_no_client_is_nobodys,
+    a_place_in_a_mode_that_the_owner_has_not_stays,
+    permits_under_a_write_lock_are_a_conflict,
+    fences_grow_even_if_the_last_is_forgotten,
+    permits_of_a_smaller_number_hold_for_those_after,
+    a_release_by_fence_hands_over,
+    a_release_by_fence_hands_over_in_few_calls,
+    a_release_by_fence_passes_over_the_dead,
+    a_release_by_fence_passes_over_who_is_late,
+    a_release_by_fence_sees_to_twins,
+    a_release_by_fence_to_a_short_lease_calls_the_next,
+    a_release_by_fence_keeps_to_what_it_says,
+    a_release_by_fence_after_everybody_left,
+    a_release_by_fence_has_to_be_confirmed,
+    fences_grow_in_a_release_by_fence,
+    queueing_takes_few_calls,
+    the_living_have_time_to_ask_again,
+    the_smallest_number_of_permits_left_holds,
+    a_long_reason_does_not_confuse_twins,
+    who_did_not_ask_to_be_told_is_not,
+    a_lone_holder_is_renewed_in_few_calls,
+    re_entry_beside_others_counts_once,
+    a_name_taken_by_nobody_gives_its_permits_back,
+    old_ends_do_not_end_a_new_lease,
+    depths_beside_others_are_lowered,
+    a_renewal_beside_others_lasts,
+    withdrawing_a_deeper_claim_raises_nothing,
+    only_the_client_that_has_a_lease_renews_it,
+    a_release_or_renewal_at_ones_turn_finds_the_lease,
+    a_name_taken_by_nobody_is_taken,
+    a_neighbours_claim_does_not_call_back,
+    a_missing_place_is_passed_over,
+    a_missing_place_behind_the_dead_is_passed_over,
+    nobody_is_told_twice_to_ask_again,
+    a_confirmed_grant_by_the_answer_comes_without_a_message,
+    who_may_listen_elsewhere_is_listed,
+    a_holder_that_would_wait_enters_again,
+    a_twin_that_asks_again_keeps_one_place,
     string_locks_compare,
     string_fences_grow,
 ];
@@ -176,9 +215,9 @@ async fn a_handed_over_lease_has_to_be_confirmed(lab: &Lab) {
 /// Whose turn comes with its own request is told so by the answer alone.
 async fn a_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
-    ann.ttl(lab.short()).locks().await;
+    ann.locks().await;
     bob.stands().await;
-    sleep(lab.short() * 2).await;
+    lab.expire(&ann);
     let answer = bob.asks(Wait::InLine).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
     hears_nothing(&bob).await;
@@ -202,10 +241,10 @@ async fn a_late_asker_keeps_its_place(lab: &Lab) {
 async fn a_conflicting_claim_in_line_is_not_granted(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let reader = bob.mode(Mode::Shared);
-    ann.ttl(lab.short()).locks().await;
+    ann.locks().await;
     reader.stands().await;
     bob.conflicts().await;
-    sleep(lab.short() * 2).await;
+    lab.expire(&ann);
     bob.conflicts().await;
     assert_eq!(ann.entry().await.holders[0].mode, Mode::Shared);
     let told = timeout(Duration::from_secs(1), reader.driver().news()).await;
@@ -229,9 +268,9 @@ async fn asking_again_at_ones_turn_has_the_life_and_depth_asked_for(lab: &Lab) {
         |bob: &Party| bob.depth(2),
     ] {
         let [ann, bob] = cast(lab).await;
-        ann.ttl(lab.short()).locks().await;
+        ann.locks().await;
         bob.ttl(TTL / 4).stands().await;
-        sleep(lab.short() * 2).await;
+        lab.expire(&ann);
         let changed = change(&bob);
         assert!(matches!(
             changed.asks(Wait::InLine).await,
@@ -249,17 +288,19 @@ async fn asking_again_at_ones_turn_has_the_life_and_depth_asked_for(lab: &Lab) {
 
 /// When a lease becomes shorter and the first in line leaves, the next is told.
 async fn everybody_behind_learns_of_a_shorter_lease(lab: &Lab) {
-    let [ann, bob, eve] = cast(lab).await;
-    let fence = ann.locks().await;
-    bob.stands().await;
-    eve.stands().await;
-    assert_eq!(
-        ann.ttl(lab.short() * 3).renews(Some(fence)).await,
-        Renewed::Kept(fence)
-    );
-    bob.stands().await;
-    bob.withdraws().await;
-    eve.turn().await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob, eve, dan] = cast(lab).await;
+        let (bob, eve) = (bob.mode(mode), eve.mode(mode));
+        let fence = ann.locks().await;
+        bob.stands().await;
+        eve.stands().await;
+        let shorter = ann.ttl(lab.short() * 3);
+        assert_eq!(shorter.renews(Some(fence)).await, Renewed::Kept(fence));
+        bob.stands().await;
+        dan.stands().await;
+        bob.withdraws().await;
+        eve.turn().await;
+    }
 }
 
 /// A holder that wanted to be told and left is not told of the next grant, for which it did not
@@ -510,15 +551,15 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
 
 /// A line expires after everybody in it should have asked again.
 async fn a_line_that_everybody_left_expires(lab: &Lab) {
-    let [ann, bob] = cast(lab).await;
-    ann.locks().await;
-    bob.stands().await;
-    for key in [":line", ":places"] {
-        let left = lab.pttl(&ann, key);
-        assert!(
-            left > 3_600_000 && left < 2 * 3_600_000,
-            "{left} ms left of {key}"
-        );
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob] = cast(lab).await;
+        ann.locks().await;
+        bob.mode(mode).stands().await;
+        for key in [":line", ":places"] {
+            let left = lab.pttl(&ann, key);
+            let hour = 3_600_000;
+            assert!(left > hour && left < 2 * hour, "{left} ms left of {key}");
+        }
     }
 }
 
@@ -564,6 +605,577 @@ async fn a_neighbour_with_the_fence_changes_nothing(lab: &Lab) {
         assert_eq!(released.await, Released::NotHeld(Loss::TakenOver));
         assert!(ann.entry().await.holders[0].expires_in <= TTL / 4);
         assert_eq!(ann.releases().await, Released::Freed);
+    }
+}
+
+/// A lease of no client that is handed over belongs to no client, in every mode.
+async fn a_handed_over_lease_of_no_client_is_nobodys(lab: &Lab) {
+    for (lab, mode) in [
+        (lab.clone(), Mode::Shared),
+        (lab.clone(), Mode::Exclusive),
+        (lab.confirming(Duration::from_secs(5)), Mode::Exclusive),
+    ] {
+        let [ann, bob, eve] = cast(&lab).await;
+        let bob = bob.life(Life::Ttl).mode(mode);
+        ann.locks().await;
+        bob.stands().await;
+        eve.stands().await;
+        assert_eq!(ann.releases().await, Released::Freed);
+        bob.turn().await;
+        let heir = bob.through(&ann);
+        heir.is_held_by(&[&bob]).await;
+        assert_eq!(heir.releases().await, Released::Freed);
+        eve.turn().await;
+    }
+}
+
+/// Who waits to write keeps its place while its owner reads in another client.
+async fn a_place_in_a_mode_that_the_owner_has_not_stays(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let (reader, writer) = (bob.mode(Mode::Shared), bob.through(&eve));
+    ann.locks().await;
+    reader.stands().await;
+    writer.stands().await;
+    assert_eq!(ann.releases().await, Released::Freed);
+    reader.turn().await;
+    writer.stands().await;
+    assert_eq!(ann.line().await, [writer.owner()]);
+    assert_eq!(reader.releases().await, Released::Freed);
+    writer.turn().await;
+}
+
+/// A writer that asks for permits is told of a conflict.
+async fn permits_under_a_write_lock_are_a_conflict(lab: &Lab) {
+    let [ann] = cast(lab).await;
+    ann.locks().await;
+    permits(&ann, 1, 2).conflicts().await;
+    ann.is_held_by(&[&ann]).await;
+}
+
+/// Fences are times, so they grow even if the server has forgotten the last.
+async fn fences_grow_even_if_the_last_is_forgotten(lab: &Lab) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann] = cast(lab).await;
+        let ann = ann.mode(mode);
+        let older = ann.locks().await;
+        assert_eq!(ann.releases().await, Released::Freed);
+        lab.cli(&["DEL", &lab.key(&ann, ":fence")]);
+        let newer = ann.locks().await;
+        assert!(older < newer, "{older} then {newer}");
+        assert!(older.get() > 1_500_000_000_000_000, "a time, not {older}");
+        assert_eq!(ann.releases().await, Released::Freed);
+        lab.cli(&["SET", &lab.key(&ann, ":fence"), "4000000000000000"]);
+        let ahead = ann.locks().await;
+        assert_eq!(ahead.get(), 4_000_000_000_000_001);
+        assert_eq!(ann.releases().await, Released::Freed);
+    }
+}
+
+/// A smaller number of permits holds for those who come after it, also while nobody has them.
+async fn permits_of_a_smaller_number_hold_for_those_after(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let (two, five, last) = (
+        permits(&ann, 1, 2),
+        permits(&bob, 1, 5),
+        permits(&eve, 1, 5),
+    );
+    two.locks().await;
+    five.locks().await;
+    last.is_refused().await;
+    assert_eq!(
+        two.releases_with(|release| release.stays_taken = TTL).await,
+        Released::Freed
+    );
+    last.is_refused().await;
+    assert_eq!(five.releases().await, Released::Freed);
+    last.locks().await;
+    five.is_refused().await;
+}
+
+/// A release that names its grant hands over what was asked for, by a message, one after the other.
+async fn a_release_by_fence_hands_over(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let first = ann.locks().await;
+    let (bob, eve) = (bob.depth(2), eve.life(Life::Ttl));
+    for waiter in [&bob, &eve, &dan] {
+        waiter.stands().await;
+    }
+    frees(&ann, first).await;
+    let second = is_told_of_a_grant(&bob).await;
+    assert!(first < second);
+    assert_same(&ann.depths().await, &[(bob.owner(), 2)]);
+    assert_eq!(ann.line().await, [eve.owner(), dan.owner()]);
+    let holder = &ann.entry().await.holders[0];
+    assert_eq!((holder.fence, &holder.about), (second, &bob.claim().about));
+    assert!(holder.expires_in > TTL / 2);
+    frees(&bob, second).await;
+    let third = is_told_of_a_grant(&eve).await;
+    frees(&eve.through(&ann), third).await;
+    let last = is_told_of_a_grant(&dan).await;
+    assert_eq!(lab.keys(&ann), ["", ":fence"]);
+    assert_eq!(dan.renews(Some(last)).await, Renewed::Kept(last));
+    frees(&dan, last).await;
+    assert_eq!(lab.keys(&ann), [":fence"]);
+}
+
+/// Handing over to the first in line asks little of the server.
+async fn a_release_by_fence_hands_over_in_few_calls(lab: &Lab) {
+    let lab = lab.alone();
+    let [ann, bob] = cast(&lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    let before = lab.calls();
+    frees(&ann, fence).await;
+    let calls = lab.calls() - before;
+    assert!(calls <= 12, "{calls} calls");
+    let fence = is_told_of_a_grant(&bob).await;
+    let before = lab.calls();
+    frees(&bob, fence).await;
+    let calls = lab.calls() - before;
+    assert!(calls <= 2, "{calls} calls");
+}
+
+/// Standing in line behind one holder asks little of the server.
+async fn queueing_takes_few_calls(lab: &Lab) {
+    let lab = lab.alone();
+    let [ann, bob] = cast(&lab).await;
+    ann.locks().await;
+    let before = lab.calls();
+    bob.stands().await;
+    let calls = lab.calls() - before;
+    assert!(calls <= 12, "{calls} calls");
+    let before = lab.calls();
+    bob.neighbour().stands().await;
+    let calls = lab.calls() - before;
+    assert!(calls <= 8, "{calls} calls");
+}
+
+/// A release that names its grant passes over the dead.
+async fn a_release_by_fence_passes_over_the_dead(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    drop(bob);
+    until("the dead to be passed over", || async {
+        ann.line().await == [eve.owner()]
+    })
+    .await;
+    frees(&ann, fence).await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// A release that names its grant passes over who did not ask again in time.
+async fn a_release_by_fence_passes_over_who_is_late(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    lab.make_late(&ann);
+    eve.stands().await;
+    frees(&ann, fence).await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// A release that names its grant lets two clients of one owner in together.
+async fn a_release_by_fence_sees_to_twins(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let twin = bob.through(&eve);
+    let fence = ann.locks().await;
+    bob.stands().await;
+    dan.stands().await;
+    twin.stands().await;
+    frees(&ann, fence).await;
+    bob.is_held_by(&[&bob, &twin]).await;
+}
+
+/// A release that names its grant to somebody with a short lease tells who is behind it.
+async fn a_release_by_fence_to_a_short_lease_calls_the_next(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.ttl(lab.short()).stands().await;
+    eve.stands().await;
+    frees(&ann, fence).await;
+    eve.turn().await;
+}
+
+/// A release that names its grant lowers, or leaves the name taken, if it says so.
+async fn a_release_by_fence_keeps_to_what_it_says(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let fence = ann.depth(2).locks().await;
+    let lowered = ann.releases_with(|release| {
+        release.fence = Some(fence);
+        release.depth = 1;
+    });
+    assert_eq!(lowered.await, Released::Lowered);
+    ann.is_held_by(&[&ann]).await;
+    let kept = ann.releases_with(|release| {
+        release.fence = Some(fence);
+        release.stays_taken = TTL;
+    });
+    assert_eq!(kept.await, Released::Freed);
+    bob.is_refused().await;
+}
+
+/// A release that names its grant frees the name if those who waited have left.
+async fn a_release_by_fence_after_everybody_left(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    bob.withdraws().await;
+    frees(&ann, fence).await;
+    bob.locks().await;
+}
+
+/// A release that names its grant hands over for a moment where that has to be confirmed.
+async fn a_release_by_fence_has_to_be_confirmed(lab: &Lab) {
+    let confirm = Duration::from_secs(2);
+    let lab = lab.confirming(confirm);
+    let [ann, bob] = cast(&lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    frees(&ann, fence).await;
+    assert!(ann.entry().await.holders[0].expires_in <= confirm);
+    bob.turn().await;
+}
+
+/// The fences of hand-overs are times, and grow whatever the server remembers of the last.
+async fn fences_grow_in_a_release_by_fence(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let mut fence = ann.locks().await;
+    let key = lab.key(&ann, ":fence");
+    let (mut holder, mut next) = (&ann, &bob);
+    for last in [None, Some("1000"), Some("4000000000000000")] {
+        next.stands().await;
+        match last {
+            None => lab.cli(&["DEL", &key]),
+            Some(last) => lab.cli(&["SET", &key, last]),
+        };
+        frees(holder, fence).await;
+        let newer = is_told_of_a_grant(next).await;
+        assert!(fence < newer, "{fence} then {newer}");
+        (fence, holder, next) = (newer, next, holder);
+    }
+    assert_eq!(fence.get(), 4_000_000_000_000_001);
+}
+
+/// Who waits is not taken for dead as soon as the lease in front of it has ended.
+async fn the_living_have_time_to_ask_again(lab: &Lab) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob] = cast(lab).await;
+        let short = lab.short() * 3;
+        ann.ttl(short).locks().await;
+        bob.mode(mode).stands().await;
+        sleep(short * 3 / 2).await;
+        assert_eq!(ann.line().await, [bob.owner()]);
+    }
+}
+
+/// When a grant leaves, the smallest number of permits of all that are left holds.
+async fn the_smallest_number_of_permits_left_holds(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let (three, four, five) = (
+        permits(&ann, 1, 3),
+        permits(&bob, 1, 4),
+        permits(&eve, 1, 5),
+    );
+    for party in [&three, &four, &five] {
+        party.locks().await;
+    }
+    assert_eq!(five.releases().await, Released::Freed);
+    five.locks().await;
+    permits(&dan, 1, 5).is_refused().await;
+}
+
+/// A holder with a long reason, which a server keeps in another order, can have a twin.
+async fn a_long_reason_does_not_confuse_twins(lab: &Lab) {
+    for _ in 0..12 {
+        let [ann, eve] = cast(lab).await;
+        let ann = ann.but(|claim| claim.about.reason = Some("long".repeat(100).into()));
+        let twin = ann.through(&eve);
+        ann.locks().await;
+        twin.locks().await;
+        ann.is_held_by(&[&ann, &twin]).await;
+    }
+}
+
+/// A holder that did not ask to be told of claims is not, also beside a twin.
+async fn who_did_not_ask_to_be_told_is_not(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let twin = ann.through(&bob).told_if_wanted();
+    ann.locks().await;
+    twin.locks().await;
+    eve.is_refused().await;
+    twin.is_called_back().await;
+    ann.is_not_called_back().await;
+}
+
+/// A lone exclusive holder is renewed by two calls, however it went in and entered again.
+async fn a_lone_holder_is_renewed_in_few_calls(lab: &Lab) {
+    let lab = lab.alone();
+    let [ann, bob] = cast(&lab).await;
+    ann.locks().await;
+    bob.stands().await;
+    lab.expire(&ann);
+    let Ok(Answer::Granted(fence)) = bob.asks(Wait::InLine).await else {
+        panic!("its turn has come");
+    };
+    for party in [&bob, &bob.depth(2)] {
+        assert_eq!(party.locks().await, fence);
+        let before = lab.calls();
+        assert_eq!(bob.renews(Some(fence)).await, Renewed::Kept(fence));
+        assert_eq!(lab.calls() - before, 2);
+    }
+}
+
+/// Entering again beside other holders changes the depth alone, and one release is enough.
+async fn re_entry_beside_others_counts_once(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let (ann, bob) = (permits(&ann, 1, 2), permits(&bob, 1, 2));
+    ann.locks().await;
+    bob.locks().await;
+    ann.depth(2).locks().await;
+    assert_same(&ann.depths().await, &[(ann.owner(), 2), (bob.owner(), 1)]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    assert_same(&ann.depths().await, &[(bob.owner(), 1)]);
+    permits(&eve, 1, 2).locks().await;
+    ann.mode(Mode::Shared).is_refused().await;
+}
+
+/// Permits of a name that stays taken by nobody come back, although their owner has new ones.
+async fn a_name_taken_by_nobody_gives_its_permits_back(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let (ann, bob) = (permits(&ann, 1, 2), permits(&bob, 1, 2));
+    ann.locks().await;
+    let kept = ann.releases_with(|release| release.stays_taken = lab.short() * 3);
+    assert_eq!(kept.await, Released::Freed);
+    ann.locks().await;
+    bob.is_refused().await;
+    bob.locks_in_time().await;
+    ann.is_held_by(&[&ann, &bob]).await;
+}
+
+/// What an operator left of a lease does not end the next.
+async fn old_ends_do_not_end_a_new_lease(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    ann.mode(Mode::Shared).ttl(lab.short()).locks().await;
+    bob.mode(Mode::Shared).ttl(TTL / 4).locks().await;
+    lab.cli(&["DEL", &lab.key(&ann, "")]);
+    eve.locks().await;
+    sleep(lab.short() * 2).await;
+    let told = bob.mode(Mode::Shared).stands().await;
+    assert!(told > TTL / 2, "told {told:?}");
+    ann.is_refused().await;
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// A depth is lowered, by a release or a withdrawal, also beside other holders.
+async fn depths_beside_others_are_lowered(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let (ann, bob) = (permits(&ann, 1, 2), permits(&bob, 1, 2));
+    ann.depth(4).locks().await;
+    bob.locks().await;
+    assert_eq!(ann.releases_to(3).await, Released::Lowered);
+    assert_same(&ann.depths().await, &[(ann.owner(), 3), (bob.owner(), 1)]);
+    ann.depth(3).withdraws().await;
+    assert_same(&ann.depths().await, &[(ann.owner(), 2), (bob.owner(), 1)]);
+    assert_eq!(ann.releases().await, Released::Freed);
+    permits(&eve, 1, 2).locks().await;
+}
+
+/// A renewal beside other holders makes the lease last.
+async fn a_renewal_beside_others_lasts(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
+    let fence = ann.ttl(TTL / 4).locks().await;
+    bob.locks().await;
+    assert_eq!(ann.renews(Some(fence)).await, Renewed::Kept(fence));
+    let left = ann.entry().await.holders[0].expires_in;
+    assert!(left > TTL / 2, "{left:?} left");
+}
+
+/// Withdrawing a claim for a greater depth than there is changes nothing.
+async fn withdrawing_a_deeper_claim_raises_nothing(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let ann = ann.mode(mode);
+        ann.locks().await;
+        ann.depth(3).withdraws().await;
+        bob.is_held_by(&[&ann]).await;
+        assert_eq!(ann.releases().await, Released::Freed);
+    }
+}
+
+/// Another client of the same owner does not renew or free a lease that it has no part in.
+async fn only_the_client_that_has_a_lease_renews_it(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let ann = ann.mode(mode);
+        let twin = ann.through(&bob);
+        let fence = ann.ttl(TTL / 4).locks().await;
+        for named in [None, Some(fence)] {
+            assert_eq!(twin.renews(named).await, Renewed::Lost(Loss::Gone));
+            let released = twin.releases_with(|release| release.fence = named);
+            assert_eq!(released.await, Released::NotHeld(Loss::Gone));
+        }
+        assert!(ann.entry().await.holders[0].expires_in <= TTL / 4);
+        assert_eq!(ann.releases().await, Released::Freed);
+    }
+}
+
+/// A release or a renewal of a claim whose turn came by time finds the lease.
+async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    ann.locks().await;
+    bob.stands().await;
+    lab.expire(&ann);
+    assert!(matches!(bob.renews(None).await, Renewed::Kept(_)));
+    assert_eq!(bob.releases().await, Released::Freed);
+    ann.locks().await;
+    bob.stands().await;
+    lab.expire(&ann);
+    assert_eq!(bob.releases().await, Released::Freed);
+}
+
+/// A name that stays taken by nobody counts as another's, but for its last owner.
+async fn a_name_taken_by_nobody_is_taken(lab: &Lab) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob] = cast(lab).await;
+        let ann = ann.mode(mode);
+        ann.locks().await;
+        let kept = ann.releases_with(|release| release.stays_taken = TTL);
+        assert_eq!(kept.await, Released::Freed);
+        assert_eq!(ann.renews(None).await, Renewed::Lost(Loss::Gone));
+        assert_eq!(bob.renews(None).await, Renewed::Lost(Loss::TakenOver));
+    }
+}
+
+/// A claim of the holder's own client does not call a lease back.
+async fn a_neighbours_claim_does_not_call_back(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let ann = ann.told_if_wanted();
+    let fence = ann.locks().await;
+    ann.neighbour().is_refused().await;
+    ann.neighbour().stands().await;
+    ann.is_not_called_back().await;
+    bob.is_refused().await;
+    assert_eq!(ann.is_called_back().await, fence);
+}
+
+/// Somebody in line whose place was removed by hand is passed over.
+async fn a_missing_place_is_passed_over(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let twin = bob.through(&dan);
+    let (line, places) = (lab.key(&ann, ":line"), lab.key(&ann, ":places"));
+    let remove = |index: &str| {
+        let id = lab.cli(&["LINDEX", &line, index]);
+        assert_eq!(lab.cli(&["HDEL", &places, &id]), "1");
+    };
+    let fence = ann.locks().await;
+    dan.stands().await;
+    bob.stands().await;
+    eve.stands().await;
+    twin.stands().await;
+    remove("3");
+    remove("0");
+    assert_eq!(
+        ann.ttl(TTL / 4).renews(Some(fence)).await,
+        Renewed::Kept(fence)
+    );
+    assert_eq!(ann.releases().await, Released::Freed);
+    bob.is_held_by(&[&bob]).await;
+    assert_eq!(bob.releases().await, Released::Freed);
+    eve.is_held_by(&[&eve]).await;
+}
+
+/// The next in line who lives is told to ask again, past the dead and those without a place.
+async fn a_missing_place_behind_the_dead_is_passed_over(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    dan.stands().await;
+    eve.stands().await;
+    let id = lab.cli(&["LINDEX", &lab.key(&ann, ":line"), "1"]);
+    lab.cli(&["HDEL", &lab.key(&ann, ":places"), &id]);
+    drop(bob);
+    until("the dead to be passed over", || async {
+        ann.line().await == [eve.owner()]
+    })
+    .await;
+    let shorter = ann.ttl(TTL / 4);
+    assert_eq!(shorter.renews(Some(fence)).await, Renewed::Kept(fence));
+    let told = timeout(Duration::from_secs(1), eve.driver().news()).await;
+    assert!(matches!(told, Ok(News::AskAgain(Some(_)))), "told {told:?}");
+}
+
+/// The first in line is told to ask again when a lease becomes shorter, and not when it grows.
+async fn nobody_is_told_twice_to_ask_again(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let fence = ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    ann.ttl(TTL / 4).renews(Some(fence)).await;
+    let told = timeout(Duration::from_secs(1), bob.driver().news()).await;
+    assert!(matches!(told, Ok(News::AskAgain(Some(_)))), "told {told:?}");
+    ann.ttl(TTL / 2).renews(Some(fence)).await;
+    hears_nothing(&bob).await;
+}
+
+/// Whose turn comes with its own request confirms it by that.
+async fn a_confirmed_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
+    a_grant_by_the_answer_comes_without_a_message(&lab.confirming(Duration::from_secs(5))).await;
+}
+
+/// Where it cannot be known who listens, those are listed and waited for whom this server does not
+/// know.
+async fn who_may_listen_elsewhere_is_listed(lab: &Lab) {
+    let lab = lab.confirming(Duration::from_secs(5));
+    let [ann, bob, eve] = cast(&lab).await;
+    ann.mode(Mode::Shared).locks().await;
+    bob.stands().await;
+    let owner = bob.owner();
+    drop(bob);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(ann.line().await, [owner]);
+    eve.mode(Mode::Shared).is_refused().await;
+}
+
+/// A holder that asks again and would wait enters again.
+async fn a_holder_that_would_wait_enters_again(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let fence = ann.locks().await;
+    assert!(matches!(ann.asks(Wait::InLine).await, Ok(Answer::Granted(same)) if same == fence));
+    bob.stands().await;
+    assert!(matches!(ann.asks(Wait::InLine).await, Ok(Answer::Granted(same)) if same == fence));
+    assert_eq!(ann.line().await, [bob.owner()]);
+}
+
+/// A client whose twin has left the line keeps its one place when it asks again.
+async fn a_twin_that_asks_again_keeps_one_place(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let twin = bob.through(&eve);
+    ann.locks().await;
+    bob.stands().await;
+    twin.stands().await;
+    bob.withdraws().await;
+    twin.stands().await;
+    assert_eq!(ann.line().await, [twin.owner()]);
+}
+
+/// Releases a lease by its fence.
+async fn frees(party: &Party, fence: Fence) {
+    let released = party.releases_with(|release| release.fence = Some(fence));
+    assert_eq!(released.await, Released::Freed);
+}
+
+/// Waits for the message that a claim was granted.
+async fn is_told_of_a_grant(party: &Party) -> Fence {
+    loop {
+        let told = timeout(Duration::from_secs(1), party.driver().news()).await;
+        match told {
+            Ok(News::Granted { owner, fence, .. }) if owner == party.owner() => return fence,
+            Ok(_) => {}
+            Err(_) => panic!("not told of a grant"),
+        }
     }
 }
 
@@ -613,6 +1225,8 @@ async fn string_fences_grow(lab: &Lab) {
     let again = acquire("ann", "60000");
     assert!(again >= first + 64);
     assert!(lab.cli(&["PTTL", &key]).parse::<u64>().unwrap() > 10_000);
+    lab.cli(&["SET", &format!("{key}:fence"), "1000"]);
+    assert!(acquire("ann", "10000") > again);
     // The clock went back, or so many were set aside.
     lab.cli(&["SET", &format!("{key}:fence"), "4000000000000000"]);
     assert_eq!(acquire("ann", "10000"), 4_000_000_000_000_001);

@@ -41,7 +41,7 @@ end
 local nobody = let_in(askable and own or nil)
 
 local fence, held = grant_of(owner)
-if fence and covers(held, mode) then
+if covers(held, mode) then
   leave(own)
   place.mode = held
   put(who, owner, fence, place)

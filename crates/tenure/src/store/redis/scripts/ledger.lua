@@ -400,7 +400,7 @@ local function entering()
   for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
     local place = place_of(id)
     local _, held = grant_of(string.match(id, '^[^:]+:(.*)$'))
-    if place and held and covers(held, place.mode) then
+    if place and covers(held, place.mode) then
       return id
     end
   end
