@@ -9,17 +9,21 @@ use tenure_testkit::RedisServer;
 
 /// One server, and how its clients are opened.
 #[derive(Debug)]
-pub struct Store {
-    pub server: RedisServer,
-    pub url: String,
+pub(crate) struct Store {
+    url: String,
+    /// Stops when it is dropped.
+    _server: RedisServer,
 }
 
 impl Store {
     /// Starts a server that stops with the test.
-    pub async fn start() -> Self {
+    #[expect(clippy::unused_async, reason = "the macro of the rules awaits it")]
+    pub(crate) async fn start() -> Self {
         let server = RedisServer::start().unwrap();
-        let url = server.url();
-        Self { server, url }
+        Self {
+            url: server.url(),
+            _server: server,
+        }
     }
 }
 
