@@ -12,7 +12,7 @@ async fn until_followed(server: &RedisServer, replica: &RedisServer) {
     replica.wait_until_linked().unwrap();
     until("the replica to be online", async || {
         let seen = server.cli(&["INFO", "replication"]);
-        seen.contains("state=online")
+        seen.contains("state=online") && !seen.contains(",offset=0,")
     })
     .await;
 }

@@ -299,7 +299,8 @@ async fn a_cut_wire_loses_neither_the_lease_nor_the_place_in_line() {
     for count in 1..=10 {
         wire.proxy.cut();
         until("the client to be back", async || {
-            wire.proxy.connections_accepted() == 1 + count
+            let accepted = wire.proxy.connections_accepted() == 1 + count;
+            accepted && wire.client.list(None).await.is_ok()
         })
         .await;
     }
