@@ -10,6 +10,8 @@ use crate::{AT_ONCE, LONG, chain, open, until, until_free, until_waiting};
 /// Waits until both sides know of each other; the master hears it up to a second later.
 async fn until_followed(server: &RedisServer, replica: &RedisServer) {
     replica.wait_until_linked().unwrap();
+    // Something to confirm, or there is nothing to hear for ten seconds.
+    server.cli(&["SET", "probe", "1"]);
     until("the replica to be online", async || {
         let seen = server.cli(&["INFO", "replication"]);
         seen.contains("state=online") && !seen.contains(",offset=0,")
