@@ -73,7 +73,7 @@ impl<'a> Report<'a> {
                 writeln!(out, "         → {}", escape(advice))?;
             }
         }
-        writeln!(out, "{}: {}", escape(&self.store), self.summary())?;
+        writeln!(out, "{} in {}", self.summary(), escape(&self.store))?;
         Ok(())
     }
 

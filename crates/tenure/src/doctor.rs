@@ -85,6 +85,7 @@ impl Finding {
     }
 
     /// Something that goes wrong.
+    #[cfg(any(feature = "redis", all(feature = "local", target_os = "linux")))]
     pub(crate) fn problem(
         check: &'static str,
         found: impl Into<String>,
@@ -94,6 +95,7 @@ impl Finding {
     }
 
     /// Something that could not be looked at.
+    #[cfg(feature = "redis")]
     pub(crate) fn unknown(
         check: &'static str,
         found: impl Into<String>,

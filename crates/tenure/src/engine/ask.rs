@@ -389,7 +389,12 @@ impl Engine {
                     if tries > 1 || !error.nothing_changed() {
                         self.undo(claim.clone());
                     }
-                    return Err(error);
+                    return Err(match error {
+                        Error::Unavailable { driver, source } if tries > 1 => {
+                            Error::Indeterminate { driver, source }
+                        }
+                        other => other,
+                    });
                 }
             }
             tokio::time::sleep(backoff.pause()).await;

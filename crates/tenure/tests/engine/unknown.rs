@@ -43,7 +43,8 @@ async fn an_unknown_outcome_is_undone_also_if_the_next_try_fails_cleanly() {
         .lock()
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    // The last try changed nothing, the first one may have.
+    assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}");
     world
         .assert_nothing_left("the first try had taken effect")
         .await;

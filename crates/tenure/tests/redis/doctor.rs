@@ -70,6 +70,15 @@ async fn replicas_are_counted_against_the_url() {
         .start()
         .unwrap();
     replica.wait_until_linked().unwrap();
+    // The master takes it for a replica a little later.
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while !server
+        .cli(&["INFO", "replication"])
+        .contains("state=online")
+    {
+        assert!(Instant::now() < give_up, "the replica is not in step");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     assert_eq!(verdict(&url(1), "replicas").await, Verdict::Fine);
     assert_eq!(verdict(&url(2), "replicas").await, Verdict::Problem);
     let asynchronous = find(&server.url(), "replicas").await;

@@ -28,7 +28,7 @@ use tenure::driver::Entry;
 use tenure::{Client, Error, Name};
 
 mod rules {
-    tenure::conformance!(super::store::Store::start());
+    tenure::conformance!(std::future::ready(super::store::Store::start()));
 }
 
 /// Not a test: a process that does what it is told, one order after the other.

@@ -18,6 +18,15 @@ async fn refused(client: &Client, name: &str, words: &str) {
     assert!(!text.contains('\n'), "{text}");
 }
 
+/// Waits until a client has seen that its connection is gone: the first request may go down with it.
+async fn until_away(client: &Client) {
+    until("the client to be away", async || {
+        let answer = client.mutex("away").try_lock().await;
+        matches!(answer, Err(Error::Unavailable { .. }))
+    })
+    .await;
+}
+
 /// Asks for a free name, and gets it.
 async fn granted(client: &Client, name: &str) {
     until("the server to grant again", async || {
@@ -146,6 +155,7 @@ async fn a_password_that_was_changed_is_told_without_a_password() {
     granted(&client, "a").await;
     server.cli(&["ACL", "SETUSER", "ann", "resetpass", ">new-secret"]);
     assert_eq!(server.cli(&["CLIENT", "KILL", "USER", "ann"]), "1");
+    until_away(&client).await;
     refused(&client, "b", "the user name or the password is wrong").await;
     let error = client.mutex("b").try_lock().await.unwrap_err();
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
@@ -166,6 +176,7 @@ async fn a_password_that_is_asked_for_all_of_a_sudden_is_told() {
     granted(&client, "a").await;
     server.cli(&["ACL", "SETUSER", "default", "resetpass", ">secret"]);
     assert_eq!(server.cli(&["CLIENT", "KILL", "USER", "default"]), "1");
+    until_away(&client).await;
     refused(&client, "b", "a password is needed").await;
     server.cli(&["ACL", "SETUSER", "default", "nopass"]);
     granted(&client, "b").await;

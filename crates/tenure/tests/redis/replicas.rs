@@ -5,7 +5,19 @@ use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
 use crate::cluster;
-use crate::{AT_ONCE, LONG, chain, open, until_free, until_waiting};
+use crate::{AT_ONCE, LONG, chain, open, until, until_free, until_waiting};
+
+/// Waits until both sides know of each other; the master hears it up to a second later.
+async fn until_followed(server: &RedisServer, replica: &RedisServer) {
+    replica.wait_until_linked().unwrap();
+    // Something to confirm, or there is nothing to hear for ten seconds.
+    server.cli(&["SET", "probe", "1"]);
+    until("the replica to be online", async || {
+        let seen = server.cli(&["INFO", "replication"]);
+        seen.contains("state=online") && !seen.contains(",offset=0,")
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn a_grant_is_in_the_replica_when_it_is_told() {
@@ -14,7 +26,7 @@ async fn a_grant_is_in_the_replica_when_it_is_told() {
         .replica_of(server.port())
         .start()
         .unwrap();
-    replica.wait_until_linked().unwrap();
+    until_followed(&server, &replica).await;
     let client = open(&format!("{}?replicas=1", server.url())).await;
     let other = open(&format!("{}?replicas=1", server.url())).await;
     for round in 0..50 {
@@ -46,7 +58,7 @@ async fn too_few_replicas_are_an_error_and_nothing_stays_held() {
         .replica_of(server.port())
         .start()
         .unwrap();
-    replica.wait_until_linked().unwrap();
+    until_followed(&server, &replica).await;
     let url = format!("{}?replicas=2&replicas_timeout=100ms", server.url());
     let client = open(&url).await;
     let lock = client.mutex("a").ttl(LONG);
@@ -70,7 +82,7 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
         .replica_of(proxy.port())
         .start()
         .unwrap();
-    replica.wait_until_linked().unwrap();
+    until_followed(&server, &replica).await;
     let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
     let client = open(&url).await;
     client

@@ -16,7 +16,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Starts a server that stops with the test.
-    pub(crate) async fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let server = RedisServer::start().unwrap();
         let url = server.url();
         Self {

@@ -15,7 +15,7 @@ use crate::{AT_ONCE, LONG, chain, millis, open, until};
 
 const STRING: &str = "?layout=string";
 
-async fn start() -> (RedisServer, String) {
+fn start() -> (RedisServer, String) {
     let server = RedisServer::start().unwrap();
     let url = format!("{}{STRING}", server.url());
     (server, url)
@@ -28,7 +28,7 @@ async fn until_watching(server: &RedisServer, count: u64) {
 
 #[tokio::test]
 async fn an_owner_enters_again_and_leaves_as_often() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     let lock = client.mutex("a").ttl(LONG).reentrant();
     let outer = lock.lock().await.unwrap();
@@ -45,7 +45,7 @@ async fn an_owner_enters_again_and_leaves_as_often() {
 
 #[tokio::test]
 async fn a_waiter_is_told_when_another_program_deletes_the_key() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     // Without an end, as other libraries make them; and with one far away.
     for command in [
@@ -68,7 +68,7 @@ async fn a_waiter_is_told_when_another_program_deletes_the_key() {
 
 #[tokio::test]
 async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let (ann, bob) = (open(&url).await, open(&url).await);
     for holder in [&ann, &bob] {
         let guard = holder.mutex("a").ttl(LONG).lock().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
 /// The server does not tell a client of its own changes.
 #[tokio::test]
 async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
-    let (_server, url) = start().await;
+    let (_server, url) = start();
     let driver = tenure::store::redis::open(&url).await.unwrap();
     let (holder, first, second) = (claim("ann"), claim("bob"), claim("eve"));
     let answer = driver.acquire(&holder).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
 
 #[tokio::test]
 async fn a_lease_cannot_be_called_back() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let driver = tenure::store::redis::open(&url).await.unwrap();
     let mut claim = claim("ann");
     claim.tell_if_wanted = true;
@@ -133,7 +133,7 @@ fn claim(owner: &str) -> Claim {
 
 #[tokio::test]
 async fn a_waiter_gets_in_when_a_foreign_lock_ends() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     server.cli(&["SET", "a", "other", "PX", "700"]);
     let begun = Instant::now();
@@ -148,7 +148,7 @@ async fn a_waiter_gets_in_when_a_foreign_lock_ends() {
 
 #[tokio::test]
 async fn fences_grow_unless_they_are_off() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     let mut last: Option<Fence> = None;
     for round in 0..10 {
@@ -195,7 +195,7 @@ async fn without_scripts_none_is_run() {
 
 #[tokio::test]
 async fn what_a_string_cannot_be_is_refused_with_a_sentence() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     for lock in [client.rwlock("a").read(), client.semaphore("a", 3).take(1)] {
         let error = lock.lock().await.unwrap_err();
@@ -212,7 +212,7 @@ async fn what_a_string_cannot_be_is_refused_with_a_sentence() {
 
 #[tokio::test]
 async fn a_key_without_an_end_is_held_by_another() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let client = open(&url).await;
     server.cli(&["SET", "a", "other"]);
     assert!(client.mutex("a").try_lock().await.unwrap().is_none());
@@ -247,7 +247,7 @@ async fn answers_that_are_lost_leave_nothing_behind() {
 
 #[tokio::test]
 async fn a_string_lock_and_a_lock_of_redis_py_exclude_each_other() {
-    let (server, url) = start().await;
+    let (server, url) = start();
     let mut python = Python::start(&server);
     let client = open(&url).await;
     let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();

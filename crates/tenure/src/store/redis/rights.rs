@@ -57,6 +57,11 @@ impl Use {
         of
     }
 
+    /// Whether the fence of a string has a key of its own.
+    pub(crate) fn has_fence_keys(&self) -> bool {
+        self.fence_script
+    }
+
     fn string(&self) -> bool {
         !self.hash
     }
@@ -97,7 +102,7 @@ pub(crate) fn line(settings: &Settings, of: Use) -> String {
     let user = settings.access.user.as_deref().unwrap_or("tenure");
     let mut words = vec![user.to_owned(), "on".to_owned(), ">PASSWORD".to_owned()];
     words.push("resetkeys".to_owned());
-    words.extend(key_patterns(settings).map(|pattern| format!("~{pattern}")));
+    words.extend(key_patterns(settings, of).map(|pattern| format!("~{pattern}")));
     words.push("resetchannels".to_owned());
     if of.hash {
         let inboxes = Keys::new(&settings.prefix).inboxes();
@@ -110,11 +115,11 @@ pub(crate) fn line(settings: &Settings, of: Use) -> String {
 }
 
 /// The patterns of all keys of a store.
-fn key_patterns(settings: &Settings) -> impl Iterator<Item = String> {
+fn key_patterns(settings: &Settings, of: Use) -> impl Iterator<Item = String> {
     let prefix = escaped(&settings.prefix);
-    let fences = matches!(settings.layout, Layout::String { fences: true, .. });
     // The fence of a string has the whole key of its lock in braces.
-    let fences = (fences && !prefix.is_empty()).then(|| format!("{{{prefix}*"));
+    let fences = of.has_fence_keys() && !prefix.is_empty();
+    let fences = fences.then(|| format!("{{{prefix}*"));
     std::iter::once(format!("{prefix}*")).chain(fences)
 }
 
@@ -195,6 +200,11 @@ const RIGHTS: &[Right] = &[
         "pexpire",
         |of| of.hash || !of.native(),
         &["PEXPIRE", KEY, "1000"],
+    ),
+    right(
+        "pexpireat",
+        |of| of.hash,
+        &["PEXPIREAT", KEY, "9999999999999"],
     ),
     right("ping", |of| of.cluster, &["PING"]),
     right("pttl", |of| of.hash || of.string(), &["PTTL", KEY]),

@@ -131,7 +131,6 @@ fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
     let name = format!("doctor-{:016x}", random_u128() >> 64);
     let keys = Keys::new(&settings.prefix);
     let channel = format!("{}{name}", keys.inboxes());
-    let fences = matches!(settings.layout, Layout::String { fences: true, .. });
     let key = match settings.layout {
         Layout::Hash => format!("{}{{{name}}}", settings.prefix),
         Layout::String { .. } => format!("{}{name}", settings.prefix),
@@ -141,7 +140,7 @@ fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
         (right.rule, words.collect())
     };
     let mut calls: Vec<_> = Right::needed(of).map(|right| own(right, &key)).collect();
-    if fences {
+    if of.has_fence_keys() {
         let exists = Right::needed(of).find(|right| right.rule == "exists");
         calls.extend(exists.map(|right| own(right, &fence_key(&key))));
     }
