@@ -92,10 +92,11 @@ fn checks() -> BTreeMap<&'static str, Check> {
 }
 
 /// What became of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Verdict {
     Passed(Duration),
-    Failed,
+    /// With what it said.
+    Failed(String),
     Late,
 }
 
@@ -111,7 +112,8 @@ async fn run(check: Check, lab: Lab, limit: Duration) -> Verdict {
     });
     match timeout(limit, task.join_next()).await {
         Ok(Some(Ok(()))) => Verdict::Passed(started.elapsed()),
-        Ok(_) => Verdict::Failed,
+        Ok(Some(Err(error))) => Verdict::Failed(said(error.into_panic())),
+        Ok(None) => unreachable!("one task was started"),
         Err(_) => Verdict::Late,
     }
 }
@@ -148,12 +150,13 @@ async fn measure(
     for (name, verdict) in run_all(all).await {
         match verdict {
             Verdict::Passed(time) => _ = times.insert(name, time),
-            Verdict::Failed | Verdict::Late => failed.push(name),
+            Verdict::Failed(text) => failed.push((name, text)),
+            Verdict::Late => failed.push((name, format!("takes more than {PATIENCE:?}"))),
         }
     }
     assert!(
         failed.is_empty(),
-        "fail with the scripts as they are: {failed:?}"
+        "fail with the scripts as they are: {failed:#?}"
     );
     times
 }
@@ -288,7 +291,7 @@ async fn find(
     let checks = checks();
     let fails = |name: &'static str| {
         let again = run(checks[name], lab.clone(), limit(times[name]));
-        async { again.await == Verdict::Failed }
+        async { matches!(again.await, Verdict::Failed(_)) }
     };
     let all = order.iter();
     let all = all.map(|name| (*name, checks[name], lab.clone(), limit(times[name])));
@@ -297,13 +300,13 @@ async fn find(
     while let Some(ended) = running.join_next().await {
         match ended.unwrap() {
             // A busy machine may have been in the way of a check: it has to fail again.
-            (name, Verdict::Failed) if fails(name).await => {
+            (name, Verdict::Failed(_)) if fails(name).await => {
                 order.retain(|other| *other != name);
                 order.insert(0, name);
                 return Some(name);
             }
             (name, Verdict::Late) => late = late.or(Some(name)),
-            (_, Verdict::Failed | Verdict::Passed(_)) => {}
+            (_, Verdict::Failed(_) | Verdict::Passed(_)) => {}
         }
     }
     late
@@ -322,10 +325,17 @@ fn in_silence(test: impl Future<Output = ()>) {
     }));
     std::panic::set_hook(loud);
     if let Err(panic) = outcome {
-        let text = panic
-            .downcast_ref::<String>()
-            .map_or("failed", String::as_str);
-        panic!("{text}");
+        panic!("{}", said(panic));
+    }
+}
+
+/// The text of a panic.
+fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic
+            .downcast_ref::<&str>()
+            .map_or_else(String::new, |text| (*text).to_owned()),
     }
 }
 

@@ -247,8 +247,7 @@ async fn a_conflicting_claim_in_line_is_not_granted(lab: &Lab) {
     lab.expire(&ann);
     bob.conflicts().await;
     assert_eq!(ann.entry().await.holders[0].mode, Mode::Shared);
-    let told = timeout(Duration::from_secs(1), reader.driver().news()).await;
-    assert!(matches!(told, Ok(News::Granted { .. })), "told {told:?}");
+    is_told_of_a_grant(&reader).await;
 }
 
 /// A claim that does not wait leaves the place of its owner as alive as it was.
