@@ -515,12 +515,8 @@ impl<'a> Run<'a> {
                     fence: found,
                     loss: Loss::Evicted,
                 },
-            ) => {
-                assert_eq!(found_name, self.names[name], "{}", self.step);
-                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
-                self.same_fence(name, fence, found);
-            }
-            (
+            )
+            | (
                 Told::Wanted { name, owner, fence },
                 News::Wanted {
                     name: found_name,

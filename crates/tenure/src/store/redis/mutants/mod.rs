@@ -41,6 +41,8 @@ macro_rules! rules {
 
 const RULES: &[(&str, Rule)] = crate::conformance!(@rules [rules!] []);
 
+const TABLE: &str = include_str!("table.txt");
+
 macro_rules! files {
     ($($file:literal),+ $(,)?) => {
         &[$(($file, include_str!(concat!("../scripts/", $file, ".lua")))),+]
@@ -163,7 +165,7 @@ fn limit(usual: Duration) -> Duration {
 
 /// The table: what notices each change, by label.
 fn table() -> BTreeMap<String, String> {
-    let lines = include_str!("table.txt").lines();
+    let lines = TABLE.lines();
     let lines = lines.filter(|line| !line.starts_with('#') && !line.is_empty());
     let pairs = lines.map(|line| {
         line.split_once(" | ")
@@ -252,7 +254,8 @@ fn find_what_notices_each_change() {
         // What has noticed most lately is asked first.
         let mut order: Vec<_> = checks.keys().copied().collect();
         order.sort_by_key(|name| times[name]);
-        let mut lines = String::new();
+        let head = TABLE.lines().filter(|line| line.starts_with('#'));
+        let mut lines: String = head.map(|line| format!("{line}\n")).collect();
         for cut in all_cuts() {
             let label = cut.label.clone();
             let before = table.get(&label).filter(|check| {

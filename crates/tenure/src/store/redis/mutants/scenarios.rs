@@ -472,7 +472,7 @@ async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
         let (bob, twin) = (named(&bob), named(&eve));
         ann.locks().await;
         bob.stands().await;
-        assert_eq!(ann.line().await, [owner.clone()]);
+        assert_eq!(ann.line().await, [bob.owner()]);
         assert_eq!(ann.releases().await, Released::Freed);
         let fence = bob.turn().await.fence;
         bob.is_held_by(&[&bob]).await;
