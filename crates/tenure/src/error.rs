@@ -30,7 +30,7 @@ pub enum Error {
     ///
     /// Assume both: the lock may be held in your name until its `ttl` has passed, and it is not
     /// yours to use. The engine has asked again or goes on cleaning up in the background.
-    #[error("the {driver} store gave no answer, the request may have taken effect")]
+    #[error("the {driver} store left the outcome open, the request may have taken effect")]
     Indeterminate {
         /// The store that was asked, such as `"redis"`.
         driver: &'static str,

@@ -6,6 +6,7 @@ mod deployments;
 mod doctor;
 mod forgetting;
 mod keys;
+mod native;
 mod processes;
 mod refusals;
 mod replicas;
