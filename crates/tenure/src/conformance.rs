@@ -181,6 +181,7 @@ macro_rules! conformance {
             a_mode_that_is_not_covered_is_a_conflict,
             a_place_in_line_ends_with_its_client,
             a_refused_try_calls_back_too,
+            a_release_by_fence_hands_over_to_the_next,
             a_release_hands_over_to_the_next,
             a_release_lowers_to_the_depth_asked_for,
             a_renewal_after_expiry_does_not_revive_the_lease,

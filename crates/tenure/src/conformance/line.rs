@@ -117,6 +117,25 @@ pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
     reader.turn().await;
 }
 
+/// A release that names its grant hands over as any other does, and leaves the rest in line.
+pub async fn a_release_by_fence_hands_over_to_the_next(fixture: &dyn Fixture) {
+    let [ann, bob, eve] = cast(fixture).await;
+    let mut fence = ann.locks().await;
+    bob.stands().await;
+    eve.stands().await;
+    for (holder, next) in [(&ann, &bob), (&bob, &eve)] {
+        let released = holder.releases_with(|release| release.fence = Some(fence));
+        assert_eq!(released.await, Released::Freed);
+        let turn = next.turn().await;
+        assert!(turn.fence > fence);
+        next.is_held_by(&[next]).await;
+        fence = turn.fence;
+    }
+    let released = eve.releases_with(|release| release.fence = Some(fence));
+    assert_eq!(released.await, Released::Freed);
+    ann.locks().await;
+}
+
 /// A claim that does not wait is refused while others stand in line, and so does not pass them.
 pub async fn a_try_does_not_jump_the_line(fixture: &dyn Fixture) {
     let [ann, bob, eve] = cast(fixture).await;

@@ -248,7 +248,10 @@ impl Engine {
 
     /// Notes that a ticket stands in line, or serves it if news of its grant came meanwhile.
     fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, ask_again: Duration) {
-        let jitter = ask_again.mul_f64(0.01 * fastrand::f64()) + A_MOMENT;
+        let jitter = (ask_again / 100)
+            .min(LONGEST_JITTER)
+            .mul_f64(fastrand::f64())
+            + A_MOMENT;
         let until = self.clock.now() + ask_again + jitter;
         let mut granted = None;
         ticket.advance(|phase| match phase {
@@ -478,5 +481,7 @@ impl Trouble {
 }
 
 const TRIES: u32 = 3;
+/// Enough to spread those who were told the same time, and no reason to keep a free lock waiting.
+const LONGEST_JITTER: Duration = Duration::from_millis(10);
 /// A little later than the time that the store named: just before, it would say no again.
 const A_MOMENT: Duration = Duration::from_millis(1);
