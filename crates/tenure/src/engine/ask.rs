@@ -197,7 +197,7 @@ impl Engine {
                 }
             }
             // Somebody serves it at this moment, and rings when it is out of the line.
-            Phase::Asking | Phase::Granted { .. } | Phase::Spent => {
+            Phase::Asking { .. } | Phase::Granted { .. } | Phase::Spent => {
                 ticket.changed.notified().await;
             }
         }
@@ -261,7 +261,8 @@ impl Engine {
             }
             Phase::Granted { .. } => Phase::Ask,
             Phase::Spent => Phase::Spent,
-            Phase::Ask | Phase::Asking | Phase::Queued(_) => Phase::Queued(until),
+            Phase::Asking { again: true } => Phase::Ask,
+            Phase::Ask | Phase::Asking { .. } | Phase::Queued(_) => Phase::Queued(until),
         });
         if let Some((fence, start)) = granted {
             self.serve(ticket, fence, start);
@@ -317,7 +318,7 @@ impl Engine {
         let certain = self.is_certain(&ticket, start);
         let mut serve = false;
         ticket.advance(|phase| match phase {
-            Phase::Asking | Phase::Granted { .. } => Phase::Granted { fence, start },
+            Phase::Asking { .. } | Phase::Granted { .. } => Phase::Granted { fence, start },
             Phase::Spent => Phase::Spent,
             Phase::Ask | Phase::Queued(_) if certain => {
                 serve = true;

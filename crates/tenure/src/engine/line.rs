@@ -77,7 +77,10 @@ pub(crate) enum Phase {
     /// It is to be asked for, for the first time or again.
     Ask,
     /// A request is out.
-    Asking,
+    Asking {
+        /// Whether the store said meanwhile to ask again: its answer may be older than that.
+        again: bool,
+    },
     /// It stands in the store's line; ask again at this time if no news came.
     Queued(Tick),
     /// News of its grant came while a request was out.
@@ -161,7 +164,7 @@ impl Lines {
             return Joined::Behind(standing);
         }
         let fences = here.kept.fences(order, now);
-        let ticket = Ticket::new(order, now, fences, Phase::Asking);
+        let ticket = Ticket::new(order, now, fences, Phase::Asking { again: false });
         let line = Line {
             waiters: VecDeque::new(),
             ticket: Some(Arc::clone(&ticket)),
@@ -402,6 +405,7 @@ impl Ticket {
     pub(crate) fn ask_again(&self) {
         self.advance(|phase| match phase {
             Phase::Queued(_) => Phase::Ask,
+            Phase::Asking { .. } => Phase::Asking { again: true },
             other => other,
         });
     }
@@ -411,7 +415,7 @@ impl Ticket {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let due = *phase == Phase::Ask;
         if due {
-            *phase = Phase::Asking;
+            *phase = Phase::Asking { again: false };
         }
         due
     }

@@ -29,6 +29,27 @@ async fn a_grant_that_is_half_over_is_renewed_before_it_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_to_ask_again_while_a_request_is_out_is_not_forgotten() {
+    for only in [None, Some("a".parse().unwrap())] {
+        let world = World::new();
+        let _held = world.there.mutex("a").ttl(secs(3600)).lock().await.unwrap();
+        world
+            .fault
+            .next(Call::Acquire, Trouble::LateAnswer(secs(5)), 1);
+        let waiting = world.here.mutex("a");
+        let waiting = tokio::spawn(async move { waiting.lock().await });
+        world.until_waiting("a", 1).await;
+        // It came after the store had answered, and overtakes the answer.
+        world.fault.tell(News::AskAgain(only));
+        sleep(secs(4)).await;
+        assert_eq!(world.fault.calls(Call::Acquire), 1);
+        sleep(secs(4)).await;
+        assert_eq!(world.fault.calls(Call::Acquire), 2);
+        waiting.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_of_an_earlier_claim_is_not_taken_for_a_later_one() {
     let world = World::new();
     let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
