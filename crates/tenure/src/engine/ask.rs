@@ -259,9 +259,8 @@ impl Engine {
                 granted = Some((fence, start));
                 Phase::Spent
             }
-            Phase::Granted { .. } => Phase::Ask,
+            Phase::Granted { .. } | Phase::Asking { again: true } => Phase::Ask,
             Phase::Spent => Phase::Spent,
-            Phase::Asking { again: true } => Phase::Ask,
             Phase::Ask | Phase::Asking { .. } | Phase::Queued(_) => Phase::Queued(until),
         });
         if let Some((fence, start)) = granted {
