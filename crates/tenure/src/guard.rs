@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::by_hand::Lease;
+use crate::clock::Tick;
 use crate::driver::Loss;
 use crate::engine::Engine;
-use crate::engine::clock::Tick;
 use crate::engine::lease::HeldLease;
 use crate::engine::order::Order;
 use crate::error::Result;

@@ -40,6 +40,7 @@
 pub mod blocking;
 mod by_hand;
 mod client;
+mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod doctor;

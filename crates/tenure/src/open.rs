@@ -19,6 +19,7 @@ use crate::store::memory::Memory;
 /// | `redis://host:6379/` | a Redis or Valkey server; `rediss://` with TLS, `unix:/path` by socket |
 /// | `redis+sentinel://host1,host2/master` | the master that sentinels name |
 /// | `redis+cluster://host1,host2` | a Redis Cluster |
+/// | `redlock://host1,host2,host3` | a majority of independent Redis servers |
 ///
 /// # Errors
 ///
@@ -52,6 +53,7 @@ pub async fn open(url: &str) -> Result<Client> {
         "memory" if rest.is_empty() => Arc::new(Memory::new()),
         "memory" => Arc::new(Memory::shared(rest)),
         scheme if REDIS.contains(&scheme) => redis(url).await?,
+        scheme if REDLOCK.contains(&scheme) => redlock(url).await?,
         _ => return Err(unknown(scheme)),
     };
     Ok(Client::with_driver(driver))
@@ -110,6 +112,11 @@ async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
 }
 
 #[cfg(feature = "redis")]
+async fn redlock(url: &str) -> Result<Arc<dyn Driver>> {
+    crate::store::redlock::open(url).await
+}
+
+#[cfg(feature = "redis")]
 async fn doctor_redis(url: &str) -> Result<Vec<Finding>> {
     crate::store::redis::doctor(url).await
 }
@@ -128,13 +135,22 @@ async fn redis(_url: &str) -> Result<Arc<dyn Driver>> {
     clippy::unused_async,
     reason = "the same call as where the store is there"
 )]
+async fn redlock(_url: &str) -> Result<Arc<dyn Driver>> {
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
 async fn doctor_redis(_url: &str) -> Result<Vec<Finding>> {
     Err(no_redis())
 }
 
 #[cfg(not(feature = "redis"))]
 fn no_redis() -> Error {
-    invalid("redis:// needs the feature \"redis\" of the crate".to_owned())
+    invalid("redis:// and redlock:// need the feature \"redis\" of the crate".to_owned())
 }
 
 fn no_scheme() -> Error {
@@ -153,7 +169,10 @@ fn invalid(reason: String) -> Error {
 }
 
 const SCHEMES: &str =
-    "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:";
+    "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:, redlock://";
+
+/// The schemes of Redis servers that vote.
+const REDLOCK: [&str; 2] = ["redlock", "redlocks"];
 
 /// The schemes of a Redis deployment.
 const REDIS: [&str; 10] = [

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::{Tick, safe};
 use crate::driver::{Answer, Claim, Loss, News, Wait};
 use crate::engine::backoff::Backoff;
-use crate::engine::clock::Tick;
-use crate::engine::lease::{Health, HeldLease, safe};
+use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::{Joined, Phase, Standing, Ticket, Tried, Turn, Wanted};
 use crate::engine::order::Order;
 use crate::engine::{Engine, to_end::to_end};

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::engine::clock::Tick;
+use crate::clock::Tick;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::Lines;
 use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order};

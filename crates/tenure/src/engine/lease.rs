@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::clock::{Tick, safe};
 use crate::driver::{Claim, Loss, Release, Renewal};
-use crate::engine::clock::Tick;
 use crate::name::Fence;
 
 /// The state of a lock that was granted.
@@ -282,14 +282,6 @@ impl HeldLease {
         // Nothing panics while the state is half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// How long a lease is safe to use: its ttl less the margin for clocks that run apart.
-///
-/// The margin is 1 % of the ttl and a millisecond: quartz clocks differ by 0.01 %, so that even a
-/// clock a hundred times worse keeps the order "told first, granted to another later".
-pub(crate) fn safe(ttl: Duration) -> Duration {
-    ttl.saturating_sub(ttl / 100 + Duration::from_millis(1))
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);

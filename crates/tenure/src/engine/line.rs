@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use crate::clock::Tick;
 use crate::driver::{Claim, Wait};
-use crate::engine::clock::Tick;
 use crate::engine::keep::{Kept, KeptLeases};
 use crate::engine::order::Order;
 use crate::error::Error;

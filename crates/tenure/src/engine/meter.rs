@@ -12,7 +12,7 @@ mod on {
 
     use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-    use crate::engine::clock::{Clock, Tick};
+    use crate::clock::{Clock, Tick};
     use crate::guard::Guard;
 
     /// Handles looked up once, so that counting costs no search.
@@ -92,7 +92,7 @@ mod on {
 mod off {
     use std::time::Duration;
 
-    use crate::engine::clock::{Clock, Tick};
+    use crate::clock::{Clock, Tick};
     use crate::guard::Guard;
 
     /// Counts nothing.

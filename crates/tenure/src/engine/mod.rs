@@ -3,7 +3,6 @@
 mod ask;
 mod background;
 mod backoff;
-pub(crate) mod clock;
 mod keep;
 pub(crate) mod lease;
 mod line;
@@ -18,9 +17,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::clock::Clock;
 use crate::driver::{Driver, Loss};
 use crate::engine::background::Background;
-use crate::engine::clock::Clock;
 use crate::engine::keep::Calls;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;

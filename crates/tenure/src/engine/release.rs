@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Tick;
 use crate::driver::{Release, Released};
 use crate::engine::backoff::Backoff;
-use crate::engine::clock::Tick;
 use crate::engine::lease::Health;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::clock::Tick;
 use crate::driver::{Loss, Renewed};
 use crate::engine::Engine;
-use crate::engine::clock::Tick;
 use crate::engine::lease::{Care, HeldLease};
 use crate::name::{Name, Owner};
 

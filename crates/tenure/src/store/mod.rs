@@ -5,6 +5,7 @@
 //! | `memory:` | [`memory`] | this process | a channel |
 //! | `local:` | `local` | a folder of this machine | a Unix datagram |
 //! | `redis://` | `redis` | a Redis or Valkey server, or a cluster of them | a message on its connection |
+//! | `redlock://` | `redlock` | a majority of independent Redis servers | messages of the servers |
 //!
 //! Drivers use [`driver`](crate::driver), the names and the error of this crate, and nothing else of it.
 
@@ -14,3 +15,5 @@ pub mod local;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redlock;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
@@ -56,10 +57,35 @@ impl Hash {
         confirm_ms: u64,
         scripts: Scripts,
     ) -> Result<Self> {
+        let client = Self::start(settings, confirm_ms, scripts, Greeting::Subscribe);
+        client.first_try().await?;
+        Ok(client)
+    }
+
+    /// Begins to open a client of one of several servers that vote, and goes on until it succeeds.
+    pub(crate) fn start_voter(settings: Settings) -> Self {
+        Self::start(settings, CONFIRM_MS, Scripts::new(), Greeting::Join)
+    }
+
+    /// Waits until the first connection is made, or says why it could not be.
+    pub(crate) async fn first_try(&self) -> Result<()> {
+        self.link.first_try().await
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        self.link.settings()
+    }
+
+    fn start(
+        settings: Settings,
+        confirm_ms: u64,
+        scripts: Scripts,
+        greeting: fn(String) -> Greeting,
+    ) -> Self {
         let keys = Keys::new(&settings.prefix);
         let inboxes = keys.inboxes();
         let session = format!("{:016x}", random_u128() >> 64);
-        let greeting = Greeting::Subscribe(format!("{inboxes}{session}"));
+        let greeting = greeting(format!("{inboxes}{session}"));
         let fence_memory_ms = millis(settings.fence_memory);
         let about_us = format!("{session} {confirm_ms} {fence_memory_ms} {inboxes}");
         let usual = About::this_process(None);
@@ -68,8 +94,8 @@ impl Hash {
             format!("{session} -- {}", write_about(&usual)),
         );
         let keys_each = if settings.is_cluster() { 5 } else { 1 };
-        let (link, heard) = Link::open(settings, greeting).await?;
-        Ok(Self {
+        let (link, heard) = Link::start(settings, greeting);
+        Self {
             link,
             keys,
             scripts,
@@ -79,7 +105,49 @@ impl Hash {
             fence_memory_ms,
             keys_each,
             heard: Mutex::new(heard),
+        }
+    }
+
+    /// Asks one of several servers for its vote.
+    pub(crate) async fn vote(&self, claim: &Claim, number: Number) -> Result<Vote> {
+        let (script, mut cmd) = self.claiming(claim);
+        cmd.arg(write_mode(claim.mode)).arg(match claim.wait {
+            Wait::No => "0",
+            Wait::InLine => "1",
+        });
+        match number {
+            Number::AtLeast(fence) => cmd.arg(fence),
+            Number::Exactly(fence) => cmd.arg(fence.get()).arg("exactly"),
+        };
+        let (answer, started) = self.link.call_dated(script, &cmd).await?;
+        let (answer, clock_us) = match answer {
+            Value::BulkString(granted) => match read_vote(&granted) {
+                Some((fence, clock_us)) => (Answer::Granted(fence), Some(clock_us)),
+                None => return Err(refused(claim, &granted)),
+            },
+            other => (waits(&other)?, None),
+        };
+        Ok(Vote {
+            answer,
+            clock_us,
+            started,
         })
+    }
+
+    /// A claim's call, but for what most claims leave out.
+    fn claiming(&self, claim: &Claim) -> (&Script, Cmd) {
+        let script = match claim.mode {
+            Mode::Exclusive => &self.scripts.acquire,
+            _ => &self.scripts.join,
+        };
+        let mut cmd = self.call(script, &claim.name);
+        cmd.arg(claim.owner.as_str())
+            .arg(&*self.holder(claim))
+            .arg(claim.depth)
+            .arg(millis(claim.ttl))
+            .arg(claim.fences.max(1))
+            .arg(self.fence_memory_ms);
+        (script, cmd)
     }
 
     /// The beginning of every call: the keys of a lock, and what ledger.lua needs.
@@ -175,17 +243,7 @@ impl Driver for Hash {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
-        let script = match claim.mode {
-            Mode::Exclusive => &self.scripts.acquire,
-            _ => &self.scripts.join,
-        };
-        let mut cmd = self.call(script, &claim.name);
-        cmd.arg(claim.owner.as_str())
-            .arg(&*self.holder(claim))
-            .arg(claim.depth)
-            .arg(millis(claim.ttl))
-            .arg(claim.fences.max(1))
-            .arg(self.fence_memory_ms);
+        let (script, mut cmd) = self.claiming(claim);
         // What most claims are is left out.
         if claim.mode != Mode::Exclusive || claim.wait == Wait::No {
             cmd.arg(write_mode(claim.mode));
@@ -194,20 +252,13 @@ impl Driver for Hash {
             cmd.arg("0");
         }
         match self.link.call(script, &cmd).await? {
-            Value::Int(0) => Ok(Answer::Busy),
-            Value::Int(queued) => Ok(Answer::Queued {
-                ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
-            }),
-            Value::BulkString(conflict) if conflict == b"conflict" => Err(Error::ModeConflict {
-                name: claim.name.clone(),
-            }),
-            Value::BulkString(fence) => {
-                let granted = read_fence(&fence).ok_or_else(fault::garbled)?;
-                let answer = Value::BulkString(fence);
+            Value::BulkString(granted) => {
+                let fence = read_fence(&granted).ok_or_else(|| refused(claim, &granted))?;
+                let answer = Value::BulkString(granted);
                 self.confirm_by_replicas(&cmd, &answer).await?;
-                Ok(Answer::Granted(granted))
+                Ok(Answer::Granted(fence))
             }
-            _ => Err(fault::garbled()),
+            other => waits(&other),
         }
     }
 
@@ -293,6 +344,50 @@ impl Driver for Hash {
         let look = Look::read(answer).ok_or_else(fault::garbled)?;
         Ok(look.holders())
     }
+}
+
+/// What the number of a grant has to be, where several servers vote on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Number {
+    /// The server's own, but at least this.
+    AtLeast(u64),
+    /// This, which has won the vote.
+    Exactly(Fence),
+}
+
+/// What one of several servers says to a claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vote {
+    pub(crate) answer: Answer,
+    /// The server's clock, if it granted the claim.
+    pub(crate) clock_us: Option<u64>,
+    /// Since when the server is up.
+    pub(crate) started: Option<Instant>,
+}
+
+/// What an answer means that is no grant: taken, or a place in line.
+fn waits(answer: &Value) -> Result<Answer> {
+    match answer {
+        Value::Int(0) => Ok(Answer::Busy),
+        Value::Int(queued) => Ok(Answer::Queued {
+            ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
+        }),
+        _ => Err(fault::garbled()),
+    }
+}
+
+/// What an answer means that is neither a fence nor a number.
+fn refused(claim: &Claim, answer: &[u8]) -> Error {
+    if answer == b"conflict" {
+        let name = claim.name.clone();
+        return Error::ModeConflict { name };
+    }
+    fault::garbled()
+}
+
+fn read_vote(text: &[u8]) -> Option<(Fence, u64)> {
+    let (fence, clock_us) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    Some((Fence::new(fence.parse().ok()?)?, clock_us.parse().ok()?))
 }
 
 fn renewed(answer: &Value) -> Result<Renewed> {

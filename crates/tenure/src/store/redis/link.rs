@@ -1,7 +1,7 @@
 //! The connection: one for everything, kept up by one task, for any kind of deployment.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -39,7 +39,7 @@ struct Shared {
     /// The number of the latest connection that is known to be dead.
     dead: AtomicU64,
     /// Why there is none.
-    trouble: Mutex<Option<RedisError>>,
+    trouble: watch::Sender<Option<Arc<RedisError>>>,
     /// Rung when the connection of the moment has to be replaced.
     broken: Notify,
 }
@@ -49,6 +49,8 @@ struct Shared {
 struct Numbered {
     number: u64,
     connection: Connection,
+    /// When the server started, if the greeting asked for it.
+    started: Option<Instant>,
 }
 
 /// A connection that requests can be sent on.
@@ -76,6 +78,8 @@ pub(crate) enum Heard {
 pub(crate) enum Greeting {
     /// Listen to this channel.
     Subscribe(String),
+    /// Listen to this channel, and ask since when the server is up.
+    Join(String),
     /// Be told of keys that change after they were read on request.
     Track,
     /// Nothing.
@@ -92,22 +96,46 @@ impl Link {
         settings: Settings,
         greeting: Greeting,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Heard>)> {
+        let (link, heard) = Self::start(settings, greeting);
+        link.first_try().await?;
+        Ok((link, heard))
+    }
+
+    /// Begins to connect, and keeps connected until dropped, whatever becomes of the first try.
+    pub(crate) fn start(
+        settings: Settings,
+        greeting: Greeting,
+    ) -> (Self, mpsc::UnboundedReceiver<Heard>) {
         // Unbounded in type only: an inbox gets one message for each of its claims and leases.
         let (hear, heard) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             settings,
             current: watch::Sender::new(None),
             dead: AtomicU64::new(0),
-            trouble: Mutex::new(None),
+            trouble: watch::Sender::new(None),
             broken: Notify::new(),
         });
-        let first = shared.connect(1, &greeting, &hear).await;
-        if let Err(error) = first {
-            return Err(fault::unreachable(&shared.settings.place(), &error));
-        }
         let task = tokio::spawn(Arc::clone(&shared).keep_up(greeting, hear));
         let task = task.abort_handle();
-        Ok((Self { shared, task }, heard))
+        (Self { shared, task }, heard)
+    }
+
+    /// Waits until the first connection is made or has failed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if it has failed; the link goes on trying.
+    pub(crate) async fn first_try(&self) -> Result<()> {
+        let mut current = self.shared.current.subscribe();
+        let mut trouble = self.shared.trouble.subscribe();
+        let failed = tokio::select! {
+            _ = current.wait_for(Option::is_some) => false,
+            _ = trouble.wait_for(Option::is_some) => true,
+        };
+        if failed {
+            return Err(self.shared.no_connection());
+        }
+        Ok(())
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -119,6 +147,7 @@ impl Link {
         let Numbered {
             number,
             mut connection,
+            ..
         } = self.shared.connection().await?;
         let answer = timeout(self.shared.settings.timeout, connection.send(cmd)).await;
         self.shared.answered(number, answer)
@@ -133,6 +162,7 @@ impl Link {
         let Numbered {
             number,
             mut connection,
+            ..
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout + extra;
         let answer = timeout(patience, connection.send_all(pipeline)).await;
@@ -141,9 +171,21 @@ impl Link {
 
     /// Calls a script by its hash, and in full if the server does not know it.
     pub(crate) async fn call(&self, script: &Script, call: &Cmd) -> Result<Value> {
+        self.call_dated(script, call)
+            .await
+            .map(|(answer, _)| answer)
+    }
+
+    /// The same, with since when the server is up that answered, where the greeting asked for it.
+    pub(crate) async fn call_dated(
+        &self,
+        script: &Script,
+        call: &Cmd,
+    ) -> Result<(Value, Option<Instant>)> {
         let Numbered {
             number,
             mut connection,
+            started,
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout;
         let answer = match timeout(patience, connection.send(call)).await {
@@ -152,7 +194,8 @@ impl Link {
             }
             answer => answer,
         };
-        self.shared.answered(number, answer)
+        let answer = self.shared.answered(number, answer)?;
+        Ok((answer, started))
     }
 
     /// Returns a connection for commands that go to every node.
@@ -175,20 +218,19 @@ impl Shared {
         }
         let mut current = self.current.subscribe();
         let wait = current.wait_for(Option::is_some);
-        match timeout(self.settings.connect_timeout, wait).await {
+        match timeout(self.settings.patience(), wait).await {
             Ok(Ok(connection)) => connection.clone().ok_or_else(|| self.no_connection()),
             _ => Err(self.no_connection()),
         }
     }
 
     fn no_connection(&self) -> Error {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.settings.place();
-        match &*trouble {
+        match &*self.trouble.borrow() {
             Some(error) => fault::unreachable(&place, error),
             None => fault::unavailable(format!(
                 "no connection to {place} in {:?}",
-                self.settings.connect_timeout
+                self.settings.patience()
             )),
         }
     }
@@ -232,23 +274,25 @@ impl Shared {
         }
     }
 
-    /// Makes a new connection whenever the last is broken.
+    /// Makes a connection, and a new one whenever the last is broken.
     async fn keep_up(self: Arc<Self>, greeting: Greeting, hear: mpsc::UnboundedSender<Heard>) {
-        let mut number = 1;
+        let mut number = 0;
         loop {
-            self.until_broken().await;
-            self.current.send_replace(None);
-            let mut pause = SHORTEST_PAUSE;
+            let (first, mut pause) = (number == 0, SHORTEST_PAUSE);
             number += 1;
             while let Err(error) = self.connect(number, &greeting, &hear).await {
                 tracing::debug!(place = self.settings.place(), %error, "no connection yet");
-                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                self.trouble.send_replace(Some(Arc::new(error)));
                 sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 number += 1;
             }
-            // A closed channel means that the driver is being dropped, and this task with it.
-            let _ = hear.send(Heard::Again);
+            if !first {
+                // A closed channel means that the driver is being dropped, and this task with it.
+                let _ = hear.send(Heard::Again);
+            }
+            self.until_broken().await;
+            self.current.send_replace(None);
         }
     }
 
@@ -274,9 +318,12 @@ impl Shared {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(late.into());
         };
-        let connection = connected?;
-        self.current
-            .send_replace(Some(Numbered { number, connection }));
+        let (connection, started) = connected?;
+        self.current.send_replace(Some(Numbered {
+            number,
+            connection,
+            started,
+        }));
         if self.dead.load(Ordering::SeqCst) >= number {
             // It broke before anybody could see it.
             self.replace(number);
@@ -289,14 +336,15 @@ impl Shared {
         number: u64,
         greeting: &Greeting,
         hear: &mpsc::UnboundedSender<Heard>,
-    ) -> RedisResult<Connection> {
+    ) -> RedisResult<(Connection, Option<Instant>)> {
         let settings = &self.settings;
         let address = match &settings.servers {
             Servers::One(host) => settings.address(host),
             Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
             Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
             Servers::Cluster(nodes) => {
-                return self.connect_cluster(number, nodes, greeting, hear).await;
+                let connection = self.connect_cluster(number, nodes, greeting, hear).await?;
+                return Ok((connection, None));
             }
         };
         let config = AsyncConnectionConfig::new()
@@ -311,8 +359,13 @@ impl Shared {
         if matches!(settings.servers, Servers::Sentinel { .. }) {
             sentinel::expect_master(&mut connection).await?;
         }
+        let mut started = None;
         match greeting {
             Greeting::Subscribe(channel) => connection.subscribe(channel).await?,
+            Greeting::Join(channel) => {
+                connection.subscribe(channel).await?;
+                started = Some(started_at(&mut connection).await?);
+            }
             Greeting::Track => {
                 let mut track = redis::cmd("CLIENT");
                 track.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
@@ -320,7 +373,7 @@ impl Shared {
             }
             Greeting::Nothing => {}
         }
-        Ok(Connection::Server(connection))
+        Ok((Connection::Server(connection), started))
     }
 
     async fn connect_cluster(
@@ -344,7 +397,7 @@ impl Shared {
             .push_sender(self.listener(number, hear));
         builder = settings.certify(builder)?;
         let mut connection = builder.build()?.get_async_connection().await?;
-        if let Greeting::Subscribe(channel) = greeting {
+        if let Greeting::Subscribe(channel) | Greeting::Join(channel) = greeting {
             connection.subscribe(channel).await?;
         }
         Ok(Connection::Cluster(connection))
@@ -509,6 +562,22 @@ impl crate::store::redis::url::Tls {
 fn no_tls() -> RedisError {
     let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
     (redis::ErrorKind::InvalidClientConfig, why).into()
+}
+
+/// Asks since when the server is up, in whole seconds: it may be older by one, never younger.
+async fn started_at(connection: &mut MultiplexedConnection) -> RedisResult<Instant> {
+    let asked = Instant::now();
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query_async(connection)
+        .await?;
+    let mut lines = info.lines();
+    let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+    let seconds = uptime.and_then(|text| text.trim().parse().ok());
+    // A server that does not say so is taken for one that has just started.
+    let uptime = Duration::from_secs(seconds.unwrap_or(0));
+    // The clock of this machine may not reach so far back.
+    Ok(asked.checked_sub(uptime).unwrap_or(asked))
 }
 
 /// The keys of an invalidation; none stands for all of them.

@@ -17,21 +17,21 @@
 //! `docs/stores/redis.md`.
 
 mod doctor;
-mod fault;
-mod hash;
+pub(crate) mod fault;
+pub(crate) mod hash;
 mod inbox;
 mod keys;
 mod link;
-mod look;
+pub(crate) mod look;
 #[cfg(test)]
 mod mutants;
-mod parts;
+pub(crate) mod parts;
 mod rights;
 mod scan;
-mod script;
+pub(crate) mod script;
 mod sentinel;
 mod string;
-mod url;
+pub(crate) mod url;
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
 
 /// Chooses how TLS is computed, unless the program has chosen already.
 #[cfg(feature = "redis-tls")]
-fn use_a_crypto_provider(settings: &Settings) {
+pub(crate) fn use_a_crypto_provider(settings: &Settings) {
     if settings.tls.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
         // Fails only if another thread was quicker.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -78,4 +78,4 @@ fn use_a_crypto_provider(settings: &Settings) {
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn use_a_crypto_provider(_: &Settings) {}
+pub(crate) fn use_a_crypto_provider(_: &Settings) {}

@@ -94,6 +94,14 @@ impl std::fmt::Debug for Access {
     }
 }
 
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(key, _)| key))
+            .finish()
+    }
+}
+
 impl std::fmt::Display for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, port } = self;
@@ -112,11 +120,15 @@ impl Settings {
     ///
     /// [`Error::InvalidUrl`] with what is wrong and what would be right; never quotes a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        Self::read(place, &Options::parse(query)?)
+    }
+
+    /// The same for a URL whose options stand apart.
+    pub(crate) fn read(place: &str, options: &Options) -> Result<Self> {
+        let (scheme, rest) = place.split_once(':').unwrap_or((place, ""));
         let (tls, kind) = kind_of(scheme)?;
         let mut parts = Parts::split(rest, kind)?;
-        let options = Options::parse(query)?;
         let tls = tls.then(|| Tls {
             ca: options.path("ca"),
             certificate: options.path("cert"),
@@ -171,6 +183,11 @@ impl Settings {
         }
         options.nothing_else()?;
         Ok(settings)
+    }
+
+    /// How long a request waits for a connection.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout.min(self.connect_timeout)
     }
 
     /// Whether the store is a cluster.
@@ -309,18 +326,33 @@ impl Host {
     }
 }
 
-/// What follows the question mark.
-#[derive(Debug)]
-struct Options(Vec<(String, String)>);
+/// What follows the question mark; values are not shown by `Debug`, as some are passwords.
+pub(crate) struct Options(Vec<(String, String)>);
 
 impl Options {
-    fn parse(query: &str) -> Result<Self> {
+    pub(crate) fn parse(query: &str) -> Result<Self> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             Ok((decode(key)?, decode(value)?))
         });
         Ok(Self(pairs.collect::<Result<_>>()?))
+    }
+
+    /// These options, and of the others those that are not among them.
+    pub(crate) fn or(&self, others: &Self) -> Self {
+        let keys: Vec<_> = self.0.iter().map(|(key, _)| key.as_str()).collect();
+        let mut all = others.without(&keys);
+        all.0.extend(self.0.iter().cloned());
+        all
+    }
+
+    pub(crate) fn without(&self, keys: &[&str]) -> Self {
+        let rest = self
+            .0
+            .iter()
+            .filter(|(key, _)| !keys.contains(&key.as_str()));
+        Self(rest.cloned().collect())
     }
 
     fn nothing_else(&self) -> Result<()> {
@@ -335,7 +367,7 @@ impl Options {
         }
     }
 
-    fn text(&self, key: &str) -> Option<String> {
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
         let found = self.0.iter().find(|(known, _)| known == key);
         found.and_then(|(_, value)| some(value.clone()))
     }
@@ -351,7 +383,7 @@ impl Options {
             .map_err(|_| invalid(&format!("{key} is a number")))
     }
 
-    fn time(&self, key: &str) -> Result<Option<Duration>> {
+    pub(crate) fn time(&self, key: &str) -> Result<Option<Duration>> {
         let Some(text) = self.text(key) else {
             return Ok(None);
         };
@@ -420,7 +452,7 @@ fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn invalid(reason: &str) -> Error {
+pub(crate) fn invalid(reason: &str) -> Error {
     Error::InvalidUrl {
         reason: reason.to_owned(),
     }

@@ -10,20 +10,46 @@
 -- ARGV[6]  how many fences to set aside
 -- ARGV[7]  for how many milliseconds the last fence is remembered
 -- ARGV[8]  the mode: x, s, or p<take>/<of>; x if left out
--- ARGV[9]  0 not to stand in line; left out to do so
+-- ARGV[9]  0 not to stand in line; 1 or left out to do so
+-- ARGV[10] for one of several servers that vote: the smallest fence to give; else left out
+-- ARGV[11] "exactly" if the fence is to be that very one: the owner has won it by a vote. A grant that is
+--          here is numbered anew; there is a new one only if nobody can have had the name since
 --
--- Returns the fence as text; 0 while the name is taken; -n for a place in line, to be asked for again in
+-- Returns the fence as text, and behind it the server's clock if ARGV[10] is there; 0 while the name is taken; -n for a place in line, to be asked for again in
 -- n - 1 milliseconds; or "conflict" if the owner has or wants the name in another mode.
 -- Asking again as the same owner changes nothing but the ttl and the depth that is asked for.
 
 open(KEYS[1])
-local owner, mode, stands = ARGV[2], ARGV[8] or 'x', not ARGV[9]
+local owner, mode, stands = ARGV[2], ARGV[8] or 'x', ARGV[9] ~= '0'
 local who, tell_flag, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
 local own = session .. ':' .. owner
 local place = {
   mode = mode, depth = tonumber(ARGV[4]), life = who == '-' and 't' or 'c', fences = tonumber(ARGV[6]),
   ttl = tonumber(ARGV[5]), tell = tell_flag, asked = now_us, about = about,
 }
+
+-- What a vote was won with, and how a voter is answered.
+local won = ARGV[11] and tonumber(ARGV[10])
+local function granted(fence)
+  return ARGV[10] and fence .. ' ' .. text(now_us) or fence
+end
+
+local function last_fence()
+  return tonumber(redis.call('GET', last) or 0) or 0
+end
+
+-- Gives an owner's grant the number that won the vote.
+local function number_anew(mode)
+  if many then
+    redis.call('HSET', lease, '\2' .. owner, ARGV[10] .. ' ' .. mode)
+  else
+    head = string.gsub(head, '^%d+', ARGV[10], 1)
+    redis.call('HSET', lease, '\1', head)
+  end
+  if last_fence() < won + place.fences - 1 then
+    redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
+  end
+end
 
 local waiting = place_of(own)
 if waiting and not redis.call('LPOS', line, own) then
@@ -44,9 +70,13 @@ local fence, held = grant_of(owner)
 if covers(held, mode) then
   leave(own)
   place.mode = held
+  if won and ARGV[10] ~= fence then
+    fence = ARGV[10]
+    number_anew(held)
+  end
   put(who, owner, fence, place)
   settle()
-  return fence
+  return granted(fence)
 end
 
 waiting = place_of(own)
@@ -54,11 +84,16 @@ if waiting and not covers(waiting.mode, mode) or not waiting and fence then
   settle()
   return 'conflict'
 end
-if not waiting and nobody and fits(mode) then
-  fence = text(reserve(place.fences))
+if not waiting and nobody and fits(mode) and not (won and last_fence() >= won + place.fences) then
+  if won then
+    fence = ARGV[10]
+    redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
+  else
+    fence = text(reserve(place.fences, tonumber(ARGV[10])))
+  end
   put(who, owner, fence, place)
   settle()
-  return fence
+  return granted(fence)
 end
 if not stands then
   call_back(session)

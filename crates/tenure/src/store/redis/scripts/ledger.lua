@@ -92,9 +92,9 @@ local function fits(mode)
   return class == 'p' and taken + take <= math.min(limit, of)
 end
 
--- Sets so many fences aside, and returns the first.
-local function reserve(count)
-  local first = now_us
+-- Sets so many fences aside, from a number on or from now on, and returns the first.
+local function reserve(count, from)
+  local first = math.max(now_us, from or 0)
   local before = redis.call('SET', last, text(first + count - 1), 'PX', memory, 'GET')
   before = tonumber(before or 0) or 0
   if before >= first then

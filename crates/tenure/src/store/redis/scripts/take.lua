@@ -6,10 +6,16 @@
 
 local lease = KEYS[1]
 local line, places = lease .. ':line', lease .. ':places'
-if redis.call('EXISTS', lease, line) == 0 then
+if not ARGV[11] and redis.call('EXISTS', lease, line) == 0 then
   local time = redis.call('TIME')
   local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
-  local now, count = tonumber(fence), ARGV[6]
+  local now, count, clock = tonumber(fence), ARGV[6], ''
+  if ARGV[10] then
+    clock = ' ' .. fence
+    if tonumber(ARGV[10]) > now then
+      fence, now = ARGV[10], tonumber(ARGV[10])
+    end
+  end
   local last = redis.call('SET', lease .. ':fence', now + count - 1, 'PX', ARGV[7], 'GET')
   if last and (tonumber(last) or 0) >= now then
     fence = string.format('%.0f', last + 1)
@@ -17,14 +23,14 @@ if redis.call('EXISTS', lease, line) == 0 then
   end
   redis.call('HSET', lease, ARGV[2], ARGV[4], '\1', fence .. ' ' .. ARGV[3])
   redis.call('PEXPIRE', lease, ARGV[5])
-  return fence
+  return fence .. clock
 end
 
 local held = redis.call('HMGET', lease, '\1', ARGV[2])
 -- One exclusive holder, who is another and need not be told.
 local before, flag, after = string.match(held[1] or '', '^(%d+ %S+ )(.)(%- .*)$')
 local session = string.match(ARGV[1], '^(%S+) 0 ')
-if before and session and not held[2] and not ARGV[9] then
+if before and session and not held[2] and ARGV[9] ~= '0' then
   local own = session .. ':' .. ARGV[2]
   local known = redis.call('HMGET', places, own, '\1' .. ARGV[2], '\3', '\4')
   local left = redis.call('PTTL', lease)

@@ -1,0 +1,232 @@
+//! What this client has asked for, and which nodes have it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Tick;
+use crate::driver::{Claim, Life};
+use crate::name::{Fence, Name, Owner};
+
+/// Which claim: an owner's on a name, of this client or of no client.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    by_ttl: bool,
+}
+
+impl Key {
+    pub(crate) fn new(name: &Name, owner: &Owner, life: Life) -> Self {
+        Self {
+            name: name.clone(),
+            owner: owner.clone(),
+            by_ttl: life == Life::Ttl,
+        }
+    }
+
+    pub(crate) fn of(claim: &Claim) -> Self {
+        Self::new(&claim.name, &claim.owner, claim.life)
+    }
+}
+
+/// All claims of this client that wait or hold.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    held: HashMap<Key, Held>,
+    /// The nodes that a withdrawal was sent to and did not come back from, a bit each, and until
+    /// when: were the same owner to ask again, it might take away what the node grants then.
+    doubtful: HashMap<Key, (u64, Tick)>,
+    /// Numbers the records, so that late answers find their own.
+    next: u64,
+    /// When so many are there, those that are over are thrown out.
+    sweep_at: usize,
+}
+
+/// One claim, and what became of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// As it was asked for last.
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) number: u64,
+    /// The fence of the grant, once the claim has won.
+    pub(crate) fence: Option<Fence>,
+    /// Until when the grant is safely ours.
+    pub(crate) until: Tick,
+    /// The nodes that are known to have the grant under its fence, a bit each.
+    pub(crate) has: u64,
+    /// Whether somebody else wants the name, and whether that was told.
+    wanted: bool,
+    told: bool,
+    /// How often it has given way to others after a split vote.
+    pub(crate) gave_way: u32,
+}
+
+/// What was known of a claim when it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) number: u64,
+    /// The fence that it holds now, safely.
+    pub(crate) fence: Option<Fence>,
+    pub(crate) is_new: bool,
+    /// Whether it stands in line already, in the same mode.
+    pub(crate) stands: bool,
+    /// The nodes that do not count for it, a bit each.
+    pub(crate) doubtful: u64,
+}
+
+impl Claims {
+    /// Notes that a claim is asked for.
+    ///
+    /// What it asks for now is written down once nodes have agreed to it.
+    pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Before {
+        let mut table = self.lock();
+        let table = &mut *table;
+        if table.held.len() >= table.sweep_at {
+            // A lease by ttl may run out without a word.
+            table
+                .held
+                .retain(|_, held| held.fence.is_none() || held.until > now);
+            table.doubtful.retain(|_, (_, until)| *until > now);
+            table.sweep_at = (2 * table.held.len()).max(64);
+        }
+        let key = Key::of(claim);
+        let is_over = |held: &Held| held.fence.is_some() && held.until <= now;
+        if table.held.get(&key).is_some_and(is_over) {
+            // This is another grant, if it is one.
+            table.held.remove(&key);
+        }
+        let next = &mut table.next;
+        let mut is_new = false;
+        let held = table.held.entry(key.clone()).or_insert_with(|| {
+            is_new = true;
+            *next += 1;
+            Held {
+                claim: Arc::clone(claim),
+                number: *next,
+                fence: None,
+                until: now,
+                has: 0,
+                wanted: false,
+                told: false,
+                gave_way: 0,
+            }
+        });
+        let doubtful = table.doubtful.get(&key);
+        let doubtful = doubtful.filter(|(_, until)| *until > now);
+        Before {
+            doubtful: doubtful.map_or(0, |(nodes, _)| *nodes),
+            number: held.number,
+            fence: held.fence,
+            is_new,
+            stands: !is_new && held.fence.is_none() && held.claim.mode == claim.mode,
+        }
+    }
+
+    /// Notes that a withdrawal is on its way to a node.
+    pub(crate) fn doubt(&self, key: &Key, node: usize, until: Tick) {
+        let mut table = self.lock();
+        let (nodes, latest) = table.doubtful.entry(key.clone()).or_insert((0, until));
+        *nodes |= 1 << node;
+        *latest = until.max(*latest);
+    }
+
+    /// Notes that a withdrawal was carried out.
+    pub(crate) fn trust(&self, key: &Key, node: usize) {
+        let mut table = self.lock();
+        if let Some((nodes, _)) = table.doubtful.get_mut(key) {
+            *nodes &= !(1 << node);
+            if *nodes == 0 {
+                table.doubtful.remove(key);
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<Held> {
+        self.lock().held.get(key).cloned()
+    }
+
+    /// Changes a claim, unless it is over; returns what `change` returns.
+    pub(crate) fn change<T>(&self, key: &Key, change: impl FnOnce(&mut Held) -> T) -> Option<T> {
+        self.lock().held.get_mut(key).map(change)
+    }
+
+    /// The claim that a late answer belongs to, unless it is over.
+    pub(crate) fn same(&self, key: &Key, number: u64) -> Option<Held> {
+        self.find(key).filter(|held| held.number == number)
+    }
+
+    pub(crate) fn forget(&self, key: &Key) -> Option<Held> {
+        self.lock().held.remove(key)
+    }
+
+    /// The claims of this client on a name.
+    pub(crate) fn on(&self, name: &Name) -> Vec<Held> {
+        let table = self.lock();
+        let of_name = table.held.iter().filter(|(key, _)| key.name == *name);
+        of_name.map(|(_, held)| held.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while the table is half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    pub(crate) fn has(&self, node: usize) -> bool {
+        self.has & (1 << node) != 0
+    }
+
+    pub(crate) fn set_has(&mut self, node: usize) {
+        self.has |= 1 << node;
+    }
+
+    /// Notes that a node has lost the grant; returns on how many it still is.
+    pub(crate) fn lost_at(&mut self, node: usize) -> usize {
+        self.has &= !(1 << node);
+        self.has.count_ones() as usize
+    }
+
+    /// Notes that the claim has won; returns whether to tell that others want the name.
+    pub(crate) fn won(
+        &mut self,
+        claim: &Arc<Claim>,
+        fence: Fence,
+        has: &[usize],
+        until: Tick,
+    ) -> bool {
+        self.claim = Arc::clone(claim);
+        if self.fence != Some(fence) {
+            (self.fence, self.has, self.told) = (Some(fence), 0, false);
+        }
+        for node in has {
+            self.set_has(*node);
+        }
+        self.until = self.until.max(until);
+        self.gave_way = 0;
+        self.call_back()
+    }
+
+    /// Notes that some nodes have renewed the grant.
+    pub(crate) fn renewed(&mut self, has: &[usize], until: Tick) {
+        has.iter().for_each(|node| self.set_has(*node));
+        self.until = self.until.max(until);
+    }
+
+    /// Notes that others want the name; returns whether to tell it now.
+    pub(crate) fn wanted(&mut self) -> bool {
+        self.wanted = true;
+        self.call_back()
+    }
+
+    fn call_back(&mut self) -> bool {
+        let tell = self.fence.is_some() && self.wanted && !self.told;
+        if tell {
+            (self.told, self.wanted) = (true, false);
+        }
+        tell
+    }
+}

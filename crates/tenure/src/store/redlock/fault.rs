@@ -1,0 +1,65 @@
+//! What is said when too few nodes can vote.
+
+use std::fmt::Write as _;
+
+use crate::error::{BoxError, Error};
+
+pub(crate) fn unavailable(source: impl Into<BoxError>) -> Error {
+    Error::Unavailable {
+        driver: DRIVER,
+        source: source.into(),
+    }
+}
+
+pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
+    Error::Indeterminate {
+        driver: DRIVER,
+        source: source.into(),
+    }
+}
+
+/// Why a majority could not be had: what was counted, and what is wrong with each of the others.
+pub(crate) fn too_few(counted: usize, majority: usize, others: &[(String, String)]) -> String {
+    let all = counted + others.len();
+    let mut text = format!("{counted} of {all} nodes can vote, {majority} are needed");
+    for (index, (place, why)) in others.iter().enumerate() {
+        let mark = if index == 0 { ": " } else { "; " };
+        text.push_str(mark);
+        if !why.contains(place.as_str()) {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "{place}: ");
+        }
+        text.push_str(why);
+    }
+    text
+}
+
+/// A node's error without what it says of the store as a whole.
+pub(crate) fn why(error: &Error) -> String {
+    match error {
+        Error::Unavailable { source, .. } | Error::Indeterminate { source, .. } => {
+            source.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+pub(crate) const DRIVER: &str = "redlock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_that_is_missing_is_named_once() {
+        let others = [
+            ("a:1".to_owned(), "no connection to a:1: refused".to_owned()),
+            ("b:2".to_owned(), "no answer in 250ms".to_owned()),
+        ];
+        assert_eq!(
+            too_few(1, 2, &others),
+            "1 of 3 nodes can vote, 2 are needed: no connection to a:1: refused; \
+             b:2: no answer in 250ms"
+        );
+    }
+}

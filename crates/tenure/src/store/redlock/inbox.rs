@@ -1,0 +1,147 @@
+//! What the nodes tell, each for itself, as news of the group.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::driver::{Driver as _, Life, News};
+use crate::name::Name;
+use crate::store::redis::hash::Hash;
+use crate::store::redlock::claims::Key;
+use crate::store::redlock::group::Group;
+
+/// Passes on what a node tells, until the client ends.
+pub(crate) async fn listen(
+    index: usize,
+    node: Arc<Hash>,
+    tell: mpsc::UnboundedSender<(Option<usize>, News)>,
+) {
+    loop {
+        let news = node.news().await;
+        if tell.send((Some(index), news)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The news that have come, and calls of single nodes that wait for those of the others.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    told: mpsc::UnboundedReceiver<(Option<usize>, News)>,
+    /// Which nodes have called for a name, a bit each, and until when the others are waited for.
+    calls: HashMap<Name, (u64, Instant)>,
+    ready: VecDeque<News>,
+}
+
+impl Inbox {
+    pub(crate) fn new(told: mpsc::UnboundedReceiver<(Option<usize>, News)>) -> Self {
+        Self {
+            told,
+            calls: HashMap::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Waits for the next news.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what has come is kept here.
+    pub(crate) async fn next(&mut self, group: &Arc<Group>) -> News {
+        loop {
+            if let Some(news) = self.ready.pop_front() {
+                return news;
+            }
+            let soonest = self.calls.values().map(|(_, until)| *until).min();
+            let patience = async {
+                match soonest {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                told = self.told.recv() => match told {
+                    Some((Some(node), news)) => self.hear(group, node, news),
+                    Some((None, news)) => self.ready.push_back(news),
+                    // The group keeps a sender, so this cannot be.
+                    None => return std::future::pending().await,
+                },
+                () = patience => self.end_waiting(),
+            }
+        }
+    }
+
+    /// Takes in what one node tells.
+    fn hear(&mut self, group: &Arc<Group>, node: usize, news: News) {
+        match news {
+            News::AskAgain(None) => self.ready.push_back(News::AskAgain(None)),
+            News::AskAgain(Some(name)) | News::Granted { name, .. } => {
+                self.hear_call(group, node, name);
+            }
+            News::Lost { name, owner, .. } => {
+                for life in [Life::Client, Life::Ttl] {
+                    let key = Key::new(&name, &owner, life);
+                    let left = group.claims.change(&key, |held| {
+                        held.fence.map(|fence| (fence, held.lost_at(node)))
+                    });
+                    if let Some(Some((fence, left))) = left
+                        && left < group.majority
+                    {
+                        group.claims.forget(&key);
+                        let (name, owner) = (name.clone(), owner.clone());
+                        let loss = crate::driver::Loss::Evicted;
+                        let lost = News::Lost {
+                            name,
+                            owner,
+                            fence,
+                            loss,
+                        };
+                        self.ready.push_back(lost);
+                    }
+                }
+                self.hear_call(group, node, name);
+            }
+            News::Wanted { name, owner, .. } => {
+                let key = Key::new(&name, &owner, Life::Client);
+                let tell = group
+                    .claims
+                    .change(&key, |held| (held.wanted(), held.fence));
+                if let Some((true, Some(fence))) = tell {
+                    self.ready.push_back(News::Wanted { name, owner, fence });
+                }
+            }
+        }
+    }
+
+    /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
+    fn hear_call(&mut self, group: &Arc<Group>, node: usize, name: Name) {
+        for held in group.claims.on(&name) {
+            if held.fence.is_some() && !held.has(node) {
+                // The node has handed over what a majority gave before.
+                group.bring_into_line_later(node, &Key::of(&held.claim));
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        let (nodes, _) = self.calls.entry(name.clone()).or_insert((0, until));
+        *nodes |= 1 << node;
+        if nodes.count_ones() as usize >= group.majority {
+            self.calls.remove(&name);
+            self.ready.push_back(News::AskAgain(Some(name)));
+        }
+    }
+
+    fn end_waiting(&mut self) {
+        let now = Instant::now();
+        let over = |(_, until): &(u64, Instant)| *until <= now;
+        for (name, _) in self.calls.iter().filter(|(_, call)| over(call)) {
+            self.ready.push_back(News::AskAgain(Some(name.clone())));
+        }
+        self.calls.retain(|_, call| !over(call));
+    }
+}
+
+/// How long one node's call waits for those of the others: they answer the same release.
+const PATIENCE: Duration = Duration::from_millis(3);

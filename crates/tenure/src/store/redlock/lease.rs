@@ -1,0 +1,288 @@
+//! Renewing and letting go what a majority granted.
+
+use std::sync::Arc;
+
+use crate::clock::{Tick, safe};
+use crate::driver::{Claim, Driver as _, Loss, Release, Released, Renewal, Renewed};
+use crate::error::Result;
+use crate::name::Fence;
+use crate::store::redlock::claims::{Held, Key};
+use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
+use crate::store::redlock::group::{Group, whole};
+use crate::store::redlock::round::{Request, Round};
+
+impl Group {
+    /// Undoes a claim everywhere; what a minority does not confirm goes on in the background.
+    pub(crate) async fn withdraw(self: &Arc<Self>, claim: &Claim) -> Result<()> {
+        let claim = Arc::new(claim.clone());
+        let key = Key::of(&claim);
+        if claim.depth <= 1 {
+            self.claims.forget(&key);
+        } else {
+            self.claims
+                .change(&key, |held| lower(held, claim.depth - 1));
+        }
+        let mut round = self.withdraw_round(&claim);
+        let done = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
+        round.until(|answers| done(answers) >= self.majority).await;
+        let failure = (done(&round.answers) < self.majority).then(|| self.failure(&round));
+        self.finish_withdrawing(round, &claim);
+        match failure {
+            Some(text) => Err(indeterminate(text)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lowers a lease or frees it, by majority.
+    pub(crate) async fn release(self: &Arc<Self>, release: &Release) -> Result<Released> {
+        let key = Key::new(&release.name, &release.owner, release.life);
+        let held = self.claims.find(&key).filter(|held| {
+            held.fence.is_some() && (release.fence.is_none() || release.fence == held.fence)
+        });
+        if held.is_some() && release.depth == 0 {
+            self.claims.forget(&key);
+        } else if held.is_some() {
+            self.claims.change(&key, |held| lower(held, release.depth));
+        }
+        let mut round = self.release_round(release, held.as_ref());
+        round
+            .until(|answers| Freed::count(answers).is_decided(self.majority))
+            .await;
+        let freed = Freed::count(&round.answers);
+        let outcome = if freed.done >= self.majority {
+            Ok(freed.released)
+        } else if freed.done + freed.failed >= self.majority {
+            Err(self.failure(&round))
+        } else {
+            Ok(Released::NotHeld(freed.loss))
+        };
+        self.finish_releasing(round, release, held);
+        // Even if no node was reached now, an older request may have been.
+        outcome.map_err(indeterminate)
+    }
+
+    /// Sends each node the release. Where the grant may be under another number, or not there yet,
+    /// the owner's is freed whatever its number, or its place in line given up.
+    fn release_round(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
+        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
+            let (node, mut release) = (Arc::clone(node), release.clone());
+            let unsure = held.filter(|held| !held.has(index) && release.depth == 0);
+            let Some(held) = unsure else {
+                let request: Request<_> = Box::pin(async move { node.release(&release).await });
+                return request;
+            };
+            let claim = whole(&held.claim);
+            let key = Key::of(&claim);
+            self.claims.doubt(&key, index, self.clock.now() + claim.ttl);
+            release.fence = None;
+            Box::pin(async move {
+                let released = node.release(&release).await?;
+                if matches!(released, Released::NotHeld(_)) {
+                    node.withdraw(&claim).await?;
+                }
+                Ok(released)
+            })
+        }))
+    }
+
+    /// Goes on with the nodes that have not answered, or not well: nothing is to be left anywhere.
+    fn finish_releasing(
+        self: &Arc<Self>,
+        round: Round<Released>,
+        release: &Release,
+        held: Option<Held>,
+    ) {
+        let Some(held) = held.filter(|_| release.depth == 0) else {
+            return round.finish(|_, _| std::future::ready(()));
+        };
+        let (group, claim) = (Arc::clone(self), whole(&held.claim));
+        let settle = move |node, is_done| {
+            let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
+            async move {
+                if is_done {
+                    group.claims.trust(&Key::of(&claim), node);
+                } else {
+                    group.clean_up(node, &claim).await;
+                }
+            }
+        };
+        for (node, answer) in round.answers.iter().enumerate() {
+            match answer {
+                Some(Ok(_)) => self.claims.trust(&Key::of(&held.claim), node),
+                Some(Err(_)) => _ = tokio::spawn(settle(node, false)),
+                None => {}
+            }
+        }
+        round.finish(move |node, answer| settle(node, answer.is_ok()));
+    }
+
+    /// Renews leases by majority.
+    ///
+    /// A node that has forgotten a lease gets it back, but only while it is safely ours by the
+    /// nodes that granted it: a lease that is lost is never revived.
+    pub(crate) async fn renew(self: &Arc<Self>, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let sent = self.clock.now();
+        let longer = renewals.iter().map(|renewal| Renewal {
+            ttl: self.for_nodes(renewal.ttl),
+            ..renewal.clone()
+        });
+        let renewals: Arc<[Renewal]> = longer.collect();
+        let mut round = Round::new(self.nodes.iter().map(|node| {
+            let (node, renewals) = (Arc::clone(node), Arc::clone(&renewals));
+            let request: Request<_> = Box::pin(async move { node.renew(&renewals).await });
+            request
+        }));
+        let majority = self.majority;
+        let count = renewals.len();
+        round
+            .until(|answers| {
+                (0..count).all(|lease| Kept::of(answers, lease).nodes.len() >= majority)
+            })
+            .await;
+        if round.answers.iter().flatten().flatten().count() == 0 {
+            return Err(unavailable(self.failure(&round)));
+        }
+        let mut renewed = Vec::with_capacity(count);
+        for (index, renewal) in renewals.iter().enumerate() {
+            let kept = Kept::of(&round.answers, index);
+            renewed.push(self.renewed(renewal, kept, sent).await);
+        }
+        round.finish(|_, _| std::future::ready(()));
+        Ok(renewed)
+    }
+
+    /// What became of one lease.
+    async fn renewed(self: &Arc<Self>, renewal: &Renewal, kept: Kept, sent: Tick) -> Renewed {
+        let key = Key::new(&renewal.name, &renewal.owner, renewal.life);
+        let mut has = kept.nodes;
+        let current = self.claims.find(&key).and_then(|held| held.fence);
+        // Another grant than this client's own cannot be given back to anybody.
+        let is_ours = current.is_some() && renewal.fence.is_none_or(|fence| Some(fence) == current);
+        if is_ours && has.len() >= self.majority {
+            for node in kept.forgotten {
+                self.claims.change(&key, |held| held.lost_at(node));
+                self.bring_into_line_later(node, &key);
+            }
+        } else if is_ours {
+            for node in kept.forgotten {
+                if self.bring_into_line(node, &key).await {
+                    has.push(node);
+                }
+            }
+        }
+        let fence = renewal.fence.or(kept.fence);
+        if let (true, Some(fence)) = (has.len() >= self.majority, fence) {
+            if is_ours {
+                let until = sent + safe(renewal.ttl);
+                self.claims.change(&key, |held| held.renewed(&has, until));
+            }
+            return Renewed::Kept(fence);
+        }
+        if has.len() + kept.unknown >= self.majority {
+            return Renewed::Unknown;
+        }
+        if let Some(held) = is_ours.then(|| self.claims.forget(&key)).flatten() {
+            self.undo(&whole(&held.claim), &[]).await;
+        }
+        Renewed::Lost(kept.loss)
+    }
+
+    /// What each node said that did not do as it was told.
+    fn failure<T>(&self, round: &Round<T>) -> String {
+        let failed = round
+            .answers
+            .iter()
+            .enumerate()
+            .filter_map(|(node, answer)| {
+                let error = answer.as_ref()?.as_ref().err()?;
+                Some((self.place(node), why(error)))
+            });
+        let failed: Vec<_> = failed.collect();
+        too_few(self.nodes.len() - failed.len(), self.majority, &failed)
+    }
+}
+
+/// Notes the depth that a claim has now.
+fn lower(held: &mut Held, depth: u32) {
+    if depth < held.claim.depth {
+        held.claim = Arc::new(Claim {
+            depth,
+            ..(*held.claim).clone()
+        });
+    }
+}
+
+/// What the nodes have said to a release.
+#[derive(Debug)]
+struct Freed {
+    done: usize,
+    released: Released,
+    failed: usize,
+    open: usize,
+    loss: Loss,
+}
+
+impl Freed {
+    fn count(answers: &[Option<Result<Released>>]) -> Self {
+        let mut freed = Self {
+            done: 0,
+            released: Released::Freed,
+            failed: 0,
+            open: 0,
+            loss: Loss::Gone,
+        };
+        for answer in answers {
+            match answer {
+                None => freed.open += 1,
+                Some(Err(_)) => freed.failed += 1,
+                Some(Ok(Released::NotHeld(Loss::TakenOver))) => freed.loss = Loss::TakenOver,
+                Some(Ok(Released::NotHeld(_))) => {}
+                Some(Ok(released)) => {
+                    freed.done += 1;
+                    freed.released = *released;
+                }
+            }
+        }
+        freed
+    }
+
+    fn is_decided(&self, majority: usize) -> bool {
+        self.done >= majority || self.done + self.failed + self.open < majority
+    }
+}
+
+/// What the nodes have said to the renewal of one lease.
+#[derive(Debug)]
+struct Kept {
+    nodes: Vec<usize>,
+    fence: Option<Fence>,
+    /// Who has it no longer, and nobody else's instead.
+    forgotten: Vec<usize>,
+    unknown: usize,
+    loss: Loss,
+}
+
+impl Kept {
+    fn of(answers: &[Option<Result<Vec<Renewed>>>], lease: usize) -> Self {
+        let mut kept = Self {
+            nodes: Vec::new(),
+            fence: None,
+            forgotten: Vec::new(),
+            unknown: 0,
+            loss: Loss::Gone,
+        };
+        for (node, answer) in answers.iter().enumerate() {
+            let answer = answer.as_ref().and_then(|answer| answer.as_ref().ok());
+            match answer.and_then(|answers| answers.get(lease)) {
+                Some(Renewed::Kept(fence)) => {
+                    kept.nodes.push(node);
+                    kept.fence = kept.fence.max(Some(*fence));
+                }
+                Some(Renewed::Lost(Loss::TakenOver)) => kept.loss = Loss::TakenOver,
+                Some(Renewed::Lost(_)) => kept.forgotten.push(node),
+                Some(Renewed::Unknown) | None => kept.unknown += 1,
+            }
+        }
+        kept
+    }
+}

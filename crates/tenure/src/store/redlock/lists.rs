@@ -1,0 +1,166 @@
+//! Who holds and who waits, by the nodes together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::driver::{Driver as _, Entry, Holder, Waiter};
+use crate::error::Result;
+use crate::name::{Name, Owner};
+use crate::store::redlock::fault;
+use crate::store::redlock::group::Group;
+use crate::store::redlock::round::{Request, Round};
+
+impl Group {
+    /// Lists what a majority of the nodes says.
+    pub(crate) async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        let round = self
+            .ask_each(|node| {
+                let only = only.cloned();
+                Box::pin(async move { node.list(only.as_ref()).await })
+            })
+            .await?;
+        let mut by_name: BTreeMap<Name, Vec<Entry>> = BTreeMap::new();
+        for entry in round.answers.into_iter().flatten().flatten().flatten() {
+            by_name.entry(entry.name.clone()).or_default().push(entry);
+        }
+        let entries = by_name.into_iter().filter_map(|(name, votes)| {
+            let entry = together(name, &votes, self.majority);
+            let is_empty = entry.holders.is_empty() && entry.waiters.is_empty();
+            (!is_empty).then_some(entry)
+        });
+        Ok(entries.collect())
+    }
+
+    /// Takes a name away at every node; returns who held it at a majority.
+    pub(crate) async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        let evicted = self.ask_each(|node| {
+            let name = name.clone();
+            Box::pin(async move { node.evict(&name).await })
+        });
+        let round = evicted
+            .await
+            .map_err(|error| fault::indeterminate(fault::why(&error)))?;
+        let entry = |holders| Entry {
+            name: name.clone(),
+            holders,
+            waiters: Vec::new(),
+        };
+        let votes = round.answers.into_iter().flatten().flatten();
+        let votes: Vec<_> = votes.map(entry).collect();
+        Ok(together(name.clone(), &votes, self.majority).holders)
+    }
+
+    /// Asks each node, and waits for all that answer; fails if no majority does.
+    async fn ask_each<T: Send + 'static>(
+        &self,
+        request: impl Fn(Arc<crate::store::redis::hash::Hash>) -> Request<T>,
+    ) -> Result<Round<T>> {
+        let mut round = Round::new(self.nodes.iter().map(|node| request(Arc::clone(node))));
+        round.until(|_| false).await;
+        let failed = round
+            .answers
+            .iter()
+            .enumerate()
+            .filter_map(|(node, answer)| {
+                let error = answer.as_ref()?.as_ref().err()?;
+                Some((self.place(node), fault::why(error)))
+            });
+        let failed: Vec<_> = failed.collect();
+        let answered = self.nodes.len() - failed.len();
+        if answered < self.majority {
+            return Err(fault::unavailable(fault::too_few(
+                answered,
+                self.majority,
+                &failed,
+            )));
+        }
+        Ok(round)
+    }
+}
+
+/// What is known of one owner's claim in one client, over all nodes.
+#[derive(Default)]
+struct Seen<'a> {
+    holds: Vec<&'a Holder>,
+    waits: Vec<&'a Waiter>,
+    /// Its place in the lines, summed up.
+    place: usize,
+}
+
+/// Puts together what each node says of one name: who holds it at a majority has it; who is known to
+/// a majority and has it not waits for it; what only a few know is about to end.
+fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
+    let mut seen: BTreeMap<(Owner, bool, usize), Seen<'_>> = BTreeMap::new();
+    for vote in votes {
+        // Clients that share an owner are told apart by their order.
+        let mut count: BTreeMap<(&Owner, bool), usize> = BTreeMap::new();
+        let mut key = |owner, is_kept| {
+            let count = count.entry((owner, is_kept)).or_default();
+            *count += 1;
+            (Owner::clone(owner), is_kept, *count)
+        };
+        for holder in &vote.holders {
+            let key = key(&holder.owner, holder.depth == 0);
+            seen.entry(key).or_default().holds.push(holder);
+        }
+        for (place, waiter) in vote.waiters.iter().enumerate() {
+            let key = key(&waiter.owner, false);
+            let seen = seen.entry(key).or_default();
+            seen.waits.push(waiter);
+            seen.place += place + 1;
+        }
+    }
+    let mut holders = Vec::new();
+    let mut waiters = Vec::new();
+    for seen in seen.into_values() {
+        if seen.holds.len() >= majority {
+            holders.extend(holder(&seen.holds, majority));
+        } else if seen.holds.len() + seen.waits.len() >= majority {
+            waiters.extend(waiter(&seen).map(|waiter| (seen.place, waiter)));
+        }
+    }
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
+    waiters.sort_by_key(|(place, _)| *place);
+    Entry {
+        name,
+        holders,
+        waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(),
+    }
+}
+
+/// One holder: what most nodes say, and until when a majority has it.
+fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
+    // What a majority has at least.
+    let quorum = votes.len().checked_sub(majority)?;
+    let mut ends: Vec<_> = votes.iter().map(|vote| vote.expires_in).collect();
+    ends.sort_unstable();
+    let mut depths: Vec<_> = votes.iter().map(|vote| vote.depth).collect();
+    depths.sort_unstable();
+    let same = |one: &&&Holder| {
+        votes
+            .iter()
+            .filter(|other| other.fence == one.fence)
+            .count()
+    };
+    let most = votes.iter().max_by_key(same)?;
+    Some(Holder {
+        expires_in: ends[quorum],
+        depth: depths[quorum],
+        held: votes.iter().map(|vote| vote.held).max()?,
+        ..(**most).clone()
+    })
+}
+
+/// One waiter: as a node lists it, or one that some nodes have granted the name already.
+fn waiter(seen: &Seen<'_>) -> Option<Waiter> {
+    if let Some(longest) = seen.waits.iter().max_by_key(|waiter| waiter.waited) {
+        return Some((*longest).clone());
+    }
+    let holder = seen.holds.first()?;
+    Some(Waiter {
+        owner: holder.owner.clone(),
+        mode: holder.mode,
+        about: holder.about.clone(),
+        waited: holder.held,
+    })
+}

@@ -1,0 +1,158 @@
+//! Locks by a majority of independent Redis servers: Redlock, with a fence that grows.
+//!
+//! | file | content |
+//! |---|---|
+//! | `url` | what a URL says: nodes and times |
+//! | `group` | putting a claim to the vote, split votes, taking claims back |
+//! | `lease` | renewing and letting go what a majority granted |
+//! | `round`, `tally` | one request to all nodes; counting what they say |
+//! | `claims` | what this client has asked for, and which nodes have it |
+//! | `inbox` | news of the nodes, as news of the group |
+//! | `lists` | who holds and who waits, by the nodes together |
+//! | `fault` | what is said when too few nodes can vote |
+//!
+//! Each node is a Redis server as the `redis` store knows it, with the same keys and scripts. What
+//! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
+
+mod claims;
+mod fault;
+mod group;
+mod inbox;
+mod lease;
+mod lists;
+mod round;
+mod tally;
+mod url;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+
+use crate::driver::{
+    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+};
+use crate::error::Result;
+use crate::name::Name;
+use crate::store::redis::hash::Hash;
+use crate::store::redis::use_a_crypto_provider;
+use fault::DRIVER;
+use group::Group;
+use inbox::Inbox;
+use round::{Request, Round};
+use url::Settings;
+
+/// Opens a client of the locks that several Redis servers vote on.
+///
+/// # Errors
+///
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`Unavailable`](crate::Error::Unavailable) if a majority of the nodes cannot be reached.
+///
+/// # Panics
+///
+/// Outside a Tokio runtime with I/O and time enabled.
+///
+/// # Cancel safety
+///
+/// Cancel safe: opening changes nothing in the servers.
+pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
+    let settings = Settings::parse(url)?;
+    settings.nodes.iter().for_each(use_a_crypto_provider);
+    let nodes = settings.nodes.iter().cloned();
+    let nodes = nodes
+        .map(|node| Arc::new(Hash::start_voter(node)))
+        .collect();
+    let (tell, told) = mpsc::unbounded_channel();
+    let group = Arc::new(Group::new(nodes, settings, tell));
+    group.connect().await?;
+    let mut listeners = JoinSet::new();
+    for (index, node) in group.nodes.iter().enumerate() {
+        listeners.spawn(inbox::listen(index, Arc::clone(node), group.tell.clone()));
+    }
+    Ok(Arc::new(Redlock {
+        inbox: Mutex::new(Inbox::new(told)),
+        group,
+        _listeners: listeners,
+    }))
+}
+
+/// One client of locks by majority.
+#[derive(Debug)]
+struct Redlock {
+    group: Arc<Group>,
+    inbox: Mutex<Inbox>,
+    /// Pass on what nodes tell, until this client ends.
+    _listeners: JoinSet<()>,
+}
+
+impl Group {
+    /// Waits until a majority is connected, or cannot be.
+    async fn connect(&self) -> Result<()> {
+        let mut round = Round::new(self.nodes.iter().map(|node| {
+            let node = Arc::clone(node);
+            let request: Request<()> = Box::pin(async move { node.first_try().await });
+            request
+        }));
+        let up = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
+        round.until(|answers| up(answers) >= self.majority).await;
+        if up(&round.answers) >= self.majority {
+            return Ok(());
+        }
+        let failed = round
+            .answers
+            .iter()
+            .enumerate()
+            .filter_map(|(node, answer)| {
+                let error = answer.as_ref()?.as_ref().err()?;
+                Some((self.place(node), fault::why(error)))
+            });
+        let failed: Vec<_> = failed.collect();
+        let counted = self.nodes.len() - failed.len();
+        Err(fault::unavailable(fault::too_few(
+            counted,
+            self.majority,
+            &failed,
+        )))
+    }
+}
+
+#[async_trait]
+impl Driver for Redlock {
+    fn kind(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Boot
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        self.group.acquire(claim).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        self.group.withdraw(claim).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        self.group.renew(renewals).await
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released> {
+        self.group.release(release).await
+    }
+
+    async fn news(&self) -> News {
+        self.inbox.lock().await.next(&self.group).await
+    }
+
+    async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        self.group.list(only).await
+    }
+
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        self.group.evict(name).await
+    }
+}

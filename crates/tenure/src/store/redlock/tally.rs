@@ -1,0 +1,165 @@
+//! Counting the votes of one round.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::driver::Answer;
+use crate::error::{Error, Result};
+use crate::name::Fence;
+use crate::store::redis::hash::Vote;
+use crate::store::redlock::fault::why;
+
+/// What the nodes have said to a claim so far.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Who has granted it, and under which number.
+    pub(crate) granted: Vec<(usize, Fence)>,
+    /// The same of nodes that have started lately, and how long they do not count.
+    pub(crate) young: Vec<(usize, Duration)>,
+    /// The same of nodes that an old withdrawal may still reach.
+    pub(crate) doubtful: Vec<usize>,
+    /// When to ask again, of those where it stands in line.
+    pub(crate) queued: Vec<(usize, Duration)>,
+    /// Who has given the name to others.
+    pub(crate) busy: Vec<usize>,
+    /// Who has the owner in another mode.
+    pub(crate) conflicts: Vec<usize>,
+    pub(crate) failed: Vec<(usize, String)>,
+    /// How many have not answered.
+    pub(crate) open: usize,
+}
+
+impl Tally {
+    /// Counts what has come in; nodes count that started at least `restart_delay` ago, and that no
+    /// old withdrawal of the same claim may be on its way to (`doubtful`, a bit each).
+    pub(crate) fn of(
+        answers: &[Option<Result<Vote>>],
+        restart_delay: Option<Duration>,
+        doubtful: u64,
+    ) -> Self {
+        let mut tally = Self::default();
+        for (node, answer) in answers.iter().enumerate() {
+            match answer {
+                None => tally.open += 1,
+                Some(Ok(vote)) if doubtful & (1 << node) != 0 && is_grant(vote) => {
+                    tally.doubtful.push(node);
+                }
+                Some(Ok(vote)) => tally.count(node, vote, restart_delay),
+                Some(Err(Error::ModeConflict { .. })) => tally.conflicts.push(node),
+                Some(Err(error)) => tally.failed.push((node, why(error))),
+            }
+        }
+        tally
+    }
+
+    fn count(&mut self, node: usize, vote: &Vote, restart_delay: Option<Duration>) {
+        match vote.answer {
+            Answer::Granted(fence) => match left(vote.started, restart_delay) {
+                Some(left) => self.young.push((node, left)),
+                None => self.granted.push((node, fence)),
+            },
+            Answer::Queued { ask_again } => self.queued.push((node, ask_again)),
+            Answer::Busy => self.busy.push(node),
+        }
+    }
+
+    /// Whether what is still open can change nothing any more.
+    pub(crate) fn is_decided(&self, majority: usize) -> bool {
+        self.granted.len() >= majority || self.granted.len() + self.open < majority
+    }
+
+    /// The number that a majority has agreed on.
+    pub(crate) fn agreed(&self, majority: usize) -> Option<Fence> {
+        let count = |fence| {
+            self.granted
+                .iter()
+                .filter(|(_, other)| *other == fence)
+                .count()
+        };
+        let mut fences = self.granted.iter().map(|(_, fence)| *fence);
+        fences.find(|fence| count(*fence) >= majority)
+    }
+
+    /// Who has granted the claim under a number.
+    pub(crate) fn under(&self, fence: Fence) -> Vec<usize> {
+        let same = self.granted.iter().filter(|(_, other)| *other == fence);
+        same.map(|(node, _)| *node).collect()
+    }
+
+    /// The largest number that anybody gave.
+    pub(crate) fn largest(&self) -> Option<Fence> {
+        self.granted.iter().map(|(_, fence)| *fence).max()
+    }
+
+    /// Who has voted, for or against.
+    pub(crate) fn answered(&self) -> Vec<usize> {
+        let mut all = self.takers();
+        all.extend(self.queued.iter().map(|(node, _)| *node));
+        all.extend(self.busy.iter().chain(&self.conflicts));
+        all
+    }
+
+    /// Who has something of the claim now.
+    pub(crate) fn takers(&self) -> Vec<usize> {
+        let granted = self.granted.iter().map(|(node, _)| *node);
+        let young = self.young.iter().map(|(node, _)| *node);
+        let all = granted.chain(young).chain(self.doubtful.iter().copied());
+        all.collect()
+    }
+}
+
+fn is_grant(vote: &Vote) -> bool {
+    matches!(vote.answer, Answer::Granted(_))
+}
+
+/// How long a node still does not count, `None` if it does.
+fn left(started: Option<Instant>, restart_delay: Option<Duration>) -> Option<Duration> {
+    let delay = restart_delay?;
+    // A node that did not say is taken for one that has just started.
+    let up = started.map_or(Duration::ZERO, |started| started.elapsed());
+    delay.checked_sub(up).filter(|left| !left.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(fence: u64, up: u64) -> Option<Result<Vote>> {
+        let started = Instant::now().checked_sub(Duration::from_secs(up));
+        Some(Ok(Vote {
+            answer: Answer::Granted(Fence::new(fence).unwrap()),
+            clock_us: None,
+            started: Some(started.unwrap()),
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_just_started_does_not_count() {
+        let answers = [granted(7, 1000), granted(7, 5), None];
+        let delay = Some(Duration::from_secs(60));
+        let tally = Tally::of(&answers, delay, 0);
+        assert_eq!((tally.granted.len(), tally.young.len()), (1, 1));
+        assert!(!tally.is_decided(2), "the third may vote");
+        assert!(tally.young[0].1 > Duration::from_secs(50));
+        assert_eq!(Tally::of(&answers, None, 0).agreed(2), Fence::new(7));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_an_old_withdrawal_may_reach_does_not_count() {
+        let answers = [granted(7, 1000), granted(7, 1000)];
+        let tally = Tally::of(&answers, None, 0b10);
+        assert_eq!((tally.granted.len(), tally.doubtful.len()), (1, 1));
+        assert_eq!(tally.takers(), [0, 1]);
+        assert!(tally.is_decided(2));
+    }
+
+    #[tokio::test]
+    async fn a_number_is_agreed_on_by_a_majority_alone() {
+        let answers = [granted(7, 9), granted(8, 9), granted(7, 9)];
+        let tally = Tally::of(&answers, None, 0);
+        assert_eq!(tally.agreed(2), Fence::new(7));
+        assert_eq!(tally.agreed(3), None);
+        assert_eq!(tally.largest(), Fence::new(8));
+    }
+}

@@ -1,0 +1,205 @@
+//! From a URL to nodes and times.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::store::redis::url::{Layout, Options, Servers, Settings as Node, invalid};
+
+/// Everything that a URL says about servers that vote.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) nodes: Vec<Node>,
+    /// By how much of a ttl the clocks of a node and of this machine may run apart, in percent.
+    pub(crate) drift_percent: u32,
+    /// How long a node that has started does not count; `None` if nodes never forget.
+    pub(crate) restart_delay: Option<Duration>,
+}
+
+impl Settings {
+    /// Reads a URL `redlock://node,node,node?options`.
+    ///
+    /// A node is `[user:password@]host[:port]`, or a whole URL of one Redis server. Options behind
+    /// the last node are for all; options right behind a node are its own and come first.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidUrl`](crate::Error::InvalidUrl) with what is wrong and what would be right; never
+    /// quotes a password.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        let server = match scheme {
+            "redlock" => "redis://",
+            "redlocks" => "rediss://",
+            _ => return Err(invalid("nodes follow as in redlock://host1,host2,host3")),
+        };
+        let (rest, common) = split_common(rest);
+        let common = Options::parse(common)?;
+        let drift_percent = percent(&common, "drift")?.unwrap_or(1);
+        let restart_delay = restart_delay(&common)?;
+        let common = common.without(&["drift", "restart_delay"]);
+        let nodes = rest
+            .split(',')
+            .map(|text| node(text, server, &common))
+            .collect::<Result<Vec<_>>>()?;
+        for (index, node) in nodes.iter().enumerate() {
+            let same = |other: &&Node| other.place() == node.place();
+            if nodes[..index].iter().any(|other| same(&other)) {
+                return Err(invalid(&format!(
+                    "{} is there twice: each node is a server of its own",
+                    node.place()
+                )));
+            }
+        }
+        Ok(Self {
+            nodes,
+            drift_percent,
+            restart_delay,
+        })
+    }
+}
+
+/// Splits off the options for all nodes: those behind the last `?` of the last node.
+fn split_common(rest: &str) -> (&str, &str) {
+    let last = rest.rfind(',').map_or(0, |comma| comma + 1);
+    match rest[last..].rfind('?') {
+        Some(mark) => (&rest[..last + mark], &rest[last + mark + 1..]),
+        None => (rest, ""),
+    }
+}
+
+/// Reads one node.
+fn node(text: &str, server: &str, common: &Options) -> Result<Node> {
+    let (place, own) = text.split_once('?').unwrap_or((text, ""));
+    let place = place.trim_end_matches('/');
+    let whole = place.contains("://") || place.starts_with("unix:");
+    if place.is_empty() {
+        return Err(invalid("a node is missing: redlock://host1,host2,host3"));
+    }
+    if !whole && place.contains('/') {
+        return Err(invalid(
+            "a node has no path: a database is ?db=1 behind the last node for all, or behind one",
+        ));
+    }
+    let own = Options::parse(own)?;
+    let options = own.or(common).or(&Options::parse(DEFAULTS)?);
+    let place = if whole {
+        place.to_owned()
+    } else {
+        format!("{server}{place}")
+    };
+    let node = Node::read(&place, &options)?;
+    if !matches!(node.servers, Servers::One(_) | Servers::Socket(_)) {
+        return Err(invalid(
+            "a node is one server: neither sentinels nor a cluster can vote",
+        ));
+    }
+    if node.layout != Layout::Hash || node.replicas > 0 {
+        return Err(invalid(
+            "layout=… and replicas=… are for redis://: the nodes are each other's replicas",
+        ));
+    }
+    Ok(node)
+}
+
+fn percent(options: &Options, key: &str) -> Result<Option<u32>> {
+    let Some(text) = options.text(key) else {
+        return Ok(None);
+    };
+    let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
+    match number {
+        Some(number) if (1..=50).contains(&number) => Ok(Some(number)),
+        _ => Err(invalid(&format!(
+            "{key} is between 1% and 50% (written %25)"
+        ))),
+    }
+}
+
+fn restart_delay(options: &Options) -> Result<Option<Duration>> {
+    if options.text("restart_delay").as_deref() == Some("off") {
+        return Ok(None);
+    }
+    let delay = options.time("restart_delay")?;
+    Ok(Some(delay.unwrap_or(RESTART_DELAY)))
+}
+
+/// Short against a ttl of 30 seconds, so that a node that is away costs little of it.
+const DEFAULTS: &str = "timeout=250ms&connect_timeout=1s";
+
+/// Twice the ttl that locks have by default.
+const RESTART_DELAY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    fn places(settings: &Settings) -> Vec<String> {
+        settings.nodes.iter().map(Node::place).collect()
+    }
+
+    #[test]
+    fn nodes_are_a_list_of_hosts() {
+        let settings = Settings::parse("redlock://a,b:7000,[::1]:7001").unwrap();
+        assert_eq!(places(&settings), ["a:6379", "b:7000", "[::1]:7001"]);
+        assert_eq!(settings.drift_percent, 1);
+        assert_eq!(settings.restart_delay, Some(RESTART_DELAY));
+        assert_eq!(settings.nodes[0].timeout, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn options_are_for_all_nodes_or_for_one() {
+        let url = "redlock://a,ann:p%2Cw@b?db=2&timeout=1s,c?prefix=x:&timeout=2s&drift=5%25";
+        let settings = Settings::parse(url).unwrap();
+        let [a, b, c] = &settings.nodes[..] else {
+            panic!("{settings:?}");
+        };
+        assert_eq!(b.access.password.as_deref(), Some("p,w"));
+        assert_eq!((a.access.database, b.access.database), (0, 2));
+        assert_eq!(
+            (a.timeout, b.timeout),
+            (Duration::from_secs(2), Duration::from_secs(1))
+        );
+        assert!([a, b, c].iter().all(|node| node.prefix == "x:"));
+        assert_eq!(settings.drift_percent, 5);
+        let url = "redlock://a,c?db=1?db=2&restart_delay=off";
+        let settings = Settings::parse(url).unwrap();
+        let databases = settings.nodes.iter().map(|node| node.access.database);
+        assert_eq!(databases.collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(settings.restart_delay, None);
+    }
+
+    #[test]
+    fn nodes_may_be_whole_urls() {
+        let url = "redlock://a,rediss://b:6380/3?ca=/x,unix:/run/r.sock";
+        let settings = Settings::parse(url).unwrap();
+        assert_eq!(places(&settings), ["a:6379", "b:6380", "/run/r.sock"]);
+        assert_eq!(settings.nodes[1].access.database, 3);
+        assert!(settings.nodes[1].tls.is_some());
+        let settings = Settings::parse("redlocks://a,b,redis://c/").unwrap();
+        let tls = settings.nodes.iter().map(|node| node.tls.is_some());
+        assert_eq!(tls.collect::<Vec<_>>(), [true, true, false]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for wrong in [
+            "redlock:secret",
+            "redlock://",
+            "redlock://u:secret@a,,b",
+            "redlock://u:secret@a,u:secret@a",
+            "redlock://u:secret@a/1,b",
+            "redlock://u:secret@a?drift=200%25",
+            "redlock://u:secret@a?drift=5ms",
+            "redlock://u:secret@a?restart_delay=0s",
+            "redlock://u:secret@a,b?layout=string",
+            "redlock://u:secret@a,b?replicas=1",
+            "redlock://u:secret@a,b?unknown=secret",
+            "redlock://a,redis+cluster://u:secret@b",
+            "redlock://a,redis+sentinel://u:secret@b/m",
+        ] {
+            let error = Settings::parse(wrong).unwrap_err();
+            assert!(matches!(error, Error::InvalidUrl { .. }), "{wrong}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+}
