@@ -62,26 +62,18 @@ impl Group {
     }
 
     /// Sends each node the release. Where the grant may be under another number, or not there yet,
-    /// the owner's is freed whatever its number, or its place in line given up.
+    /// the owner's is freed whatever its number.
     fn release_round(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
         Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
             let (node, mut release) = (Arc::clone(node), release.clone());
-            let unsure = held.filter(|held| !held.has(index) && release.depth == 0);
-            let Some(held) = unsure else {
-                let request: Request<_> = Box::pin(async move { node.release(&release).await });
-                return request;
-            };
-            let claim = whole(&held.claim);
-            let key = Key::of(&claim);
-            self.claims.doubt(&key, index, self.clock.now() + claim.ttl);
-            release.fence = None;
-            Box::pin(async move {
-                let released = node.release(&release).await?;
-                if matches!(released, Released::NotHeld(_)) {
-                    node.withdraw(&claim).await?;
-                }
-                Ok(released)
-            })
+            if let Some(held) = held.filter(|held| !held.has(index) && release.depth == 0) {
+                let doubtful_until = self.clock.now() + held.claim.ttl;
+                self.claims
+                    .doubt(&Key::of(&held.claim), index, doubtful_until);
+                release.fence = None;
+            }
+            let request: Request<_> = Box::pin(async move { node.release(&release).await });
+            request
         }))
     }
 
@@ -108,12 +100,14 @@ impl Group {
         };
         for (node, answer) in round.answers.iter().enumerate() {
             match answer {
-                Some(Ok(_)) => self.claims.trust(&Key::of(&held.claim), node),
-                Some(Err(_)) => _ = tokio::spawn(settle(node, false)),
+                Some(answer) if is_done(answer) => {
+                    self.claims.trust(&Key::of(&held.claim), node);
+                }
+                Some(_) => _ = tokio::spawn(settle(node, false)),
                 None => {}
             }
         }
-        round.finish(move |node, answer| settle(node, answer.is_ok()));
+        round.finish(move |node, answer| settle(node, is_done(&answer)));
     }
 
     /// Renews leases by majority.
@@ -200,6 +194,11 @@ impl Group {
         let failed: Vec<_> = failed.collect();
         too_few(self.nodes.len() - failed.len(), self.majority, &failed)
     }
+}
+
+/// Whether a node has nothing of a lease any more; it may have it under another number.
+fn is_done(answer: &Result<Released>) -> bool {
+    matches!(answer, Ok(Released::Freed | Released::Lowered))
 }
 
 /// Notes the depth that a claim has now.

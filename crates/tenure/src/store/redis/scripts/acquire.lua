@@ -11,7 +11,8 @@
 -- ARGV[7]  for how many milliseconds the last fence is remembered
 -- ARGV[8]  the mode: x, s, or p<take>/<of>; x if left out
 -- ARGV[9]  0 not to stand in line; 1 or left out to do so
--- ARGV[10] for one of several servers that vote: the smallest fence to give; else left out
+-- ARGV[10] for one of several servers that vote: the smallest fence to give, also to a grant that was
+--          handed over; else left out
 -- ARGV[11] "exactly" if the fence is to be that very one: the owner has won it by a vote. A grant that is
 --          here is numbered anew; there is a new one only if nobody can have had the name since
 --
@@ -38,16 +39,13 @@ local function last_fence()
   return tonumber(redis.call('GET', last) or 0) or 0
 end
 
--- Gives an owner's grant the number that won the vote.
-local function number_anew(mode)
+-- Gives the owner's grant another number.
+local function number_anew(mode, fence)
   if many then
-    redis.call('HSET', lease, '\2' .. owner, ARGV[10] .. ' ' .. mode)
+    redis.call('HSET', lease, '\2' .. owner, fence .. ' ' .. mode)
   else
-    head = string.gsub(head, '^%d+', ARGV[10], 1)
+    head = string.gsub(head, '^%d+', fence, 1)
     redis.call('HSET', lease, '\1', head)
-  end
-  if last_fence() < won + place.fences - 1 then
-    redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
   end
 end
 
@@ -72,7 +70,14 @@ if covers(held, mode) then
   place.mode = held
   if won and ARGV[10] ~= fence then
     fence = ARGV[10]
-    number_anew(held)
+    number_anew(held, fence)
+    if last_fence() < won + place.fences - 1 then
+      redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
+    end
+  elseif ARGV[10] and not won and who ~= '-' and depth_of(who, owner) == tonumber(redis.call('HGET', lease, owner)) then
+    -- It was handed over before others got theirs, and its client alone has it and has not won yet.
+    fence = text(reserve(place.fences, tonumber(ARGV[10])))
+    number_anew(held, fence)
   end
   put(who, owner, fence, place)
   settle()
