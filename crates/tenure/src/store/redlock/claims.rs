@@ -57,6 +57,8 @@ pub(crate) struct Held {
     pub(crate) until: Tick,
     /// The nodes that are known to have the grant under its fence, a bit each.
     pub(crate) has: u64,
+    /// The nodes that have something of it or may have, a bit each, as far as is known.
+    pub(crate) touched: u64,
     /// Whether somebody else wants the name, and whether that was told.
     wanted: bool,
     told: bool,
@@ -84,13 +86,13 @@ impl Claims {
     pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Before {
         let mut table = self.lock();
         let table = &mut *table;
-        if table.held.len() >= table.sweep_at {
+        if table.held.len() + table.doubtful.len() >= table.sweep_at {
             // A lease by ttl may run out without a word.
             table
                 .held
                 .retain(|_, held| held.fence.is_none() || held.until > now);
             table.doubtful.retain(|_, (_, until)| *until > now);
-            table.sweep_at = (2 * table.held.len()).max(64);
+            table.sweep_at = 2 * (table.held.len() + table.doubtful.len()).max(64);
         }
         let key = Key::of(claim);
         let is_over = |held: &Held| held.fence.is_some() && held.until <= now;
@@ -109,6 +111,7 @@ impl Claims {
                 fence: None,
                 until: now,
                 has: 0,
+                touched: 0,
                 wanted: false,
                 told: false,
                 gave_way: 0,
@@ -182,6 +185,12 @@ impl Held {
 
     pub(crate) fn set_has(&mut self, node: usize) {
         self.has |= 1 << node;
+        self.touch(node);
+    }
+
+    /// Notes that a node has granted it, or let it stand in line, or may have.
+    pub(crate) fn touch(&mut self, node: usize) {
+        self.touched |= 1 << node;
     }
 
     /// Notes that a node has lost the grant; returns on how many it still is.

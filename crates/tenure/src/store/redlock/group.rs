@@ -16,7 +16,7 @@ use crate::store::redis::hash::{Hash, Number, Vote};
 use crate::store::redlock::claims::{Before, Claims, Held, Key};
 use crate::store::redlock::fault::{indeterminate, too_few, unavailable};
 use crate::store::redlock::round::{Request, Round};
-use crate::store::redlock::tally::Tally;
+use crate::store::redlock::tally::{Tally, touches};
 use crate::store::redlock::url::Settings;
 
 /// All nodes, and what this client has asked of them.
@@ -152,7 +152,7 @@ impl Group {
             .until(|answers| count(answers).is_decided(self.majority))
             .await;
         let tally = count(&round.answers);
-        self.follow(round, claim, before.number);
+        self.follow(round, claim, before.number, tally.touched);
         if tally.agreed(self.majority) == Some(fence) {
             self.note_won(claim, fence, &tally.under(fence), sent);
             return Ok(Some(Answer::Granted(fence)));
@@ -184,7 +184,7 @@ impl Group {
         self.until_decided(&mut round, before).await;
         self.learn(&round, sent, proposal);
         let tally = self.tally(&round, before);
-        self.follow(round, claim, before.number);
+        self.follow(round, claim, before.number, tally.touched);
         let Some((fence, has)) = self.number(claim, &tally, before).await else {
             return self.lost(claim, &tally, before).await;
         };
@@ -235,7 +235,7 @@ impl Group {
         let mut round = self.ask_all(&not_waiting(claim), Number::Exactly(fence));
         self.until_decided(&mut round, before).await;
         let written = self.tally(&round, before);
-        self.follow(round, claim, before.number);
+        self.follow(round, claim, before.number, written.touched);
         let fence = written.agreed(self.majority)?;
         Some((fence, written.under(fence)))
     }
@@ -300,8 +300,11 @@ impl Group {
         Some((held, fence))
     }
 
-    /// Takes in the answers that come after a vote was decided.
-    fn follow(self: &Arc<Self>, round: Round<Vote>, claim: &Arc<Claim>, number: u64) {
+    /// Takes in the answers of a vote that was decided: what they left behind at the nodes, and those
+    /// that come later.
+    fn follow(self: &Arc<Self>, round: Round<Vote>, claim: &Arc<Claim>, number: u64, touched: u64) {
+        let touch = |held: &mut Held| held.touched |= touched;
+        self.claims.change(&Key::of(claim), touch);
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
         round.finish(move |node, answer| {
             let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
@@ -316,16 +319,15 @@ impl Group {
         number: u64,
         answer: Result<Vote>,
     ) {
+        if !touches(&answer) {
+            return;
+        }
         let key = Key::of(claim);
-        let granted = match answer {
-            Ok(vote) => match vote.answer {
-                Answer::Granted(fence) => Some(fence),
-                Answer::Queued { .. } => None,
-                Answer::Busy => return,
-            },
-            Err(error) if error.nothing_changed() => return,
-            Err(_) => None,
+        let granted = match answer.map(|vote| vote.answer) {
+            Ok(Answer::Granted(fence)) => Some(fence),
+            _ => None,
         };
+        self.claims.change(&key, |held| held.touch(node));
         match (self.claims.same(&key, number), granted) {
             (None, _) => self.clean_up(node, &whole(claim)).await,
             (Some(held), Some(fence)) if held.fence == Some(fence) => {
@@ -440,7 +442,8 @@ impl Group {
             held.gave_way += 1;
             held.gave_way
         });
-        self.withdraw_all(claim, &tally.answered()).await;
+        self.withdraw_all(claim, &tally.answered(), tally.touched)
+            .await;
         let longest = A_MOMENT * 2u32.saturating_pow(times.unwrap_or(1).min(8));
         Answer::Queued {
             ask_again: A_MOMENT + longest.mul_f64(fastrand::f64()),
@@ -488,19 +491,23 @@ impl Group {
 
     /// Takes a claim back everywhere, also where nothing is known of it; waits for some nodes.
     pub(crate) async fn undo(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
-        if claim.depth <= 1 {
-            self.claims.forget(&Key::of(claim));
-        }
-        self.withdraw_all(claim, wait_for).await;
+        let key = Key::of(claim);
+        let held = if claim.depth <= 1 {
+            self.claims.forget(&key)
+        } else {
+            self.claims.find(&key)
+        };
+        let touched = held.map_or(0, |held| held.touched);
+        self.withdraw_all(claim, wait_for, touched).await;
     }
 
     /// Takes a claim back at all nodes, and goes on with those that do not answer well.
-    async fn withdraw_all(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
+    async fn withdraw_all(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize], touched: u64) {
         let mut round = self.withdraw_round(claim);
         round
             .until(|answers| wait_for.iter().all(|node| answers[*node].is_some()))
             .await;
-        self.finish_withdrawing(round, claim);
+        self.finish_withdrawing(round, claim, touched);
     }
 
     pub(crate) fn withdraw_round(&self, claim: &Arc<Claim>) -> Round<()> {
@@ -513,17 +520,23 @@ impl Group {
         }))
     }
 
-    /// Takes in what nodes say to a withdrawal, and goes on with those that do not answer well.
-    pub(crate) fn finish_withdrawing(self: &Arc<Self>, round: Round<()>, claim: &Arc<Claim>) {
+    /// Takes in what nodes say to a withdrawal, and goes on with those that do not answer well, if
+    /// they have been touched. Where the claim itself is still on its way, its late answer is seen to.
+    pub(crate) fn finish_withdrawing(
+        self: &Arc<Self>,
+        round: Round<()>,
+        claim: &Arc<Claim>,
+        touched: u64,
+    ) {
         let key = Key::of(claim);
         for (node, answer) in round.answers.iter().enumerate() {
             match answer {
                 Some(Ok(())) => self.claims.trust(&key, node),
-                Some(Err(_)) => {
+                Some(Err(_)) if touched & (1 << node) != 0 => {
                     let (group, claim) = (Arc::clone(self), Arc::clone(claim));
                     tokio::spawn(async move { group.clean_up(node, &claim).await });
                 }
-                None => {}
+                Some(Err(_)) | None => {}
             }
         }
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
@@ -532,7 +545,8 @@ impl Group {
             async move {
                 match answer {
                     Ok(()) => group.claims.trust(&Key::of(&claim), node),
-                    Err(_) => group.clean_up(node, &claim).await,
+                    Err(_) if touched & (1 << node) != 0 => group.clean_up(node, &claim).await,
+                    Err(_) => {}
                 }
             }
         });

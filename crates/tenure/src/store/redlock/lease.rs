@@ -16,6 +16,8 @@ impl Group {
     pub(crate) async fn withdraw(self: &Arc<Self>, claim: &Claim) -> Result<()> {
         let claim = Arc::new(claim.clone());
         let key = Key::of(&claim);
+        // Of a claim that is not known here, any node may have something.
+        let touched = self.claims.find(&key).map_or(u64::MAX, |held| held.touched);
         if claim.depth <= 1 {
             self.claims.forget(&key);
         } else {
@@ -26,7 +28,7 @@ impl Group {
         let done = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
         round.until(|answers| done(answers) >= self.majority).await;
         let failure = (done(&round.answers) < self.majority).then(|| self.failure(&round));
-        self.finish_withdrawing(round, &claim);
+        self.finish_withdrawing(round, &claim, touched);
         match failure {
             Some(text) => Err(indeterminate(text)),
             None => Ok(()),
@@ -78,6 +80,7 @@ impl Group {
     }
 
     /// Goes on with the nodes that have not answered, or not well: nothing is to be left anywhere.
+    /// Where the claim itself is still on its way, its late answer is seen to.
     fn finish_releasing(
         self: &Arc<Self>,
         round: Round<Released>,
@@ -88,12 +91,13 @@ impl Group {
             return round.finish(|_, _| std::future::ready(()));
         };
         let (group, claim) = (Arc::clone(self), whole(&held.claim));
-        let settle = move |node, is_done| {
+        let touched = held.touched;
+        let settle = move |node: usize, is_done| {
             let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
             async move {
                 if is_done {
                     group.claims.trust(&Key::of(&claim), node);
-                } else {
+                } else if touched & (1 << node) != 0 {
                     group.clean_up(node, &claim).await;
                 }
             }

@@ -25,7 +25,10 @@ pub(crate) struct Tally {
     pub(crate) busy: Vec<usize>,
     /// Who has the owner in another mode.
     pub(crate) conflicts: Vec<usize>,
+    /// Who could not be asked, or not heard, and why.
     pub(crate) failed: Vec<(usize, String)>,
+    /// Who has something of the claim now, or may have, a bit each.
+    pub(crate) touched: u64,
     /// How many have not answered.
     pub(crate) open: usize,
 }
@@ -40,6 +43,9 @@ impl Tally {
     ) -> Self {
         let mut tally = Self::default();
         for (node, answer) in answers.iter().enumerate() {
+            if answer.as_ref().is_some_and(touches) {
+                tally.touched |= 1 << node;
+            }
             match answer {
                 None => tally.open += 1,
                 Some(Ok(vote)) if doubtful & (1 << node) != 0 && is_grant(vote) => {
@@ -106,6 +112,14 @@ impl Tally {
         let young = self.young.iter().map(|(node, _)| *node);
         let all = granted.chain(young).chain(self.doubtful.iter().copied());
         all.collect()
+    }
+}
+
+/// Whether a node has something of a claim after this answer, or may have.
+pub(crate) fn touches(answer: &Result<Vote>) -> bool {
+    match answer {
+        Ok(vote) => vote.answer != Answer::Busy,
+        Err(error) => !error.nothing_changed(),
     }
 }
 

@@ -41,6 +41,9 @@ impl Settings {
             .split(',')
             .map(|text| node(text, server, &common))
             .collect::<Result<Vec<_>>>()?;
+        if nodes.len() > MOST_NODES {
+            return Err(invalid(&format!("there are more than {MOST_NODES} nodes")));
+        }
         for (index, node) in nodes.iter().enumerate() {
             let same = |other: &&Node| other.place() == node.place();
             if nodes[..index].iter().any(|other| same(&other)) {
@@ -122,6 +125,9 @@ fn restart_delay(options: &Options) -> Result<Option<Duration>> {
     Ok(Some(delay.unwrap_or(RESTART_DELAY)))
 }
 
+/// More than anybody runs, and as many as a number has bits.
+const MOST_NODES: usize = 64;
+
 /// Short against a ttl of 30 seconds, so that a node that is away costs little of it.
 const DEFAULTS: &str = "timeout=250ms&connect_timeout=1s";
 
@@ -182,6 +188,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
+        let many: Vec<_> = (0..65).map(|node| format!("node{node}")).collect();
+        let many = format!("redlock://u:secret@{}", many.join(","));
         for wrong in [
             "redlock:secret",
             "redlock://",
@@ -196,6 +204,7 @@ mod tests {
             "redlock://u:secret@a,b?unknown=secret",
             "redlock://a,redis+cluster://u:secret@b",
             "redlock://a,redis+sentinel://u:secret@b/m",
+            &many,
         ] {
             let error = Settings::parse(wrong).unwrap_err();
             assert!(matches!(error, Error::InvalidUrl { .. }), "{wrong}");
