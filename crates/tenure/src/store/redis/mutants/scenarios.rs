@@ -16,6 +16,14 @@ macro_rules! scenarios {
     ($($name:ident,)+) => {
         /// All scenarios by name.
         pub(super) const ALL: &[(&str, Test)] = &[$((stringify!($name), |lab| Box::pin($name(lab)))),+];
+
+        /// With the scripts as they are.
+        mod passes {$(
+            #[tokio::test]
+            async fn $name() {
+                super::$name(&super::Lab::start()).await;
+            }
+        )+}
     };
 }
 
