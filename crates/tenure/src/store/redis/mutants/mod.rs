@@ -139,7 +139,7 @@ fn measure(
     let mut failed = Vec::new();
     for (job, verdict) in run_all(jobs.collect()) {
         // Only how long they take is in question here, so one that was disturbed may try again:
-        // that they pass is what `scenarios::passes` and the tests of the rules on Redis say.
+        // that they pass is what the tests of `scenarios` and the tests of the rules on Redis say.
         let verdict = match verdict {
             Verdict::Passed(_) => verdict,
             Verdict::Failed(_) | Verdict::Late => {

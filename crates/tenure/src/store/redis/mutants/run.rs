@@ -29,7 +29,7 @@ pub(super) fn checks() -> BTreeMap<&'static str, Check> {
     // A list of all names shows what other wrong scripts left in the same server.
     let rules = RULES.iter().filter(|(name, _)| !LISTS_ALL.contains(name));
     let rules = rules.map(|(name, rule)| (*name, Check::Rule(*rule)));
-    let scenarios = scenarios::ALL.iter();
+    let scenarios = scenarios::all();
     let scenarios = scenarios.map(|(name, test)| (*name, Check::Scenario(*test)));
     rules.chain(scenarios).collect()
 }
