@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::Lines;
-use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order};
+use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order, SOME_FENCES};
 use crate::engine::{Engine, to_end::to_end};
 use crate::guard::{Guard, Hold};
 use crate::name::{Fence, Name, Owner};
@@ -62,16 +62,23 @@ impl KeptLeases {
         self.by_name.remove(name)
     }
 
-    /// How many fences to ask for.
+    /// How many fences to ask for, if `next` waits behind the order in this process.
     ///
-    /// Many only while others leave this client in peace: a name that goes back and forth between
-    /// processes would use up fences faster than the clock that some stores draw them from.
-    pub(super) fn fences(&self, order: &Order, now: Tick) -> u32 {
-        let in_peace = self.called.is_none_or(|at| now.since(at) >= PEACE);
-        match (order.is_plain(), order.keep.is_zero()) {
-            (false, _) => 1,
-            (true, false) if in_peace => MANY_FENCES,
-            (true, _) => FEW_FENCES,
+    /// Not more than are likely to be used, or a busy name would use them up faster than the clock
+    /// that some stores draw them from: some if the lease can be passed on, many only for a lease to
+    /// keep while others leave this client in peace.
+    pub(super) fn fences(&self, order: &Order, next: Option<&Order>, now: Tick) -> u32 {
+        if !order.is_plain() {
+            return 1;
+        }
+        let in_peace = || self.called.is_none_or(|at| now.since(at) >= PEACE);
+        let is_kept = !order.keep.is_zero();
+        if is_kept && in_peace() {
+            MANY_FENCES
+        } else if is_kept || next.is_some_and(|next| next.is_served_by(order)) {
+            SOME_FENCES
+        } else {
+            FEW_FENCES
         }
     }
 }
@@ -348,7 +355,7 @@ impl Calls {
     }
 }
 
-/// How long after a call a client takes few fences at a time.
+/// How long after a call a client takes no more than some fences at a time.
 const PEACE: Duration = Duration::from_secs(1);
 
 /// How many early calls are remembered. One that is pushed out is as good as lost.

@@ -163,7 +163,7 @@ impl Lines {
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
-        let fences = here.kept.fences(order, now);
+        let fences = here.kept.fences(order, None, now);
         let ticket = Ticket::new(order, now, fences, Phase::Asking { again: false });
         let line = Line {
             waiters: VecDeque::new(),
@@ -190,7 +190,7 @@ impl Lines {
         } else if here.lines.contains_key(&order.name) {
             Tried::Busy
         } else {
-            Tried::Ask(order.claim(Wait::No, here.kept.fences(order, now)))
+            Tried::Ask(order.claim(Wait::No, here.kept.fences(order, None, now)))
         }
     }
 
@@ -264,14 +264,16 @@ impl Lines {
             return Wanted::Nothing;
         };
         line.skip_those_who_left();
-        let first = line.waiters.front();
+        let mut waiters = line.waiters.iter();
+        let (first, next) = (waiters.next(), waiters.next());
         match (first, line.ticket.take()) {
             (None, None) => {
                 here.lines.remove(name);
                 Wanted::Nothing
             }
             (Some(first), None) => {
-                let fences = here.kept.fences(&first.order, now);
+                let next = next.map(|next| &*next.order);
+                let fences = here.kept.fences(&first.order, next, now);
                 let ticket = Ticket::new(&first.order, now, fences, Phase::Ask);
                 line.ticket = Some(Arc::clone(&ticket));
                 Wanted::Attend(ticket)

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tenure::driver::Driver;
 use tenure::layer::Fault;
 use tenure::store::memory::Memory;
-use tenure::{Client, Name};
+use tenure::{Client, Lock, Name};
 
 /// One store with two clients: one that faults can be made for, one as another process.
 struct World {
@@ -79,6 +79,14 @@ impl World {
             entry.holders.iter().map(|holder| holder.depth).sum()
         })
     }
+}
+
+/// Locks and releases once; returns the fence.
+async fn pair(lock: &Lock) -> u64 {
+    let guard = lock.lock().await.unwrap();
+    let fence = guard.fence().get();
+    guard.release().await.unwrap();
+    fence
 }
 
 const fn secs(seconds: u64) -> Duration {

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tenure::layer::Call;
+use tenure::layer::{Call, Trouble};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
-use crate::{World, millis, secs};
+use crate::{World, millis, pair, secs};
+
+/// How many fences a claim asks for that nobody here waits behind, and one that others do.
+const FEW: u64 = 8;
+const SOME: u64 = 64;
 
 #[tokio::test(start_paused = true)]
 async fn a_hot_lock_asks_the_store_once_for_many_holders() {
@@ -70,6 +74,70 @@ async fn another_process_gets_its_turn_after_a_bounded_number_of_passes() {
     }
     stop.store(true, Ordering::SeqCst);
     tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_nobody_waits_behind_sets_few_fences_aside() {
+    let world = World::new();
+    let lock = world.here.mutex("a");
+    let first = pair(&lock).await;
+    assert_eq!(pair(&lock).await - first, FEW);
+    let tried = lock.try_lock().await.unwrap().expect("it is free");
+    let fence = tried.fence().get();
+    tried.release().await.unwrap();
+    assert_eq!(pair(&lock).await - fence, FEW);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_others_wait_behind_sets_more_fences_aside() {
+    for (behind, fences) in [(None, FEW), (Some("same"), SOME), (Some("other"), FEW)] {
+        let world = World::new();
+        let wait = |reason: &str| {
+            let lock = world.here.mutex("a").reason(reason);
+            tokio::spawn(async move { lock.lock().await.unwrap() })
+        };
+        let holder = world.there.mutex("a").lock().await.unwrap();
+        let first = wait("same");
+        world.until_waiting("a", 1).await;
+        let (second, third) = (wait("same"), behind.map(wait));
+        sleep(millis(1)).await;
+        holder.release().await.unwrap();
+        // Each is held for so long that it is not passed on.
+        let first = first.await.unwrap();
+        sleep(millis(6)).await;
+        first.release().await.unwrap();
+        let second = second.await.unwrap();
+        let fence = second.fence().get();
+        sleep(millis(6)).await;
+        second.release().await.unwrap();
+        let next = match third {
+            Some(third) => third.await.unwrap().fence().get(),
+            None => pair(&world.there.mutex("a")).await,
+        };
+        assert_eq!(next - fence, fences, "{behind:?} stood behind it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_during_the_first_request_are_served_by_two_grants() {
+    let world = World::new();
+    let late = Trouble::LateRequest(millis(1));
+    world.fault.next(Call::Acquire, late, 1);
+    let mut tasks = JoinSet::new();
+    for _ in 0..20 {
+        let lock = world.here.mutex("a");
+        tasks.spawn(async move { pair(&lock).await });
+    }
+    let mut fences = tasks.join_all().await;
+    fences.sort_unstable();
+    let first = fences[0];
+    assert_eq!(fences, (first..first + 20).collect::<Vec<_>>());
+    let aside = pair(&world.there.mutex("a")).await - first;
+    // The place in line that nobody needed at last may have been granted before it was given up.
+    assert!(
+        [FEW + SOME, FEW + 2 * SOME].contains(&aside),
+        "{aside} were set aside"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,9 @@
 //! Random sequences of requests get the same answers from a store as from a simple model.
 
+mod compare;
 mod model;
 mod redis;
+mod run;
 mod steps;
 
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use tenure::store::memory::Memory;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::model::{Ask, Which};
-use crate::steps::{Clock, Pick, Step, Subject, agrees_with_the_model, steps};
+use crate::run::{Subject, agrees_with_the_model};
+use crate::steps::{Clock, Pick, Step, steps};
 
 proptest! {
     #![proptest_config(cases(512))]

@@ -11,7 +11,8 @@ use tenure_testkit::RedisServer;
 use tokio::time::{Instant, sleep};
 
 use crate::model::Ends;
-use crate::steps::{Clock, Subject, agrees_with_the_model, steps};
+use crate::run::{Subject, agrees_with_the_model};
+use crate::steps::{Clock, steps};
 
 #[test]
 fn redis_agrees_with_the_model() {

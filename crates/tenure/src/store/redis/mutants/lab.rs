@@ -1,5 +1,6 @@
 //! A server, and clients of it whose scripts may be changed.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,6 +136,16 @@ impl Lab {
 
     fn settings(&self) -> Settings {
         Settings::parse(&self.server.url()).unwrap()
+    }
+}
+
+/// Shows what is changed.
+impl fmt::Display for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cut {
+            Some(cut) => f.write_str(&cut.label),
+            None => f.write_str("nothing"),
+        }
     }
 }
 

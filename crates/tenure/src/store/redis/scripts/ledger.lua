@@ -137,6 +137,21 @@ local function depth_of(who, owner)
   end
 end
 
+-- Lowers the depth of one client's part of an owner's grant to what is left; never raises it.
+local function lower(who, owner, depth, left)
+  if left >= depth then
+    return
+  end
+  if not many then
+    redis.call('HSET', lease, owner, left)
+    return
+  end
+  local part = '\3' .. who .. ':' .. owner
+  local rest = string.match(redis.call('HGET', lease, part), '^%d+ (.*)$')
+  redis.call('HSET', lease, part, left .. ' ' .. rest)
+  redis.call('HINCRBY', lease, owner, left - depth)
+end
+
 -- Counts an owner's grant in or out of what is taken.
 local function count_in(mode)
   local kind = string.sub(mode, 1, 1)

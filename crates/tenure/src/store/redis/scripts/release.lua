@@ -35,16 +35,7 @@ local keep_depth, stays = string.match(ARGV[5], '^(%d+) ?(%d*)$')
 keep_depth = tonumber(keep_depth)
 if keep_depth > 0 then
   answer = 'lowered'
-  if keep_depth < depth then
-    if many then
-      local id = who .. ':' .. owner
-      local rest = string.match(redis.call('HGET', lease, '\3' .. id), '^%d+ (.*)$')
-      redis.call('HSET', lease, '\3' .. id, keep_depth .. ' ' .. rest)
-      redis.call('HINCRBY', lease, owner, keep_depth - depth)
-    else
-      redis.call('HSET', lease, owner, keep_depth)
-    end
-  end
+  lower(who, owner, depth, keep_depth)
 elseif stays ~= '' then
   keep(who, owner, fence, mode, tonumber(stays))
 else

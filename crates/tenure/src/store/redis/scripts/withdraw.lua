@@ -15,15 +15,8 @@ if depth then
   local left = tonumber(ARGV[4]) - 1
   if left <= 0 then
     drop(who, owner)
-  elseif left < depth then
-    if many then
-      local id = who .. ':' .. owner
-      local rest = string.match(redis.call('HGET', lease, '\3' .. id), '^%d+ (.*)$')
-      redis.call('HSET', lease, '\3' .. id, left .. ' ' .. rest)
-      redis.call('HINCRBY', lease, owner, left - depth)
-    else
-      redis.call('HSET', lease, owner, left)
-    end
+  else
+    lower(who, owner, depth, left)
   end
 end
 let_in()

@@ -1,0 +1,124 @@
+//! What a lease is, how it is renewed, and what it leaves behind.
+
+use super::scenarios;
+use crate::conformance::stage::{Party, TTL, cast};
+use crate::driver::{Loss, Mode, Released, Renewed};
+use crate::store::redis::mutants::lab::Lab;
+
+scenarios![
+    only_the_fence_is_left_behind,
+    owners_of_any_letters_are_told_and_listed,
+    a_renewal_beside_others_lasts,
+    a_release_or_renewal_at_ones_turn_finds_the_lease,
+    a_name_taken_by_nobody_is_taken,
+];
+
+/// After everything is released, nothing is left but the last fence, and that expires.
+async fn only_the_fence_is_left_behind(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    for mode in [
+        Mode::Exclusive,
+        Mode::Shared,
+        Mode::Permits { take: 1, of: 1 },
+    ] {
+        let (ann, bob) = (ann.mode(mode), bob.mode(mode));
+        ann.locks().await;
+        eve.stands().await;
+        bob.stands().await;
+        assert_eq!(ann.releases().await, Released::Freed);
+        eve.turn().await;
+        assert_eq!(eve.releases().await, Released::Freed);
+        bob.turn().await;
+        let twin = bob.through(&ann);
+        twin.locks().await;
+        for party in [&bob, &twin] {
+            assert_eq!(party.releases().await, Released::Freed);
+        }
+        assert_eq!(lab.keys(&ann), [":fence"]);
+        assert!(lab.pttl(&ann, ":fence") > 0);
+    }
+}
+
+/// Owners with spaces, colons, percent signs and letters of any script are told and listed.
+async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
+    for text in [
+        " ",
+        "a b",
+        ":",
+        "a:b",
+        "-",
+        "!",
+        "!:1:a",
+        "%d+",
+        "%",
+        "E x",
+        "ä🔒",
+        "7",
+        "^$().[]*+?",
+    ] {
+        let [ann, bob, eve] = cast(lab).await;
+        let owner = crate::Owner::named(text).unwrap();
+        let named = |party: &Party| {
+            party
+                .but(|claim| claim.owner = owner.clone())
+                .told_if_wanted()
+        };
+        let (bob, twin) = (named(&bob), named(&eve));
+        ann.locks().await;
+        bob.stands().await;
+        assert_eq!(ann.line().await, [bob.owner()]);
+        assert_eq!(ann.releases().await, Released::Freed);
+        let fence = bob.turn().await.fence;
+        bob.is_held_by(&[&bob]).await;
+        twin.locks().await;
+        ann.is_refused().await;
+        assert_eq!(bob.is_called_back().await, fence);
+        assert_eq!(
+            twin.releases_with(|release| release.stays_taken = TTL)
+                .await,
+            Released::Freed
+        );
+        assert_eq!(ann.evicts().await.len(), 2);
+        assert_eq!(bob.loses().await, (fence, Loss::Evicted));
+        bob.locks().await;
+        assert_eq!(bob.releases().await, Released::Freed);
+    }
+}
+
+/// A renewal beside other holders makes the lease last.
+async fn a_renewal_beside_others_lasts(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
+    let fence = ann.ttl(TTL / 4).locks().await;
+    bob.locks().await;
+    assert_eq!(ann.renews(Some(fence)).await, Renewed::Kept(fence));
+    let left = ann.entry().await.holders[0].expires_in;
+    assert!(left > TTL / 2, "{left:?} left");
+}
+
+/// A release or a renewal of a claim whose turn came by time finds the lease.
+async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    ann.locks().await;
+    bob.stands().await;
+    lab.expire(&ann);
+    assert!(matches!(bob.renews(None).await, Renewed::Kept(_)));
+    assert_eq!(bob.releases().await, Released::Freed);
+    ann.locks().await;
+    bob.stands().await;
+    lab.expire(&ann);
+    assert_eq!(bob.releases().await, Released::Freed);
+}
+
+/// A name that stays taken by nobody counts as another's, but for its last owner.
+async fn a_name_taken_by_nobody_is_taken(lab: &Lab) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob] = cast(lab).await;
+        let ann = ann.mode(mode);
+        ann.locks().await;
+        let kept = ann.releases_with(|release| release.stays_taken = TTL);
+        assert_eq!(kept.await, Released::Freed);
+        assert_eq!(ann.renews(None).await, Renewed::Lost(Loss::Gone));
+        assert_eq!(bob.renews(None).await, Renewed::Lost(Loss::TakenOver));
+    }
+}

@@ -1,0 +1,81 @@
+//! What only the scripts do: where no rule of the suite notices a change, one of these does.
+
+mod calls;
+mod damage;
+mod depth;
+mod fences;
+mod hand_over;
+mod lease;
+mod line;
+mod permits;
+mod string;
+mod told;
+mod twins;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Test;
+use crate::conformance::stage::Party;
+use crate::driver::{News, Released};
+use crate::name::Fence;
+
+/// All scenarios by name.
+pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, Test)> {
+    let topics = [
+        calls::ALL,
+        damage::ALL,
+        depth::ALL,
+        fences::ALL,
+        hand_over::ALL,
+        lease::ALL,
+        line::ALL,
+        permits::ALL,
+        string::ALL,
+        told::ALL,
+        twins::ALL,
+    ];
+    topics.into_iter().flatten()
+}
+
+/// Lists the scenarios of a file, and makes a test of each with the scripts as they are.
+macro_rules! scenarios {
+    ($($name:ident,)+) => {
+        pub(super) const ALL: &[(&str, $crate::store::redis::mutants::Test)] =
+            &[$((stringify!($name), |lab| Box::pin($name(lab)))),+];
+
+        mod passes {$(
+            #[tokio::test]
+            async fn $name() {
+                super::$name(&super::Lab::start()).await;
+            }
+        )+}
+    };
+}
+
+use scenarios;
+
+/// Releases a lease by its fence.
+async fn frees(party: &Party, fence: Fence) {
+    let released = party.releases_with(|release| release.fence = Some(fence));
+    assert_eq!(released.await, Released::Freed);
+}
+
+/// Waits for the message that a claim was granted.
+async fn is_told_of_a_grant(party: &Party) -> Fence {
+    loop {
+        let told = timeout(Duration::from_secs(1), party.driver().news()).await;
+        match told {
+            Ok(News::Granted { owner, fence, .. }) if owner == party.owner() => return fence,
+            Ok(_) => {}
+            Err(_) => panic!("not told of a grant"),
+        }
+    }
+}
+
+/// Fails if a client is told anything.
+async fn hears_nothing(party: &Party) {
+    let news = timeout(Duration::from_millis(100), party.driver().news()).await;
+    assert!(news.is_err(), "told {news:?}");
+}

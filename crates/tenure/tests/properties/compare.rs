@@ -1,0 +1,280 @@
+//! Compares what a store tells and lists with what the model does.
+
+use std::time::Duration;
+
+use tenure::Fence;
+use tenure::driver::{Entry, Holder, Loss, Mode, News};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::model::{Held, Told};
+use crate::run::Run;
+use crate::steps::{CLIENTS, Clock, NAMES};
+
+impl Run<'_> {
+    /// Every client was told what the model told it, in the same order.
+    pub(crate) async fn compare_news(&mut self) {
+        let patience = match self.clock {
+            Clock::Real => PATIENCE,
+            // It is there.
+            Clock::Paused | Clock::Moved => Duration::ZERO,
+        };
+        for client in 0..CLIENTS {
+            let mut told = std::mem::take(&mut self.model.told[client]);
+            told.retain(|told| !self.passes_over_told(told));
+            while let Some(expected) = told.first().copied() {
+                let Some(news) = self.next_news(client, patience).await else {
+                    panic!("{}: client {client} misses {expected:?}", self.step);
+                };
+                let next = self.next_of(&told, &news);
+                self.same_news(told.remove(next), news);
+            }
+            if self.clock != Clock::Real {
+                let more = self.next_news(client, Duration::ZERO).await;
+                assert_eq!(more, None, "{}: more news for {client}", self.step);
+            }
+        }
+    }
+
+    /// The client's next news that is compared.
+    async fn next_news(&self, client: usize, patience: Duration) -> Option<News> {
+        let client = &self.clients[client];
+        loop {
+            let news = match self.clock {
+                // Does not wait: that would let the paused time pass.
+                Clock::Paused => tokio::select! {
+                    biased;
+                    // A long run without a wait would use up Tokio's budget for one task, and
+                    // news that is there would look missing.
+                    news = unconstrained(client.news()) => Some(news),
+                    () = std::future::ready(()) => None,
+                },
+                Clock::Real | Clock::Moved => timeout(patience, client.news()).await.ok(),
+            };
+            let pass_over = news.as_ref().is_some_and(|news| self.passes_over(news));
+            if !pass_over {
+                return news;
+            }
+        }
+    }
+
+    /// Whether news is not compared: the time at which a waiter is to ask again moves with a real
+    /// clock; and whether a holder is told of a place depends on when the store forgets a client.
+    fn passes_over(&self, news: &News) -> bool {
+        let names = || self.names.iter().zip(&self.model.locks);
+        self.clock != Clock::Paused
+            && match news {
+                News::AskAgain(_) => true,
+                News::Wanted { name, .. } => {
+                    names().any(|(other, lock)| other == name && lock.left_behind)
+                }
+                _ => false,
+            }
+    }
+
+    fn passes_over_told(&self, told: &Told) -> bool {
+        self.clock != Clock::Paused
+            && match told {
+                Told::AskAgain { .. } => true,
+                Told::Wanted { name, .. } => self.model.locks[*name].left_behind,
+                _ => false,
+            }
+    }
+
+    /// Which of the things still to be told this news must be: the first, or in a server the one of
+    /// several leases of a client that an eviction ended, whose order means nothing.
+    fn next_of(&self, told: &[Told], news: &News) -> usize {
+        let News::Lost { owner: lost, .. } = news else {
+            return 0;
+        };
+        let mut evicted = told.iter();
+        let same = |told: &Told| matches!(told, Told::Evicted { owner, .. } if self.owners[*owner] == *lost);
+        let position = evicted.position(same).unwrap_or(0);
+        let all_evicted = told[..position]
+            .iter()
+            .all(|told| matches!(told, Told::Evicted { .. }));
+        if self.clock == Clock::Moved && all_evicted {
+            position
+        } else {
+            0
+        }
+    }
+
+    fn same_news(&mut self, expected: Told, news: News) {
+        match (expected, news) {
+            (Told::AskAgain { name }, News::AskAgain(Some(found))) => {
+                assert_eq!(found, self.names[name], "{}", self.step);
+            }
+            (
+                Told::Granted {
+                    name,
+                    owner,
+                    fence,
+                    after,
+                },
+                News::Granted {
+                    name: found_name,
+                    owner: found_owner,
+                    fence: found,
+                    after: found_after,
+                },
+            ) => {
+                assert_eq!(found_name, self.names[name], "{}", self.step);
+                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
+                self.same_fence(name, fence, found);
+                self.same_time("after", after, found_after);
+            }
+            (
+                Told::Evicted { name, owner, fence },
+                News::Lost {
+                    name: found_name,
+                    owner: found_owner,
+                    fence: found,
+                    loss: Loss::Evicted,
+                },
+            )
+            | (
+                Told::Wanted { name, owner, fence },
+                News::Wanted {
+                    name: found_name,
+                    owner: found_owner,
+                    fence: found,
+                },
+            ) => {
+                assert_eq!(found_name, self.names[name], "{}", self.step);
+                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
+                self.same_fence(name, fence, found);
+            }
+            (expected, news) => panic!("{}: told {news:?}, not {expected:?}", self.step),
+        }
+    }
+
+    /// The list has the model's holders and waiters.
+    pub(crate) async fn compare_lists(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        let listed = loop {
+            let listed = self.list().await;
+            // A real store may need a moment to see that a client has ended.
+            let agrees = (0..NAMES).all(|name| self.has_as_many(name, &listed));
+            if agrees || self.clock != Clock::Real || Instant::now() > deadline {
+                break listed;
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        for name in 0..NAMES {
+            let (holders, waiters) = match listed.iter().find(|e| e.name == self.names[name]) {
+                Some(entry) => (entry.holders.clone(), entry.waiters.clone()),
+                None => Default::default(),
+            };
+            self.compare_holders(name, &self.model.holders(name), &holders);
+            let line = self.model.waiters(name);
+            assert_eq!(waiters.len(), line.len(), "{}: {waiters:?}", self.step);
+            for (waiter, expected) in waiters.iter().zip(line) {
+                let owner = &self.owners[expected.ask.owner];
+                assert!(waiter.owner == *owner, "{}: order of waiters", self.step);
+                assert_eq!(waiter.mode, expected.ask.mode, "{}", self.step);
+                assert_eq!(waiter.about.pid, expected.ask.pid, "{}", self.step);
+                self.same_time("waited", self.model.now - expected.since, waiter.waited);
+            }
+        }
+    }
+
+    async fn list(&self) -> Vec<Entry> {
+        if self.clock != Clock::Moved {
+            let listed = self.clients[0].list(None).await;
+            return listed.expect("the store answers");
+        }
+        // What earlier cases left behind in the same server need not be looked through.
+        let mut all = Vec::new();
+        for name in &self.names {
+            let listed = self.clients[0].list(Some(name)).await;
+            all.extend(listed.expect("the store answers"));
+        }
+        all
+    }
+
+    fn has_as_many(&self, name: usize, listed: &[Entry]) -> bool {
+        let entry = listed.iter().find(|entry| entry.name == self.names[name]);
+        let found = entry.map_or((0, 0), |entry| (entry.holders.len(), entry.waiters.len()));
+        let expected = self.model.holders(name).len();
+        found == (expected, self.model.waiters(name).len())
+    }
+
+    pub(crate) fn compare_holders(&mut self, name: usize, expected: &[Held], found: &[Holder]) {
+        assert_eq!(
+            found.len(),
+            expected.len(),
+            "{}: {found:?}, not {expected:?}",
+            self.step
+        );
+        let mut found = found.to_vec();
+        if self.clock == Clock::Moved {
+            // Two clients of one owner that were let in by one request came at the same
+            // microsecond, and neither is older.
+            let order = |holder: &Holder| expected.iter().position(|e| e.pid == holder.about.pid);
+            for twins in found.chunk_by_mut(|a, b| (a.held, a.fence) == (b.held, b.fence)) {
+                twins.sort_by_key(order);
+            }
+        }
+        for (holder, expected) in found.iter().zip(expected) {
+            let owner = &self.owners[expected.owner];
+            assert!(holder.owner == *owner, "{}: order of holders", self.step);
+            assert_eq!(holder.mode, expected.mode, "{}", self.step);
+            assert_eq!(holder.depth, expected.depth, "{}", self.step);
+            assert_eq!(holder.about.pid, expected.pid, "{}", self.step);
+            self.same_fence(name, expected.fence, holder.fence);
+            let now = self.model.now;
+            // A server knows from its fence since when a lone holder has the name, and fences stay
+            // when time is moved.
+            if self.clock != Clock::Moved || expected.mode != Mode::Exclusive {
+                self.same_time("held", now - expected.since, holder.held);
+            }
+            self.same_time("expires in", expected.ends - now, holder.expires_in);
+        }
+    }
+
+    /// Fences need not be the model's numbers, but grow like them and leave as much room.
+    pub(crate) fn same_fence(&mut self, name: usize, expected: u64, found: Fence) {
+        let known = &mut self.fences[name];
+        if let Some(known) = known.get(&expected) {
+            assert_eq!(*known, found, "{}: another fence of one grant", self.step);
+            return;
+        }
+        if let Some((before, smaller)) = known.range(..expected).next_back() {
+            let room = expected - before;
+            assert!(
+                found.get() >= smaller.get() + room,
+                "{}: {found} after {smaller}, which must leave room for {room}",
+                self.step
+            );
+        }
+        if let Some((after, larger)) = known.range(expected..).next() {
+            let room = after - expected;
+            assert!(
+                found.get() + room <= larger.get(),
+                "{}: {found} before {larger}",
+                self.step
+            );
+        }
+        known.insert(expected, found);
+    }
+
+    pub(crate) fn same_time(&self, what: &str, expected: u64, found: Duration) {
+        let expected = self.time(expected);
+        let slack = match self.clock {
+            Clock::Paused => Duration::ZERO,
+            Clock::Real | Clock::Moved => ROUGHLY,
+        };
+        assert!(
+            found.abs_diff(expected) <= slack,
+            "{}: {what} is {found:?}, not {expected:?}",
+            self.step
+        );
+    }
+}
+
+/// How far off times may be that pass while a case runs on a real clock.
+const ROUGHLY: Duration = Duration::from_secs(600);
+
+/// How long a real store may take to say what the model says at once.
+const PATIENCE: Duration = Duration::from_secs(10);
