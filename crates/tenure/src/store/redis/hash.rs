@@ -63,8 +63,8 @@ impl Hash {
     }
 
     /// Begins to open a client of one of several servers that vote, and goes on until it succeeds.
-    pub(crate) fn start_voter(settings: Settings) -> Self {
-        Self::start(settings, CONFIRM_MS, Scripts::new(), Greeting::Join)
+    pub(crate) fn start_voter(settings: Settings, scripts: Scripts) -> Self {
+        Self::start(settings, CONFIRM_MS, scripts, Greeting::Join)
     }
 
     /// Waits until the first connection is made, or says why it could not be.

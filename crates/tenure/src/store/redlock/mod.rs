@@ -36,6 +36,7 @@ use crate::driver::{
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::redis::hash::Hash;
+use crate::store::redis::script::Scripts;
 use crate::store::redis::use_a_crypto_provider;
 use fault::DRIVER;
 use group::Group;
@@ -62,7 +63,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
     settings.nodes.iter().for_each(use_a_crypto_provider);
     let nodes = settings.nodes.iter().cloned();
     let nodes = nodes
-        .map(|node| Arc::new(Hash::start_voter(node)))
+        .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())))
         .collect();
     let (tell, told) = mpsc::unbounded_channel();
     let group = Arc::new(Group::new(nodes, settings, tell));

@@ -134,6 +134,11 @@ impl Lab {
         }
     }
 
+    /// A client that asks for votes; it may not be connected yet.
+    pub(super) fn voter(&self) -> Hash {
+        Hash::start_voter(self.settings(), Scripts::of(|file| self.text(file)))
+    }
+
     fn settings(&self) -> Settings {
         Settings::parse(&self.server.url()).unwrap()
     }

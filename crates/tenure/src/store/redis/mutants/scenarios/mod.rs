@@ -11,6 +11,7 @@ mod permits;
 mod string;
 mod told;
 mod twins;
+mod votes;
 
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, Test)> {
         string::ALL,
         told::ALL,
         twins::ALL,
+        votes::ALL,
     ];
     topics.into_iter().flatten()
 }

@@ -1,0 +1,221 @@
+//! Servers that vote: numbers that are proposed, and numbers that have won.
+
+use super::scenarios;
+use crate::conformance::stage::{Party, cast};
+use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Wait};
+use crate::name::Fence;
+use crate::store::redis::hash::{Hash, Number};
+use crate::store::redis::mutants::lab::Lab;
+
+scenarios![
+    a_vote_takes_the_number_that_is_proposed,
+    a_vote_keeps_to_larger_numbers_of_the_node,
+    a_vote_says_what_the_clock_is,
+    a_vote_may_wait_or_not,
+    a_number_that_won_is_written_down,
+    a_number_that_won_lowers_nothing,
+    a_lease_is_given_back_unless_others_had_the_name,
+    a_lease_that_is_given_back_does_not_wait,
+    what_was_handed_over_is_numbered_anew,
+    what_others_may_have_reported_keeps_its_number,
+];
+
+const MODES: [Mode; 2] = [Mode::Exclusive, Mode::Shared];
+
+/// One client that votes at the lab's server.
+async fn voter(lab: &Lab) -> Hash {
+    let voter = lab.voter();
+    voter.first_try().await.unwrap();
+    voter
+}
+
+/// A claim on a party's name, for three fences.
+fn claim(party: &Party, mode: Mode, wait: Wait) -> Claim {
+    Claim {
+        mode,
+        wait,
+        fences: 3,
+        ..party.claim().clone()
+    }
+}
+
+async fn fence(voter: &Hash, claim: &Claim, number: Number) -> u64 {
+    match voter.vote(claim, number).await.unwrap().answer {
+        Answer::Granted(fence) => fence.get(),
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+fn exactly(number: u64) -> Number {
+    Number::Exactly(Fence::new(number).unwrap())
+}
+
+/// A little less than the largest number that a script counts exactly.
+const AHEAD: u64 = 4_000_000_000_000_000;
+
+async fn a_vote_takes_the_number_that_is_proposed(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let (one, other) = (claim(&ann, mode, Wait::No), claim(&bob, mode, Wait::No));
+        assert_eq!(fence(&voter, &one, Number::AtLeast(AHEAD)).await, AHEAD);
+        voter.withdraw(&one).await.unwrap();
+        let next = fence(&voter, &other, Number::AtLeast(AHEAD + 2)).await;
+        assert_eq!(next, AHEAD + 3, "three were set aside");
+    }
+}
+
+async fn a_vote_keeps_to_larger_numbers_of_the_node(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        let claim = claim(&ann, mode, Wait::No);
+        let by_clock = fence(&voter, &claim, Number::AtLeast(7)).await;
+        assert!(by_clock > 1_500_000_000_000_000, "a time, not {by_clock}");
+        voter.withdraw(&claim).await.unwrap();
+        lab.cli(&["SET", &lab.key(&ann, ":fence"), &AHEAD.to_string()]);
+        let by_last = fence(&voter, &claim, Number::AtLeast(AHEAD)).await;
+        assert_eq!(by_last, AHEAD + 1);
+    }
+}
+
+async fn a_vote_says_what_the_clock_is(lab: &Lab) {
+    let voter = voter(lab).await;
+    let now = || {
+        let time = lab.cli(&["TIME"]);
+        let (seconds, micros) = time.split_once('\n').unwrap();
+        let [seconds, micros] = [seconds, micros].map(|text| text.trim().parse::<u64>().unwrap());
+        seconds * 1_000_000 + micros
+    };
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        let claim = claim(&ann, mode, Wait::No);
+        // A new grant, and one that is there.
+        for number in [Number::AtLeast(AHEAD), exactly(AHEAD)] {
+            let before = now();
+            let vote = voter.vote(&claim, number).await.unwrap();
+            let clock = vote.clock_us.unwrap();
+            assert!((before..=now()).contains(&clock), "{clock}");
+            assert!(vote.started.is_some());
+        }
+    }
+}
+
+async fn a_vote_may_wait_or_not(lab: &Lab) {
+    let voter = voter(lab).await;
+    let [ann, bob] = cast(lab).await;
+    let holder = claim(&ann, Mode::Exclusive, Wait::No);
+    fence(&voter, &holder, Number::AtLeast(0)).await;
+    for mode in MODES {
+        let [tries, waits] = [Wait::No, Wait::InLine].map(|wait| claim(&bob, mode, wait));
+        let vote = voter.vote(&tries, Number::AtLeast(0)).await.unwrap();
+        assert_eq!(vote.answer, Answer::Busy);
+        let vote = voter.vote(&waits, Number::AtLeast(0)).await.unwrap();
+        assert!(matches!(vote.answer, Answer::Queued { .. }), "{vote:?}");
+        voter.withdraw(&waits).await.unwrap();
+    }
+}
+
+async fn a_number_that_won_is_written_down(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let (one, other) = (claim(&ann, mode, Wait::No), claim(&bob, mode, Wait::No));
+        fence(&voter, &one, Number::AtLeast(AHEAD)).await;
+        assert_eq!(fence(&voter, &one, exactly(AHEAD + 50)).await, AHEAD + 50);
+        let listed = voter.list(Some(&one.name)).await.unwrap();
+        assert_eq!(listed[0].holders[0].fence.get(), AHEAD + 50);
+        voter.withdraw(&one).await.unwrap();
+        let next = fence(&voter, &other, Number::AtLeast(0)).await;
+        assert_eq!(next, AHEAD + 53, "three were set aside");
+    }
+}
+
+async fn a_number_that_won_lowers_nothing(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let (one, other) = (claim(&ann, mode, Wait::No), claim(&bob, mode, Wait::No));
+        fence(&voter, &one, Number::AtLeast(AHEAD + 50)).await;
+        assert_eq!(fence(&voter, &one, exactly(AHEAD)).await, AHEAD);
+        voter.withdraw(&one).await.unwrap();
+        let next = fence(&voter, &other, Number::AtLeast(0)).await;
+        assert_eq!(next, AHEAD + 53, "what was given out is not given again");
+    }
+}
+
+async fn a_lease_is_given_back_unless_others_had_the_name(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let (one, other) = (claim(&ann, mode, Wait::No), claim(&bob, mode, Wait::No));
+        fence(&voter, &one, Number::AtLeast(AHEAD)).await;
+        // The node forgets the lease, and then also the last number.
+        for forgotten in [&[""][..], &["", ":fence"]] {
+            for key in forgotten {
+                lab.cli(&["DEL", &lab.key(&ann, key)]);
+            }
+            assert_eq!(fence(&voter, &one, exactly(AHEAD)).await, AHEAD);
+            let last = lab.cli(&["GET", &lab.key(&ann, ":fence")]);
+            assert_eq!(last.parse::<u64>(), Ok(AHEAD + 2));
+        }
+        lab.cli(&["DEL", &lab.key(&ann, "")]);
+        fence(&voter, &other, Number::AtLeast(0)).await;
+        voter.withdraw(&other).await.unwrap();
+        let revived = voter.vote(&one, exactly(AHEAD)).await.unwrap();
+        assert_eq!(revived.answer, Answer::Busy);
+    }
+}
+
+/// A free name that others wait for goes to them.
+async fn a_lease_that_is_given_back_does_not_wait(lab: &Lab) {
+    let voter = voter(lab).await;
+    let [ann, bob] = cast(lab).await;
+    let one = claim(&ann, Mode::Exclusive, Wait::No);
+    fence(&voter, &one, Number::AtLeast(AHEAD)).await;
+    let waits = claim(&bob, Mode::Exclusive, Wait::InLine);
+    voter.vote(&waits, Number::AtLeast(0)).await.unwrap();
+    lab.expire(&ann);
+    let late = voter.vote(&one, exactly(AHEAD)).await.unwrap();
+    assert_eq!(late.answer, Answer::Busy);
+    fence(&voter, &waits, Number::AtLeast(0)).await;
+}
+
+async fn what_was_handed_over_is_numbered_anew(lab: &Lab) {
+    for mode in MODES {
+        let (voter, waiter) = (voter(lab).await, voter(lab).await);
+        let [ann, bob] = cast(lab).await;
+        let holder = claim(&ann, Mode::Exclusive, Wait::No);
+        fence(&voter, &holder, Number::AtLeast(0)).await;
+        let waits = claim(&bob, mode, Wait::InLine);
+        waiter.vote(&waits, Number::AtLeast(0)).await.unwrap();
+        voter.withdraw(&holder).await.unwrap();
+        let number = fence(&waiter, &waits, Number::AtLeast(AHEAD)).await;
+        assert_eq!(number, AHEAD);
+        let listed = voter.list(Some(&waits.name)).await.unwrap();
+        assert_eq!(listed[0].holders[0].fence.get(), AHEAD);
+        // Others were numbered meanwhile: it is behind them.
+        let number = fence(&waiter, &waits, Number::AtLeast(AHEAD)).await;
+        assert_eq!(number, AHEAD + 3);
+    }
+}
+
+/// A lease of no client, and one that two clients of an owner share, may be known elsewhere by its number.
+async fn what_others_may_have_reported_keeps_its_number(lab: &Lab) {
+    let (one, other) = (voter(lab).await, voter(lab).await);
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let by_ttl = Claim {
+            life: Life::Ttl,
+            ..claim(&ann, mode, Wait::No)
+        };
+        let number = fence(&one, &by_ttl, Number::AtLeast(0)).await;
+        assert_eq!(fence(&other, &by_ttl, Number::AtLeast(AHEAD)).await, number);
+        one.withdraw(&by_ttl).await.unwrap();
+        let shared = claim(&bob, mode, Wait::No);
+        let number = fence(&one, &shared, Number::AtLeast(0)).await;
+        for client in [&other, &other, &one] {
+            assert_eq!(fence(client, &shared, Number::AtLeast(AHEAD)).await, number);
+        }
+    }
+}
