@@ -68,13 +68,13 @@ local fence, held = grant_of(owner)
 if covers(held, mode) then
   leave(own)
   place.mode = held
-  if won and ARGV[10] ~= fence then
+  if won then
     fence = ARGV[10]
     number_anew(held, fence)
     if last_fence() < won + place.fences - 1 then
       redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
     end
-  elseif ARGV[10] and not won and who ~= '-' and depth_of(who, owner) == tonumber(redis.call('HGET', lease, owner)) then
+  elseif ARGV[10] and who ~= '-' and depth_of(who, owner) == tonumber(redis.call('HGET', lease, owner)) then
     -- It was handed over before others got theirs, and its client alone has it and has not won yet.
     fence = text(reserve(place.fences, tonumber(ARGV[10])))
     number_anew(held, fence)

@@ -159,6 +159,10 @@ async fn a_lease_is_given_back_unless_others_had_the_name(lab: &Lab) {
             let last = lab.cli(&["GET", &lab.key(&ann, ":fence")]);
             assert_eq!(last.parse::<u64>(), Ok(AHEAD + 2));
         }
+        // What somebody else wrote there is no number.
+        lab.cli(&["DEL", &lab.key(&ann, "")]);
+        lab.cli(&["SET", &lab.key(&ann, ":fence"), "what"]);
+        assert_eq!(fence(&voter, &one, exactly(AHEAD)).await, AHEAD);
         lab.cli(&["DEL", &lab.key(&ann, "")]);
         fence(&voter, &other, Number::AtLeast(0)).await;
         voter.withdraw(&other).await.unwrap();
