@@ -19,8 +19,12 @@ pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
 }
 
 /// Why a majority could not be had: what was counted, and what is wrong with each of the others.
-pub(crate) fn too_few(counted: usize, majority: usize, others: &[(String, String)]) -> String {
-    let all = counted + others.len();
+pub(crate) fn too_few(
+    counted: usize,
+    all: usize,
+    majority: usize,
+    others: &[(String, String)],
+) -> String {
     let mut text = format!("{counted} of {all} nodes can vote, {majority} are needed");
     for (index, (place, why)) in others.iter().enumerate() {
         let mark = if index == 0 { ": " } else { "; " };
@@ -57,7 +61,7 @@ mod tests {
             ("b:2".to_owned(), "no answer in 250ms".to_owned()),
         ];
         assert_eq!(
-            too_few(1, 2, &others),
+            too_few(1, 3, 2, &others),
             "1 of 3 nodes can vote, 2 are needed: no connection to a:1: refused; \
              b:2: no answer in 250ms"
         );

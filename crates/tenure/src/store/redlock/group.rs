@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::name::{Fence, Owner};
 use crate::store::redis::hash::{Hash, Number, Vote};
 use crate::store::redlock::claims::{Before, Claims, Held, Key};
-use crate::store::redlock::fault::{indeterminate, too_few, unavailable};
+use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
 use crate::store::redlock::round::{Request, Round};
 use crate::store::redlock::tally::{Tally, touches};
 use crate::store::redlock::url::Settings;
@@ -96,7 +96,7 @@ impl Group {
     fn check(&self, claim: &Claim) -> Result<()> {
         if matches!(claim.mode, Mode::Permits { .. }) {
             return Err(Error::InvalidOption {
-                option: "permits",
+                option: "mode",
                 reason: "redlock:// has exclusive and shared locks alone: majorities of nodes \
                          that each count permits would let too many in"
                     .to_owned(),
@@ -567,7 +567,19 @@ impl Group {
             (self.place(*node), why)
         });
         let others: Vec<_> = failed.chain(young).collect();
-        too_few(self.nodes.len() - others.len(), self.majority, &others)
+        let counted = tally.answered().len() - tally.young.len();
+        too_few(counted, self.nodes.len(), self.majority, &others)
+    }
+
+    /// Why too few nodes did as they were told.
+    pub(crate) fn failure<T>(&self, round: &Round<T>) -> String {
+        let failed = round.answers.iter().enumerate();
+        let failed = failed.filter_map(|(node, answer)| {
+            let error = answer.as_ref()?.as_ref().err()?;
+            Some((self.place(node), why(error)))
+        });
+        let (failed, all) = (failed.collect::<Vec<_>>(), self.nodes.len());
+        too_few(all - failed.len(), all, self.majority, &failed)
     }
 
     /// A fence that no node has reached yet: by their own clocks, as they were last seen.

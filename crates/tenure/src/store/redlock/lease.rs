@@ -7,7 +7,7 @@ use crate::driver::{Claim, Driver as _, Loss, Release, Released, Renewal, Renewe
 use crate::error::Result;
 use crate::name::Fence;
 use crate::store::redlock::claims::{Held, Key};
-use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
+use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::{Group, whole};
 use crate::store::redlock::round::{Request, Round};
 
@@ -183,20 +183,6 @@ impl Group {
             self.undo(&whole(&held.claim), &[]).await;
         }
         Renewed::Lost(kept.loss)
-    }
-
-    /// What each node said that did not do as it was told.
-    fn failure<T>(&self, round: &Round<T>) -> String {
-        let failed = round
-            .answers
-            .iter()
-            .enumerate()
-            .filter_map(|(node, answer)| {
-                let error = answer.as_ref()?.as_ref().err()?;
-                Some((self.place(node), why(error)))
-            });
-        let failed: Vec<_> = failed.collect();
-        too_few(self.nodes.len() - failed.len(), self.majority, &failed)
     }
 }
 

@@ -57,22 +57,8 @@ impl Group {
     ) -> Result<Round<T>> {
         let mut round = Round::new(self.nodes.iter().map(|node| request(Arc::clone(node))));
         round.until(|_| false).await;
-        let failed = round
-            .answers
-            .iter()
-            .enumerate()
-            .filter_map(|(node, answer)| {
-                let error = answer.as_ref()?.as_ref().err()?;
-                Some((self.place(node), fault::why(error)))
-            });
-        let failed: Vec<_> = failed.collect();
-        let answered = self.nodes.len() - failed.len();
-        if answered < self.majority {
-            return Err(fault::unavailable(fault::too_few(
-                answered,
-                self.majority,
-                &failed,
-            )));
+        if round.answers.iter().flatten().flatten().count() < self.majority {
+            return Err(fault::unavailable(self.failure(&round)));
         }
         Ok(round)
     }

@@ -101,21 +101,7 @@ impl Group {
         if up(&round.answers) >= self.majority {
             return Ok(());
         }
-        let failed = round
-            .answers
-            .iter()
-            .enumerate()
-            .filter_map(|(node, answer)| {
-                let error = answer.as_ref()?.as_ref().err()?;
-                Some((self.place(node), fault::why(error)))
-            });
-        let failed: Vec<_> = failed.collect();
-        let counted = self.nodes.len() - failed.len();
-        Err(fault::unavailable(fault::too_few(
-            counted,
-            self.majority,
-            &failed,
-        )))
+        Err(fault::unavailable(self.failure(&round)))
     }
 }
 
