@@ -102,13 +102,17 @@ impl Group {
                     .to_owned(),
             });
         }
+        self.check_ttl(claim.ttl)
+    }
+
+    /// Refuses a lease that a node could forget and vote again before it is over.
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
         match self.settings.restart_delay {
-            Some(delay) if self.for_nodes(claim.ttl) > delay => Err(Error::InvalidOption {
+            Some(delay) if self.for_nodes(ttl) > delay => Err(Error::InvalidOption {
                 option: "ttl",
                 reason: format!(
-                    "{:?} is longer than restart_delay ({delay:?}), for which a node that has \
-                     started does not count: a node could forget the lease and vote again",
-                    claim.ttl
+                    "{ttl:?} is not shorter than restart_delay ({delay:?}), for which a node that \
+                     has started does not count: a node could forget the lease and vote again"
                 ),
             }),
             _ => Ok(()),

@@ -119,6 +119,9 @@ impl Group {
     /// A node that has forgotten a lease gets it back, but only while it is safely ours by the
     /// nodes that granted it: a lease that is lost is never revived.
     pub(crate) async fn renew(self: &Arc<Self>, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        for renewal in renewals {
+            self.check_ttl(renewal.ttl)?;
+        }
         let sent = self.clock.now();
         let longer = renewals.iter().map(|renewal| Renewal {
             ttl: self.for_nodes(renewal.ttl),
