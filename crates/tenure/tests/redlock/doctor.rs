@@ -205,7 +205,7 @@ async fn a_young_node_is_named_with_the_time_until_it_counts() {
     nodes.0[2].start_again().unwrap();
     let grown_up = nodes.url_with("restart_delay=3s");
     let found = find(&grown_up, "restarts").await;
-    let young = format!("{}: it started ", place(&nodes.0[2]));
+    let young = format!("{}: the node started ", place(&nodes.0[2]));
     let [refused, young] = [
         &found[0],
         found

@@ -44,7 +44,7 @@ pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Fi
     Some(Finding::warning(
         CHECK,
         format!(
-            "it started {} s ago and counts in {} s (restart_delay)",
+            "the node started {} s ago and counts in {} s (restart_delay)",
             up.as_secs(),
             left.as_secs_f64().ceil()
         ),
@@ -119,7 +119,7 @@ mod tests {
         let found = young(&up("7"), MINUTE).unwrap();
         assert_eq!(
             found.found,
-            "it started 7 s ago and counts in 53 s (restart_delay)"
+            "the node started 7 s ago and counts in 53 s (restart_delay)"
         );
         assert_eq!(young(&up("60"), MINUTE), None);
         assert_eq!(young(&up("7"), None), None);
