@@ -296,6 +296,7 @@ pub(crate) struct EvictArgs {
 Examples:
   tenure doctor
   tenure --store redis://127.0.0.1/ doctor
+  tenure --store redlock://host1,host2,host3 doctor
   tenure doctor --json | jq '.findings[] | select(.verdict != \"ok\")'")]
 pub(crate) struct DoctorArgs {
     /// Print JSON: an object {store, problems, warnings, unknown, findings}

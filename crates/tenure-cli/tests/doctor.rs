@@ -104,6 +104,50 @@ fn a_store_that_is_not_there_gives_69_and_a_wrong_url_2() {
 }
 
 #[test]
+fn servers_that_vote_are_looked_at_together() {
+    let start = || RedisServer::builder().persistence(Persistence::AofAlways);
+    let servers: Vec<_> = (0..3).map(|_| start().start().unwrap()).collect();
+    let nodes: Vec<_> = servers
+        .iter()
+        .map(|server| format!("ann:hunter2@127.0.0.1:{}", server.port()))
+        .collect();
+    for server in &servers {
+        server.cli(&[
+            "ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "&*", "+@all",
+        ]);
+    }
+    let url = |options: &str| format!("redlock://{}?timeout=2s&{options}", nodes.join(","));
+    let sound = doctor(&url("restart_delay=off"), &[]);
+    assert_eq!((sound.code, sound.err.as_str()), (0, ""), "{}", sound.out);
+    assert!(
+        sound.out.starts_with("ok       nodes: 3 nodes: 2 have to"),
+        "{}",
+        sound.out
+    );
+    servers[1].cli(&["CONFIG", "SET", "appendfsync", "everysec"]);
+    let forgets = doctor(&url("restart_delay=off"), &[]);
+    assert_eq!((forgets.code, forgets.err.as_str()), (1, ""));
+    let line = format!(
+        "\nproblem  persistence: 127.0.0.1:{}: a power cut",
+        servers[1].port()
+    );
+    assert!(forgets.out.contains(&line), "{}", forgets.out);
+    assert!(
+        forgets.out.contains("\n         → leave restart_delay=off"),
+        "{}",
+        forgets.out
+    );
+    assert!(forgets.out.contains("\n1 problem, "), "{}", forgets.out);
+    assert!(!forgets.out.contains("hunter2"), "{}", forgets.out);
+    drop(servers);
+    let gone = doctor(&url(""), &[]);
+    assert_eq!((gone.code, gone.out.as_str()), (69, ""));
+    assert!(gone.err.contains("0 of 3 nodes can vote"), "{}", gone.err);
+    assert!(!gone.err.contains("hunter2"), "{}", gone.err);
+    assert_eq!(doctor("redlock://a,a", &[]).code, 2);
+}
+
+#[test]
 fn a_password_is_never_shown() {
     let server = RedisServer::builder().user("ann on >hunter2 ~* &* +@all -set");
     let server = server.start().unwrap();

@@ -66,6 +66,7 @@ pub(crate) async fn doctor(url: &str) -> Result<Vec<Finding>> {
         Some(("local", folder)) => doctor_local(folder).await,
         Some(("memory", _)) => Ok(crate::store::memory::doctor()),
         Some((scheme, _)) if REDIS.contains(&scheme) => doctor_redis(url).await,
+        Some((scheme, _)) if REDLOCK.contains(&scheme) => doctor_redlock(url).await,
         Some((scheme, _)) => Err(unknown(scheme)),
     }
 }
@@ -121,6 +122,11 @@ async fn doctor_redis(url: &str) -> Result<Vec<Finding>> {
     crate::store::redis::doctor(url).await
 }
 
+#[cfg(feature = "redis")]
+async fn doctor_redlock(url: &str) -> Result<Vec<Finding>> {
+    crate::store::redlock::doctor(url).await
+}
+
 #[cfg(not(feature = "redis"))]
 #[expect(
     clippy::unused_async,
@@ -145,6 +151,15 @@ async fn redlock(_url: &str) -> Result<Arc<dyn Driver>> {
     reason = "the same call as where the store is there"
 )]
 async fn doctor_redis(_url: &str) -> Result<Vec<Finding>> {
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(
+    clippy::unused_async,
+    reason = "the same call as where the store is there"
+)]
+async fn doctor_redlock(_url: &str) -> Result<Vec<Finding>> {
     Err(no_redis())
 }
 

@@ -1,6 +1,7 @@
 //! Redlock: the contract on three and five real servers, and what only a vote can do.
 #![cfg(target_os = "linux")]
 
+mod doctor;
 mod nodes;
 
 mod three {

@@ -16,7 +16,7 @@
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod fault;
 pub(crate) mod hash;
 mod inbox;
@@ -26,7 +26,7 @@ pub(crate) mod look;
 #[cfg(test)]
 mod mutants;
 pub(crate) mod parts;
-mod rights;
+pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
 mod sentinel;

@@ -31,6 +31,8 @@ pub(crate) struct Use {
     sentinel: bool,
     database: bool,
     replicas: bool,
+    /// It is one of several servers that vote.
+    voter: bool,
 }
 
 impl Use {
@@ -57,6 +59,14 @@ impl Use {
         of
     }
 
+    /// What a server is used for that votes with others.
+    pub(crate) fn of_voter(settings: &Settings) -> Self {
+        Self {
+            voter: true,
+            ..Self::of(settings, None)
+        }
+    }
+
     /// Whether the fence of a string has a key of its own.
     pub(crate) fn has_fence_keys(&self) -> bool {
         self.fence_script
@@ -76,7 +86,7 @@ impl Use {
 
     /// Whether `PUBLISH` tells who listens, so that scripts look for that.
     fn counts_listeners(&self) -> bool {
-        self.hash && !self.cluster && !self.replicas
+        self.hash && !self.cluster && !self.replicas && !self.voter
     }
 }
 
@@ -180,7 +190,7 @@ const RIGHTS: &[Right] = &[
     // On its own it is an error, and changes nothing.
     right("exec", |of| of.watch, &["EXEC"]),
     right("exists", |of| of.hash || of.string(), &["EXISTS", KEY]),
-    right("get", Use::string, &["GET", KEY]),
+    right("get", |of| of.string() || of.voter, &["GET", KEY]),
     right("hdel", |of| of.hash, &["HDEL", KEY, "field"]),
     right("hexists", |of| of.hash, &["HEXISTS", KEY, "field"]),
     right("hget", |of| of.hash, &["HGET", KEY, "field"]),
@@ -191,6 +201,7 @@ const RIGHTS: &[Right] = &[
     // Half a pair.
     right("hset", |of| of.hash, &["HSET", KEY, "field", "", "half"]),
     right("hsetnx", |of| of.hash, &["HSETNX", KEY, "field", ""]),
+    right("info", |of| of.voter, &["INFO", "server"]),
     right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
     right("lpos", |of| of.hash, &["LPOS", KEY, "x"]),
     right("lrange", |of| of.hash, &["LRANGE", KEY, "0", "0"]),
@@ -253,8 +264,7 @@ mod tests {
         Settings::parse(url).unwrap()
     }
 
-    fn rules(url: &str) -> BTreeSet<&'static str> {
-        let of = Use::of(&settings(url), None);
+    fn rules(of: Use) -> BTreeSet<&'static str> {
         Right::needed(of).map(|right| right.rule).collect()
     }
 
@@ -303,10 +313,15 @@ mod tests {
                 called.contains("set") && called.contains("time"),
                 "{called:?}"
             );
-            let rules = rules(url);
+            let settings = settings(url);
+            let mut known = rules(Use::of(&settings, None));
+            if !are_strings {
+                // Some of it is called at servers that vote, and there alone.
+                known.extend(rules(Use::of_voter(&settings)));
+            }
             for command in &called {
                 assert!(
-                    rules.contains(command.as_str()),
+                    known.contains(command.as_str()),
                     "{url}: {command} is missing"
                 );
             }
@@ -349,6 +364,13 @@ mod tests {
             "{all}"
         );
         assert!(!all.contains("secret") && !all.contains("numsub"), "{all}");
+        let node = settings("redis://x");
+        let voter = super::line(&node, Use::of_voter(&node));
+        assert!(
+            voter.contains(" +get ") && voter.contains(" +info "),
+            "{voter}"
+        );
+        assert!(!voter.contains("numsub"), "{voter}");
         let string = line("redis://x?layout=string&prefix=lock:");
         assert!(
             string.contains(" ~lock:* ~{lock:* resetchannels -@all "),

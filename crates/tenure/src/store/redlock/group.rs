@@ -51,7 +51,7 @@ impl Group {
     ) -> Self {
         let ahead_us = nodes.iter().map(|_| AtomicI64::new(i64::MIN)).collect();
         Self {
-            majority: nodes.len() / 2 + 1,
+            majority: settings.majority(),
             nodes,
             clock: Clock::start(crate::driver::Clock::Boot),
             claims: Claims::default(),
@@ -119,10 +119,9 @@ impl Group {
         }
     }
 
-    /// How long nodes keep a lease whose holder counts on `ttl`: longer by what the drift is more
-    /// than the margin that every holder keeps.
+    /// How long nodes keep a lease whose holder counts on `ttl`.
     pub(crate) fn for_nodes(&self, ttl: Duration) -> Duration {
-        ttl + ttl * (self.settings.drift_percent - 1) / 100 + Duration::from_millis(1)
+        self.settings.for_nodes(ttl)
     }
 
     /// Until when a lease is safely ours that was asked for at `sent`, by its ttl at the nodes.

@@ -10,11 +10,13 @@
 //! | `inbox` | news of the nodes, as news of the group |
 //! | `lists` | who holds and who waits, by the nodes together |
 //! | `fault` | what is said when too few nodes can vote |
+//! | `doctor` | what endangers locks: in each node, and among them |
 //!
 //! Each node is a Redis server as the `redis` store knows it, with the same keys and scripts. What
 //! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
 
 mod claims;
+mod doctor;
 mod fault;
 mod group;
 mod inbox;
@@ -43,6 +45,8 @@ use group::Group;
 use inbox::Inbox;
 use round::{Request, Round};
 use url::Settings;
+
+pub use doctor::doctor;
 
 /// Opens a client of the locks that several Redis servers vote on.
 ///

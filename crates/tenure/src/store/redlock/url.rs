@@ -59,6 +59,17 @@ impl Settings {
             restart_delay,
         })
     }
+
+    /// How many nodes have to agree.
+    pub(crate) fn majority(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// How long nodes keep a lease whose holder counts on `ttl`: longer by what the drift is more
+    /// than the margin that every holder keeps.
+    pub(crate) fn for_nodes(&self, ttl: Duration) -> Duration {
+        ttl + ttl * (self.drift_percent - 1) / 100 + Duration::from_millis(1)
+    }
 }
 
 /// Splits off the options for all nodes: those behind the last `?` of the last node.

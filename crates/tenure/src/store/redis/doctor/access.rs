@@ -7,12 +7,11 @@ use crate::name::random_u128;
 use crate::store::redis::doctor::node::{Node, is_forbidden, said};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::rights::{self, Right, Use};
-use crate::store::redis::string::{Native, fence_key};
+use crate::store::redis::string::fence_key;
 use crate::store::redis::url::{Layout, Settings};
 
 /// Finds out which rights are missing, and says which rule grants them all.
-pub(super) async fn look(settings: &Settings, node: &Node, native: Option<Native>) -> Finding {
-    let of = Use::of(settings, native);
+pub(crate) async fn look(settings: &Settings, node: &Node, of: Use) -> Finding {
     let line = rights::line(settings, of);
     // A connection of its own: some calls change what it may be used for.
     let mut own = match node.another(settings).await {

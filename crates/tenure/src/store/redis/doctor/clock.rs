@@ -10,15 +10,15 @@ use crate::store::redis::url::{Host, Settings};
 
 /// One server's clock, as seen from here.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
-    place: String,
+pub(crate) struct Reading {
+    pub(crate) place: String,
     /// How far it is ahead of ours, in milliseconds, and by how much that may be wrong; or why
     /// it could not be read.
-    ahead: Result<(i64, i64), String>,
+    pub(crate) ahead: Result<(i64, i64), String>,
 }
 
 /// Reads a server's clock: the best of a few tries, by how long the answer took.
-pub(super) async fn look(node: &mut Node) -> Reading {
+pub(crate) async fn look(node: &mut Node) -> Reading {
     let mut best: Option<(i64, i64)> = None;
     let mut trouble = "no answer".to_owned();
     for _ in 0..TRIES {
@@ -65,18 +65,8 @@ pub(super) async fn look_at(settings: &Settings, hosts: &[Host]) -> Vec<Reading>
 
 /// Says how the clocks stand: to ours, and to each other.
 pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut known: Vec<(&str, i64, i64)> = Vec::new();
-    for Reading { place, ahead } in readings {
-        match ahead {
-            Ok((ahead, doubt)) => known.push((place, *ahead, *doubt)),
-            Err(why) => findings.push(Finding::unknown(
-                CHECK,
-                format!("{place}: could not look: {why}"),
-                "see that the server runs and allows TIME, which locks need as well",
-            )),
-        }
-    }
+    let mut findings = unread(readings);
+    let known: Vec<_> = known(readings).collect();
     let far: Vec<_> = known
         .iter()
         .filter(|(_, ahead, doubt)| ahead.abs() - doubt > FAR_MS)
@@ -96,20 +86,14 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
              server's, and people who read times",
         ));
     }
-    let least = known.iter().min_by_key(|(_, ahead, _)| *ahead);
-    let most = known.iter().max_by_key(|(_, ahead, _)| *ahead);
-    if let (Some((slow, low, one)), Some((fast, high, other))) = (least, most) {
-        let apart = high - low;
-        if apart - one - other > FAR_MS {
-            findings.push(Finding::warning(
-                CHECK,
-                format!(
-                    "the clock of {fast} is {} ahead of {slow}'s",
-                    seconds(apart)
-                ),
-                "set the clocks (NTP): a fence may become smaller when a lock moves between them",
-            ));
-        }
+    if let Some(spread) = Spread::of(readings)
+        && spread.surely_ms() > FAR_MS
+    {
+        findings.push(Finding::warning(
+            CHECK,
+            spread.to_string(),
+            "set the clocks (NTP): a fence may become smaller when a lock moves between them",
+        ));
     }
     if findings.is_empty() {
         let widest = known.iter().map(|(_, ahead, _)| ahead.abs()).max();
@@ -120,6 +104,64 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
         findings.push(Finding::fine(CHECK, found));
     }
     findings
+}
+
+/// Says whose clock could not be read.
+pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
+    let unread = readings.iter().filter_map(|Reading { place, ahead }| {
+        let why = ahead.as_ref().err()?;
+        Some(Finding::unknown(
+            CHECK,
+            format!("{place}: could not look: {why}"),
+            "see that the server runs and allows TIME, which locks need as well",
+        ))
+    });
+    unread.collect()
+}
+
+/// The clocks that could be read: where, how far ahead of ours, and by how much that may be wrong.
+fn known(readings: &[Reading]) -> impl Iterator<Item = (&str, i64, i64)> {
+    readings.iter().filter_map(|Reading { place, ahead }| {
+        let (ahead, doubt) = *ahead.as_ref().ok()?;
+        Some((place.as_str(), ahead, doubt))
+    })
+}
+
+/// The two clocks that are the farthest apart.
+#[derive(Debug)]
+pub(crate) struct Spread<'a> {
+    fast: &'a str,
+    slow: &'a str,
+    pub(crate) apart_ms: i64,
+    /// By how much that may be wrong.
+    pub(crate) doubt_ms: i64,
+}
+
+impl<'a> Spread<'a> {
+    /// Compares the clocks that could be read; `None` if there is none.
+    pub(crate) fn of(readings: &'a [Reading]) -> Option<Self> {
+        let (slow, low, one) = known(readings).min_by_key(|(_, ahead, _)| *ahead)?;
+        let (fast, high, other) = known(readings).max_by_key(|(_, ahead, _)| *ahead)?;
+        Some(Self {
+            fast,
+            slow,
+            apart_ms: high - low,
+            doubt_ms: one + other,
+        })
+    }
+
+    /// How far they are apart at the least.
+    pub(crate) fn surely_ms(&self) -> i64 {
+        self.apart_ms - self.doubt_ms
+    }
+}
+
+impl std::fmt::Display for Spread<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { fast, slow, .. } = self;
+        let apart = seconds(self.apart_ms);
+        write!(f, "the clock of {fast} is {apart} ahead of {slow}'s")
+    }
 }
 
 /// How far a clock is ahead that was read between two moments of ours, and how far off that may be.
@@ -136,7 +178,8 @@ fn now() -> Duration {
         .unwrap_or_default()
 }
 
-fn seconds(millis: i64) -> String {
+/// A time as people write it.
+pub(crate) fn seconds(millis: i64) -> String {
     match millis.unsigned_abs() {
         millis if millis < 1000 => format!("{millis} ms"),
         millis => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
@@ -151,10 +194,10 @@ fn way(ahead: i64) -> &'static str {
     }
 }
 
-const CHECK: &str = "clock";
+pub(crate) const CHECK: &str = "clock";
 
 /// From here on people notice.
-const FAR_MS: i64 = 1000;
+pub(crate) const FAR_MS: i64 = 1000;
 
 const TRIES: usize = 3;
 

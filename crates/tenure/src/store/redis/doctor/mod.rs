@@ -9,18 +9,17 @@
 //! | `clock` | how far the clocks are apart |
 //! | `cluster`, `sentinels` | what only those deployments have |
 
-mod access;
-mod clock;
+pub(crate) mod access;
+pub(crate) mod clock;
 mod cluster;
-mod node;
+pub(crate) mod node;
 mod sentinels;
-mod server;
-mod version;
-
-use redis::ConnectionAddr;
+pub(crate) mod server;
+pub(crate) mod version;
 
 use crate::doctor::Finding;
 use crate::error::Result;
+use crate::store::redis::rights::Use;
 use crate::store::redis::url::{Layout, Servers, Settings};
 use crate::store::redis::{fault, sentinel, use_a_crypto_provider};
 use node::{Facts, Node};
@@ -45,11 +44,7 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut replicas = Vec::new();
     let masters = match &settings.servers {
-        Servers::One(host) => vec![Node::open(&settings, host).await?],
-        Servers::Socket(path) => {
-            let address = ConnectionAddr::Unix(path.clone());
-            vec![Node::open_at(&settings, address, &path.display().to_string()).await?]
-        }
+        Servers::One(_) | Servers::Socket(_) => vec![Node::open_only(&settings).await?],
         Servers::Sentinel { .. } => {
             let master = sentinel::master(&settings).await;
             let master = master.map_err(|error| fault::unreachable(&settings.place(), &error))?;
@@ -101,12 +96,12 @@ async fn look(settings: &Settings, master: &mut Node) -> Vec<Finding> {
             "waiters are told by messages (RESP3 on one connection)",
         ));
     }
-    findings.push(access::look(settings, master, native).await);
+    findings.push(access::look(settings, master, Use::of(settings, native)).await);
     findings
 }
 
-/// What masters have in common is said once; where they differ, each finding says whose it is.
-fn together(each: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
+/// What servers have in common is said once; where they differ, each finding says whose it is.
+pub(crate) fn together(each: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
     let count = each.len();
     let mut said: Vec<(Finding, Vec<String>)> = Vec::new();
     for (place, findings) in each {
@@ -117,7 +112,7 @@ fn together(each: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
             }
         }
     }
-    // The masters' findings of one check stand together.
+    // The servers' findings of one check stand together.
     let mut order: Vec<&str> = Vec::new();
     for (finding, _) in &said {
         if !order.contains(&finding.check) {

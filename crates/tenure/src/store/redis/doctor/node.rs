@@ -12,17 +12,17 @@ use tokio::time::timeout;
 
 use crate::error::Result;
 use crate::store::redis::fault;
-use crate::store::redis::url::{Access, Host, Settings};
+use crate::store::redis::url::{Access, Host, Servers, Settings};
 
 /// One server that answers.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) place: String,
+pub(crate) struct Node {
+    pub(crate) place: String,
     client: redis::Client,
     connection: Connection,
     patience: Duration,
     /// Whether it stopped answering: then nothing more is asked.
-    pub(super) is_silent: bool,
+    pub(crate) is_silent: bool,
 }
 
 #[derive(Clone)]
@@ -51,19 +51,23 @@ impl Node {
         Self::connect(settings, client, host.to_string()).await
     }
 
-    /// Connects to an address, with the user of the URL.
-    pub(super) async fn open_at(
-        settings: &Settings,
-        address: ConnectionAddr,
-        place: &str,
-    ) -> Result<Self> {
+    /// Connects to the one server that a URL names.
+    pub(crate) async fn open_only(settings: &Settings) -> Result<Self> {
+        let path = match &settings.servers {
+            Servers::One(host) => return Self::open(settings, host).await,
+            Servers::Socket(path) => path.clone(),
+            Servers::Sentinel { .. } | Servers::Cluster(_) => {
+                return Err(fault::unavailable("there is more than one server"));
+            }
+        };
+        let place = settings.place();
         let opened = async {
-            let client = settings.client(address, &settings.access)?;
-            Self::connect(settings, client, place.to_owned()).await
+            let client = settings.client(ConnectionAddr::Unix(path), &settings.access)?;
+            Self::connect(settings, client, place.clone()).await
         };
         opened
             .await
-            .map_err(|error| fault::unreachable(place, &error))
+            .map_err(|error| fault::unreachable(&place, &error))
     }
 
     async fn connect(
@@ -132,14 +136,14 @@ pub(super) fn said(error: &RedisError) -> String {
 
 /// What a server says of itself.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     info: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
 }
 
 impl Facts {
     /// Asks for all that the checks want to know; what is refused is not there.
-    pub(super) async fn ask(node: &mut Node) -> Self {
+    pub(crate) async fn ask(node: &mut Node) -> Self {
         let info = node.ask(&["INFO"]).await;
         let info = info
             .ok()
@@ -160,7 +164,7 @@ impl Facts {
     }
 
     /// A line of `INFO`.
-    pub(super) fn info(&self, name: &str) -> Option<&str> {
+    pub(crate) fn info(&self, name: &str) -> Option<&str> {
         self.info.get(name).map(String::as_str)
     }
 
@@ -175,7 +179,7 @@ impl Facts {
     }
 
     #[cfg(test)]
-    pub(super) fn of(info: &[(&str, &str)], config: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(info: &[(&str, &str)], config: &[(&str, &str)]) -> Self {
         let map = |pairs: &[(&str, &str)]| {
             let pairs = pairs
                 .iter()

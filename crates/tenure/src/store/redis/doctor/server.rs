@@ -8,7 +8,7 @@ use crate::store::redis::string::Native;
 use crate::store::redis::url::{Servers, Settings};
 
 /// Whether the server throws locks away when its memory is full.
-pub(super) fn eviction(facts: &Facts) -> Finding {
+pub(crate) fn eviction(facts: &Facts) -> Finding {
     const CHECK: &str = "eviction";
     let Some(policy) = facts.either("maxmemory-policy", "maxmemory_policy") else {
         return could_not_look(CHECK, "maxmemory-policy");
@@ -35,7 +35,7 @@ pub(super) fn eviction(facts: &Facts) -> Finding {
 }
 
 /// What a restart or a power cut makes the server forget.
-pub(super) fn persistence(facts: &Facts) -> Finding {
+pub(crate) fn persistence(facts: &Facts) -> Finding {
     const CHECK: &str = "persistence";
     let appends = match facts.either("appendonly", "aof_enabled") {
         Some("yes" | "1") => true,
@@ -255,7 +255,7 @@ pub(super) async fn wait(node: &mut Node) -> Result<(), String> {
 }
 
 /// The replicas that are in step, of a master.
-fn online_replicas(facts: &Facts) -> Option<u32> {
+pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
     let connected: u32 = facts.info("connected_slaves")?.parse().ok()?;
     let in_step = (0..connected).filter(|number| {
         let replica = facts.info(&format!("slave{number}"));
@@ -265,7 +265,7 @@ fn online_replicas(facts: &Facts) -> Option<u32> {
 }
 
 /// Nothing is known: that is no pass.
-pub(super) fn could_not_look(check: &'static str, setting: &str) -> Finding {
+pub(crate) fn could_not_look(check: &'static str, setting: &str) -> Finding {
     let found = format!("could not look: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";
     Finding::fine(check, found).but(Verdict::Unknown, advice)

@@ -4,7 +4,7 @@ use crate::doctor::{Finding, Verdict};
 use crate::store::redis::doctor::node::Facts;
 
 /// Looks at the version.
-pub(super) fn version(facts: &Facts) -> Finding {
+pub(crate) fn version(facts: &Facts) -> Finding {
     if let Some(valkey) = facts.info("valkey_version") {
         return of_valkey(valkey);
     }

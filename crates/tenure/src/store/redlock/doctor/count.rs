@@ -1,0 +1,120 @@
+//! How many nodes there are, and whether enough of them can vote.
+
+use crate::doctor::Finding;
+use crate::store::redlock::doctor::Seen;
+use crate::store::redlock::doctor::memory::left;
+use crate::store::redlock::url::Settings;
+
+/// Says what the URL amounts to, and whether another number of nodes would be better.
+pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
+    let (all, majority) = (settings.nodes.len(), settings.majority());
+    let spare = all - majority;
+    let delay = match settings.restart_delay {
+        Some(delay) => format!(
+            "a node counts {delay:?} after its start (restart_delay), and no ttl may be longer"
+        ),
+        None => "a node counts as soon as it has started (restart_delay=off)".to_owned(),
+    };
+    let drift = settings.drift_percent;
+    let found = format!(
+        "{}: {majority} have to agree, {spare} may be away; {delay}; clocks may drift apart by \
+         {drift}% of a ttl",
+        counted(all)
+    );
+    let figures = Finding::fine(CHECK, found);
+    let better = match all {
+        0..3 => Finding::warning(
+            CHECK,
+            format!("{}: none may be away", counted(all)),
+            "name three or five, on different machines; for one server redis:// does more",
+        ),
+        all if all % 2 == 0 => Finding::warning(
+            CHECK,
+            format!(
+                "{all} is an even number: {spare} may be away, as with {} nodes",
+                all - 1
+            ),
+            format!("name {} or {}", all - 1, all + 1),
+        ),
+        _ => return vec![figures],
+    };
+    vec![figures, better]
+}
+
+/// Names the nodes that cannot be reached.
+pub(super) fn away(away: &[(String, String)]) -> impl Iterator<Item = Finding> {
+    away.iter().map(|(place, why)| {
+        let found = match why.contains(place.as_str()) {
+            true => why.clone(),
+            false => format!("{place}: {why}"),
+        };
+        let advice = "start it, or see why it cannot be reached from here; until then fewer others \
+                      may be away";
+        Finding::problem(CHECK, found, advice)
+    })
+}
+
+/// Whether a lock can be taken at this moment.
+pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
+    let (all, majority) = (settings.nodes.len(), settings.majority());
+    let votes = seen.iter().filter(|node| {
+        let is_replica = node.facts.info("role") == Some("slave");
+        !is_replica && left(&node.facts, settings.restart_delay).is_none()
+    });
+    let votes = votes.count();
+    (votes < majority).then(|| {
+        Finding::problem(
+            "majority",
+            format!("{votes} of {all} nodes can vote, {majority} are needed: no lock can be taken"),
+            "see what is said of each node",
+        )
+    })
+}
+
+fn counted(nodes: usize) -> String {
+    match nodes {
+        1 => "1 node".to_owned(),
+        _ => format!("{nodes} nodes"),
+    }
+}
+
+const CHECK: &str = "nodes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    fn of(url: &str) -> Vec<Finding> {
+        figures(&Settings::parse(url).unwrap())
+    }
+
+    #[test]
+    fn an_odd_number_from_three_up_is_fine() {
+        let verdicts = |url: &str| {
+            let found = of(url);
+            found.iter().map(|found| found.verdict).collect::<Vec<_>>()
+        };
+        let with_warning = [Verdict::Fine, Verdict::Warning];
+        assert_eq!(verdicts("redlock://a"), with_warning);
+        assert_eq!(verdicts("redlock://a,b"), with_warning);
+        assert_eq!(verdicts("redlock://a,b,c"), [Verdict::Fine]);
+        assert_eq!(verdicts("redlock://a,b,c,d"), with_warning);
+        assert_eq!(verdicts("redlock://a,b,c,d,e"), [Verdict::Fine]);
+    }
+
+    #[test]
+    fn the_figures_are_those_of_the_url() {
+        assert_eq!(
+            of("redlock://a,b,c,d,e?drift=3%25&restart_delay=2m")[0].found,
+            "5 nodes: 3 have to agree, 2 may be away; a node counts 120s after its start \
+             (restart_delay), and no ttl may be longer; clocks may drift apart by 3% of a ttl"
+        );
+        let even = of("redlock://a,b,c,d?restart_delay=off");
+        assert!(even[0].found.contains("restart_delay=off"), "{even:?}");
+        assert_eq!(
+            even[1].found,
+            "4 is an even number: 1 may be away, as with 3 nodes"
+        );
+    }
+}

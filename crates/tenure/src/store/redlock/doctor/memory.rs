@@ -1,0 +1,146 @@
+//! What nodes forget when they restart, and what protects then.
+
+use std::time::Duration;
+
+use crate::doctor::{Finding, Verdict};
+use crate::lock::DEFAULT_TTL;
+use crate::store::redis::doctor::node::Facts;
+use crate::store::redis::doctor::server::{self, could_not_look};
+use crate::store::redlock::url::Settings;
+
+/// Whether a node forgets, and whether it then waits until nobody counts on what it forgot.
+pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Finding {
+    let kept = server::persistence(facts);
+    match (kept.verdict, restart_delay) {
+        (Verdict::Fine, _) | (Verdict::Unknown, None) => kept,
+        (_, Some(delay)) => Finding::fine(
+            kept.check,
+            format!(
+                "{}; after a start it does not count for {delay:?} (restart_delay), longer than \
+                 any lease",
+                kept.found
+            ),
+        ),
+        (_, None) => Finding::problem(
+            kept.check,
+            format!(
+                "{}; and with restart_delay=off it votes again at once, so that two may hold one \
+                 lock",
+                kept.found
+            ),
+            "leave restart_delay=off out of the URL, or set appendonly to yes and appendfsync to \
+             always on every node",
+        ),
+    }
+}
+
+/// Whether a node has started so lately that it does not count.
+pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
+    restart_delay?;
+    let Some(up) = uptime(facts) else {
+        return Some(could_not_look(CHECK, "uptime_in_seconds"));
+    };
+    let left = left(facts, restart_delay)?;
+    Some(Finding::warning(
+        CHECK,
+        format!(
+            "the node started {} s ago and counts in {} s (restart_delay)",
+            up.as_secs(),
+            left.as_secs_f64().ceil()
+        ),
+        "wait, and restart one node at a time",
+    ))
+}
+
+/// How long a node still does not count, `None` if it does.
+pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
+    // A node that does not say is taken for one that has just started.
+    let up = uptime(facts).unwrap_or_default();
+    let left = restart_delay?.checked_sub(up);
+    left.filter(|left| !left.is_zero())
+}
+
+/// Whether locks with the usual ttl can be taken at all.
+pub(super) fn delay(settings: &Settings) -> Option<Finding> {
+    let delay = settings.restart_delay?;
+    (settings.for_nodes(DEFAULT_TTL) > delay).then(|| {
+        Finding::warning(
+            CHECK,
+            format!(
+                "no ttl may be longer than restart_delay, {delay:?}: locks with the usual ttl of \
+                 {DEFAULT_TTL:?} are refused"
+            ),
+            "leave restart_delay out of the URL, or give every lock a shorter ttl",
+        )
+    })
+}
+
+fn uptime(facts: &Facts) -> Option<Duration> {
+    let seconds = facts.info("uptime_in_seconds")?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+const CHECK: &str = "restarts";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
+
+    #[test]
+    fn a_node_that_forgets_is_a_problem_without_a_delay_alone() {
+        let kept: [(&[(&str, &str)], Verdict); 5] = [
+            (&[("appendonly", "no"), ("save", "")], Verdict::Problem),
+            (&[("appendonly", "no"), ("save", "9 1")], Verdict::Problem),
+            (
+                &[("appendonly", "yes"), ("appendfsync", "everysec")],
+                Verdict::Problem,
+            ),
+            (
+                &[("appendonly", "yes"), ("appendfsync", "always")],
+                Verdict::Fine,
+            ),
+            (&[], Verdict::Unknown),
+        ];
+        for (config, without) in kept {
+            let facts = Facts::of(&[], config);
+            assert_eq!(persistence(&facts, None).verdict, without, "{config:?}");
+            let with = persistence(&facts, MINUTE);
+            assert_eq!(with.verdict, Verdict::Fine, "{config:?}");
+            let is_said = with.found.contains("60s (restart_delay)");
+            assert_eq!(is_said, without != Verdict::Fine, "{with:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_counts_once_the_delay_is_over() {
+        let up = |seconds| Facts::of(&[("uptime_in_seconds", seconds)], &[]);
+        let found = young(&up("7"), MINUTE).unwrap();
+        assert_eq!(
+            found.found,
+            "the node started 7 s ago and counts in 53 s (restart_delay)"
+        );
+        assert_eq!(young(&up("60"), MINUTE), None);
+        assert_eq!(young(&up("7"), None), None);
+        let silent = Facts::default();
+        assert_eq!(young(&silent, MINUTE).unwrap().verdict, Verdict::Unknown);
+        assert_eq!(left(&silent, MINUTE), MINUTE);
+    }
+
+    #[test]
+    fn a_delay_has_to_be_longer_than_the_usual_ttl() {
+        let verdict = |options: &str| {
+            let settings = Settings::parse(&format!("redlock://a,b,c?{options}")).unwrap();
+            delay(&settings).map(|found| found.verdict)
+        };
+        assert_eq!(verdict(""), None);
+        assert_eq!(verdict("restart_delay=off"), None);
+        assert_eq!(verdict("restart_delay=31s"), None);
+        assert_eq!(
+            verdict("restart_delay=31s&drift=9%25"),
+            Some(Verdict::Warning)
+        );
+        assert_eq!(verdict("restart_delay=30s"), Some(Verdict::Warning));
+    }
+}
