@@ -43,7 +43,11 @@ impl Store {
 
     /// Returns the URL as it may be shown.
     pub(crate) fn shown(&self) -> String {
-        without_passwords(&self.url)
+        // Whatever follows the scheme belongs to the URL, also a quote in a password.
+        match self.url.split_once("://") {
+            Some((scheme, address)) => format!("{scheme}://{}", without_password(address)),
+            None => self.url.clone(),
+        }
     }
 }
 
@@ -99,5 +103,9 @@ mod tests {
         for (url, shown) in cases {
             assert_eq!(without_passwords(url), shown);
         }
+        let store = Store {
+            url: "redlock://u:it's secret@a,u:secret@b?db=1,c".to_owned(),
+        };
+        assert_eq!(store.shown(), "redlock://u:…@b?…");
     }
 }

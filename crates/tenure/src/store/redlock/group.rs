@@ -188,8 +188,12 @@ impl Group {
         self.learn(&round, sent, proposal);
         let tally = self.tally(&round, before);
         self.follow(round, claim, before.number, tally.touched);
-        let Some((fence, has)) = self.number(claim, &tally, before).await else {
+        if tally.granted.len() < self.majority {
             return self.lost(claim, &tally, before).await;
+        }
+        let (fence, has) = match self.number(claim, &tally, before).await {
+            Ok(numbered) => numbered,
+            Err(tally) => return self.lost(claim, &tally, before).await,
         };
         if self.clock.now() >= Self::safe_until(sent, claim) {
             self.undo(claim, &tally.answered()).await;
@@ -222,25 +226,30 @@ impl Group {
 
     /// The number under which a majority has the claim, and who has it: theirs if they agree, else
     /// the largest, once a majority has written it down.
+    ///
+    /// # Errors
+    ///
+    /// What the nodes said, if a majority did not write it down.
     async fn number(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         tally: &Tally,
         before: Before,
-    ) -> Option<(Fence, Vec<usize>)> {
-        if tally.granted.len() < self.majority {
-            return None;
+    ) -> Result<(Fence, Vec<usize>), Tally> {
+        let (Some(largest), agreed) = (tally.largest(), tally.agreed(self.majority)) else {
+            return Err(Tally::default());
+        };
+        if let Some(fence) = agreed {
+            return Ok((fence, tally.under(fence)));
         }
-        if let Some(fence) = tally.agreed(self.majority) {
-            return Some((fence, tally.under(fence)));
-        }
-        let fence = tally.largest()?;
-        let mut round = self.ask_all(&not_waiting(claim), Number::Exactly(fence));
+        let mut round = self.ask_all(&not_waiting(claim), Number::Exactly(largest));
         self.until_decided(&mut round, before).await;
         let written = self.tally(&round, before);
         self.follow(round, claim, before.number, written.touched);
-        let fence = written.agreed(self.majority)?;
-        Some((fence, written.under(fence)))
+        match written.agreed(self.majority) {
+            Some(fence) => Ok((fence, written.under(fence))),
+            None => Err(written),
+        }
     }
 
     /// Notes a victory.

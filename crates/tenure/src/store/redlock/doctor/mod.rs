@@ -53,7 +53,7 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         }
     }
     if seen.is_empty() {
-        let why = fault::too_few(0, settings.majority(), &away);
+        let why = fault::too_few(0, settings.nodes.len(), settings.majority(), &away);
         return Err(fault::unavailable(why));
     }
     let mut findings = count::figures(&settings);
