@@ -46,7 +46,7 @@ async fn a_server_that_loads_its_data_refuses() {
         .config("loading-process-events-interval-bytes 1024")
         .start()
         .unwrap();
-    let client = open_hasty(&server.url()).await;
+    let client = open(&server.url()).await;
     granted(&client, "a").await;
     server.cli(&["DEBUG", "POPULATE", "5000"]);
     server.cli(&["SAVE"]);
@@ -74,7 +74,7 @@ async fn a_server_that_is_busy_with_a_script_refuses() {
         .config("busy-reply-threshold 50")
         .start()
         .unwrap();
-    let client = open_hasty(&server.url()).await;
+    let client = open(&server.url()).await;
     granted(&client, "a").await;
     thread::scope(|scope| {
         scope.spawn(|| server.command(&["EVAL", "while true do end", "0"]));
