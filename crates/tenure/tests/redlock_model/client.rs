@@ -1,0 +1,178 @@
+//! What a step does, above all to the client.
+
+use crate::state::{Attempt, Fence, MAJORITY, Phase, State};
+use crate::steps::{Answer, Step};
+use crate::variant::{Expiry, Mistake, Redlock};
+
+impl Redlock {
+    /// Takes one step.
+    pub(crate) fn take(&self, state: &mut State, step: Step) {
+        let now = state.now;
+        match step {
+            Step::Begin { proposal } => self.begin(state, proposal),
+            Step::Ask {
+                attempt,
+                node,
+                answer,
+            } => self.asked(state, attempt, node, answer),
+            Step::Seal {
+                attempt,
+                node,
+                answer,
+            } => self.sealed(state, attempt, node, answer),
+            Step::Withdraw { attempt } => self.withdraw(state, attempt),
+            Step::Drop { attempt, node } => Self::withdrawn(&mut state.nodes[node], attempt),
+            Step::Expire { node } => {
+                state.nodes[node].lease = None;
+                state.seen.expiry |= self.records();
+            }
+            Step::Restart { .. } => state.seen.crash = true,
+            Step::Forget { node } => self.forget(&mut state.nodes[node], now),
+            Step::Tick => self.tick(state),
+        }
+    }
+
+    /// Returns whether the attempt's leases may have ended, as far as its client can know.
+    pub(crate) fn is_too_late(&self, attempt: &Attempt, state: &State) -> bool {
+        match self.expiry {
+            Expiry::OnTime { ttl } => state.now >= attempt.began + ttl,
+            Expiry::Never | Expiry::AnyTime => false,
+        }
+    }
+
+    fn begin(&self, state: &mut State, proposal: Fence) {
+        let waits = |attempt: &Attempt| attempt.phase == Phase::Waiting;
+        let waiting = state.attempts[..self.attempts].iter().position(waits);
+        let Some(number) = waiting else {
+            return;
+        };
+        state.attempts[number] = Attempt {
+            phase: Phase::Asking,
+            proposal,
+            seal: 0,
+            floor: self.floor(state),
+            began: match self.expiry {
+                Expiry::OnTime { .. } => state.now,
+                Expiry::Never | Expiry::AnyTime => 0,
+            },
+        };
+        if self.has(Mistake::CountsOlderAttempt) && number > 1 {
+            take_over_votes(state, number);
+        }
+    }
+
+    /// Returns the fence that an attempt which begins now has to exceed, or 0 if any fence by the
+    /// clocks will.
+    fn floor(&self, state: &State) -> Fence {
+        let largest = state.largest_reported();
+        if largest < self.clock.fence_at(state.now) {
+            return 0;
+        }
+        largest
+    }
+
+    fn asked(&self, state: &mut State, number: usize, node: usize, answer: Answer) {
+        let attempt = state.attempts[number];
+        let vote = self.ask(&mut state.nodes[node], number, &attempt, state.now);
+        let waits = attempt.phase == Phase::Asking && !self.is_too_late(&attempt, state);
+        if vote.is_none() || !waits {
+            return;
+        }
+        if answer == Answer::Lost {
+            state.seen.lost_vote |= self.records();
+            return;
+        }
+        state.nodes[node].votes[number] = vote;
+        self.choose(state, number);
+    }
+
+    /// With a majority of grants, reports their fence or begins to seal the largest.
+    fn choose(&self, state: &mut State, number: usize) {
+        let fences = state.granted(number);
+        let largest = fences.iter().copied().max().unwrap_or(0);
+        if fences.len() < MAJORITY {
+            return;
+        }
+        let equal = fences.iter().all(|&fence| fence == largest);
+        if equal || self.has(Mistake::NeverSeals) {
+            state.seen.fast_grant |= self.records();
+            self.report(state, number, largest);
+            return;
+        }
+        state.clear_votes(number);
+        state.attempts[number].phase = Phase::Sealing;
+        state.attempts[number].seal = largest;
+    }
+
+    fn sealed(&self, state: &mut State, number: usize, node: usize, answer: Answer) {
+        let attempt = state.attempts[number];
+        let vote = self.seal(&mut state.nodes[node], number, attempt.seal);
+        let waits = attempt.phase == Phase::Sealing && !self.is_too_late(&attempt, state);
+        if vote.is_none() || answer == Answer::Lost || !waits {
+            return;
+        }
+        state.nodes[node].votes[number] = vote;
+        let needed = if self.has(Mistake::SealsAtOne) {
+            1
+        } else {
+            MAJORITY
+        };
+        if state.sealed(number) >= needed {
+            state.seen.sealed_grant |= self.records();
+            self.report(state, number, attempt.seal);
+        }
+    }
+
+    /// Tells the caller, who believes from now on.
+    fn report(&self, state: &mut State, number: usize, fence: Fence) {
+        if self.records() {
+            record_grant(state, number);
+        }
+        state.clear_votes(number);
+        state.attempts[number].phase = Phase::Held(fence);
+    }
+
+    fn withdraw(&self, state: &mut State, number: usize) {
+        let reported = state.attempts[number].reported();
+        state.attempts[number].phase = Phase::Over(reported);
+        if !self.has(Mistake::CountsOlderAttempt) {
+            state.clear_votes(number);
+        }
+    }
+
+    /// Lets the time move on; a client that is too late has given up.
+    fn tick(&self, state: &mut State) {
+        state.now += 1;
+        for node in &mut state.nodes {
+            self.look_at_the_clock(node, state.now);
+        }
+        for number in 0..self.attempts {
+            let attempt = state.attempts[number];
+            if attempt.phase != Phase::Waiting && self.is_too_late(&attempt, state) {
+                self.withdraw(state, number);
+            }
+        }
+    }
+}
+
+fn record_grant(state: &mut State, number: usize) {
+    let believes = |attempt: &Attempt| matches!(attempt.phase, Phase::Held(_));
+    let forgetful = state
+        .nodes
+        .iter()
+        .any(|node| node.forgot && node.votes[number].is_some());
+    let seen = &mut state.seen;
+    seen.grant_after_crash |= seen.crash;
+    seen.grant_despite_belief |= seen.expiry && state.attempts.iter().any(believes);
+    seen.grant_by_forgetful_node |= forgetful;
+}
+
+/// The client of the first attempt, which gave up, begins this one and mixes the answers up.
+fn take_over_votes(state: &mut State, number: usize) {
+    if state.attempts[0].phase != Phase::Over(0) {
+        return;
+    }
+    for node in &mut state.nodes {
+        node.votes[number] = node.votes[0];
+    }
+}
