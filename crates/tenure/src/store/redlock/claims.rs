@@ -55,8 +55,8 @@ pub(crate) struct Held {
     pub(crate) fence: Option<Fence>,
     /// Until when the grant is safely ours.
     pub(crate) until: Tick,
-    /// The nodes that are known to have the grant under its fence, a bit each.
-    pub(crate) has: u64,
+    /// The number that the grant has at each node, where it is known to be: mostly the fence.
+    numbers: Vec<Option<Fence>>,
     /// The nodes that have something of it or may have, a bit each, as far as is known.
     pub(crate) touched: u64,
     /// Whether somebody else wants the name, and whether that was told.
@@ -83,7 +83,7 @@ impl Claims {
     /// Notes that a claim is asked for.
     ///
     /// What it asks for now is written down once nodes have agreed to it.
-    pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Before {
+    pub(crate) fn begin(&self, claim: &Arc<Claim>, nodes: usize, now: Tick) -> Before {
         let mut table = self.lock();
         let table = &mut *table;
         if table.held.len() + table.doubtful.len() >= table.sweep_at {
@@ -110,7 +110,7 @@ impl Claims {
                 number: *next,
                 fence: None,
                 until: now,
-                has: 0,
+                numbers: vec![None; nodes],
                 touched: 0,
                 wanted: false,
                 told: false,
@@ -179,13 +179,20 @@ impl Claims {
 }
 
 impl Held {
-    pub(crate) fn has(&self, node: usize) -> bool {
-        self.has & (1 << node) != 0
+    /// The number that the grant has at a node.
+    pub(crate) fn number(&self, node: usize) -> Option<Fence> {
+        self.numbers[node]
     }
 
-    pub(crate) fn set_has(&mut self, node: usize) {
-        self.has |= 1 << node;
+    pub(crate) fn set_number(&mut self, node: usize, number: Fence) {
+        self.numbers[node] = Some(number);
         self.touch(node);
+    }
+
+    /// Notes that the grant is over, as far as this client knows.
+    pub(crate) fn lost(&mut self) {
+        self.fence = None;
+        self.numbers.fill(None);
     }
 
     /// Notes that a node has granted it, or let it stand in line, or may have.
@@ -193,10 +200,10 @@ impl Held {
         self.touched |= 1 << node;
     }
 
-    /// Notes that a node has lost the grant; returns on how many it still is.
+    /// Notes that a node has lost the grant; returns at how many it still is.
     pub(crate) fn lost_at(&mut self, node: usize) -> usize {
-        self.has &= !(1 << node);
-        self.has.count_ones() as usize
+        self.numbers[node] = None;
+        self.numbers.iter().flatten().count()
     }
 
     /// Notes that the claim has won; returns whether to tell that others want the name.
@@ -204,25 +211,20 @@ impl Held {
         &mut self,
         claim: &Arc<Claim>,
         fence: Fence,
-        has: &[usize],
+        has: &[(usize, Fence)],
         until: Tick,
     ) -> bool {
         self.claim = Arc::clone(claim);
         if self.fence != Some(fence) {
-            (self.fence, self.has, self.told) = (Some(fence), 0, false);
+            self.numbers.fill(None);
+            (self.fence, self.told) = (Some(fence), false);
         }
-        for node in has {
-            self.set_has(*node);
+        for (node, number) in has {
+            self.set_number(*node, *number);
         }
         self.until = self.until.max(until);
         self.gave_way = 0;
         self.call_back()
-    }
-
-    /// Notes that some nodes have renewed the grant.
-    pub(crate) fn renewed(&mut self, has: &[usize], until: Tick) {
-        has.iter().for_each(|node| self.set_has(*node));
-        self.until = self.until.max(until);
     }
 
     /// Notes that others want the name; returns whether to tell it now.

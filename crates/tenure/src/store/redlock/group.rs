@@ -73,7 +73,8 @@ impl Group {
             ttl: self.for_nodes(claim.ttl),
             ..claim.clone()
         });
-        let before = self.claims.begin(&claim, self.clock.now());
+        let now = self.clock.now();
+        let before = self.claims.begin(&claim, self.nodes.len(), now);
         if before.stands && claim.wait == Wait::No {
             return Ok(Answer::Busy);
         }
@@ -130,9 +131,9 @@ impl Group {
     }
 
     /// Sends all nodes a claim.
-    fn ask_all(&self, claim: &Arc<Claim>, number: Number) -> Round<Vote> {
-        Round::new(self.nodes.iter().map(|node| {
-            let (node, claim) = (Arc::clone(node), Arc::clone(claim));
+    fn ask_all(&self, claim: &Arc<Claim>, number: impl Fn(usize) -> Number) -> Round<Vote> {
+        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
+            let (node, claim, number) = (Arc::clone(node), Arc::clone(claim), number(index));
             let request: Request<Vote> = Box::pin(async move { node.vote(&claim, number).await });
             request
         }))
@@ -148,16 +149,21 @@ impl Group {
         before: Before,
     ) -> Result<Option<Answer>> {
         let sent = self.clock.now();
-        let mut round = self.ask_all(&not_waiting(claim), Number::Exactly(fence));
-        // What a node has under this fence it did not forget, however lately it started.
+        let held = self.claims.find(&Key::of(claim));
+        let number = |node| held.as_ref().and_then(|held| held.number(node));
+        let mut round = self.ask_all(&not_waiting(claim), |node| {
+            Number::Exactly(number(node).unwrap_or(fence))
+        });
+        // What a node has under the number that this client knows it did not forget, however lately
+        // it started.
         let count = |answers: &[_]| Tally::of(answers, None, before.doubtful);
         round
             .until(|answers| count(answers).is_decided(self.majority))
             .await;
         let tally = count(&round.answers);
         self.follow(round, claim, before.number, tally.touched);
-        if tally.agreed(self.majority) == Some(fence) {
-            self.note_won(claim, fence, &tally.under(fence), sent);
+        if tally.granted.len() >= self.majority {
+            self.note_won(claim, fence, &tally.granted, sent);
             return Ok(Some(Answer::Granted(fence)));
         }
         if !tally.conflicts.is_empty() {
@@ -166,9 +172,7 @@ impl Group {
         if tally.answered().len() < self.majority {
             return Err(indeterminate(self.missing(&tally)));
         }
-        self.claims.change(&Key::of(claim), |held| {
-            (held.fence, held.has) = (None, 0);
-        });
+        self.claims.change(&Key::of(claim), Held::lost);
         if claim.wait == Wait::No {
             self.undo(&whole(claim), &tally.answered()).await;
             return Ok(Some(Answer::Busy));
@@ -183,7 +187,7 @@ impl Group {
     ) -> Result<Outcome> {
         let sent = self.clock.now();
         let proposal = self.proposal(sent);
-        let mut round = self.ask_all(claim, Number::AtLeast(proposal));
+        let mut round = self.ask_all(claim, |_| Number::AtLeast(proposal));
         self.until_decided(&mut round, before).await;
         self.learn(&round, sent, proposal);
         let tally = self.tally(&round, before);
@@ -191,7 +195,7 @@ impl Group {
         if tally.granted.len() < self.majority {
             return self.lost(claim, &tally, before).await;
         }
-        let (fence, has) = match self.number(claim, &tally, before).await {
+        let (fence, numbers) = match self.number(claim, &tally, before).await {
             Ok(numbered) => numbered,
             Err(tally) => return self.lost(claim, &tally, before).await,
         };
@@ -203,9 +207,10 @@ impl Group {
                 claim.ttl
             )));
         }
-        self.note_won(claim, fence, &has, sent);
+        self.note_won(claim, fence, &numbers, sent);
         for node in tally.takers() {
-            if !has.contains(&node) {
+            let is_fine = |(other, number): &(usize, Fence)| *other == node && *number >= fence;
+            if !numbers.iter().any(is_fine) {
                 self.bring_into_line_later(node, &Key::of(claim));
             }
         }
@@ -224,8 +229,8 @@ impl Group {
         Tally::of(&round.answers, self.settings.restart_delay, before.doubtful)
     }
 
-    /// The number under which a majority has the claim, and who has it: theirs if they agree, else
-    /// the largest, once a majority has written it down.
+    /// The number under which a majority has the claim, and the numbers that nodes have for it: what a
+    /// majority agrees on, else the largest, once a majority has written it down.
     ///
     /// # Errors
     ///
@@ -235,30 +240,30 @@ impl Group {
         claim: &Arc<Claim>,
         tally: &Tally,
         before: Before,
-    ) -> Result<(Fence, Vec<usize>), Tally> {
-        let (Some(largest), agreed) = (tally.largest(), tally.agreed(self.majority)) else {
+    ) -> Result<(Fence, Vec<(usize, Fence)>), Tally> {
+        if let Some(fence) = tally.agreed(self.majority) {
+            return Ok((fence, tally.granted.clone()));
+        }
+        let Some(largest) = tally.largest() else {
             return Err(Tally::default());
         };
-        if let Some(fence) = agreed {
-            return Ok((fence, tally.under(fence)));
-        }
-        let mut round = self.ask_all(&not_waiting(claim), Number::Exactly(largest));
+        let mut round = self.ask_all(&not_waiting(claim), |_| Number::Exactly(largest));
         self.until_decided(&mut round, before).await;
         let written = self.tally(&round, before);
         self.follow(round, claim, before.number, written.touched);
         match written.agreed(self.majority) {
-            Some(fence) => Ok((fence, written.under(fence))),
+            Some(fence) => Ok((fence, written.granted)),
             None => Err(written),
         }
     }
 
     /// Notes a victory.
-    fn note_won(self: &Arc<Self>, claim: &Arc<Claim>, fence: Fence, has: &[usize], sent: Tick) {
+    fn note_won(&self, claim: &Arc<Claim>, fence: Fence, numbers: &[(usize, Fence)], sent: Tick) {
         let until = Self::safe_until(sent, claim);
         let key = Key::of(claim);
         let call = self
             .claims
-            .change(&key, |held| held.won(claim, fence, has, until));
+            .change(&key, |held| held.won(claim, fence, numbers, until));
         if call == Some(true) {
             self.tell_wanted(&key, fence);
         }
@@ -290,7 +295,7 @@ impl Group {
             .filter(|(now, _)| now.number == held.number)
         {
             Some(_) if granted => {
-                self.claims.change(key, |held| held.set_has(node));
+                self.claims.change(key, |held| held.set_number(node, fence));
                 true
             }
             Some(_) => false,
@@ -342,11 +347,12 @@ impl Group {
         self.claims.change(&key, |held| held.touch(node));
         match (self.claims.same(&key, number), granted) {
             (None, _) => self.clean_up(node, &whole(claim)).await,
-            (Some(held), Some(fence)) if held.fence == Some(fence) => {
-                self.claims.change(&key, |held| held.set_has(node));
-            }
-            (Some(held), Some(_)) if held.fence.is_some() => {
-                self.bring_into_line(node, &key).await;
+            (Some(held), Some(number)) if held.fence.is_some() => {
+                self.claims
+                    .change(&key, |held| held.set_number(node, number));
+                if held.fence > Some(number) {
+                    self.bring_into_line(node, &key).await;
+                }
             }
             (Some(_), Some(_)) => {
                 // It may have made a majority.
@@ -610,12 +616,17 @@ impl Group {
     fn learn(&self, round: &Round<Vote>, sent: Tick, proposal: u64) {
         let mut late = false;
         for (node, answer) in round.answers.iter().enumerate() {
-            let Some(Ok(Vote {
-                clock_us: Some(clock),
-                ..
-            })) = answer
-            else {
-                continue;
+            let clock = match answer {
+                Some(Ok(Vote {
+                    clock_us: Some(clock),
+                    ..
+                })) => clock,
+                Some(Err(_)) => {
+                    // Its clock may be another when it is back.
+                    self.ahead_us[node].store(i64::MIN, Ordering::Relaxed);
+                    continue;
+                }
+                _ => continue,
             };
             let ahead = i128::from(*clock) - i128::from(micros(sent));
             let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);

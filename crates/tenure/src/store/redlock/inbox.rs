@@ -119,7 +119,7 @@ impl Inbox {
     /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
     fn hear_call(&mut self, group: &Arc<Group>, node: usize, name: Name) {
         for held in group.claims.on(&name) {
-            if held.fence.is_some() && !held.has(node) {
+            if held.fence.is_some() && held.number(node).is_none() {
                 // The node has handed over what a majority gave before.
                 group.bring_into_line_later(node, &Key::of(&held.claim));
             }

@@ -63,16 +63,18 @@ impl Group {
         outcome.map_err(indeterminate)
     }
 
-    /// Sends each node the release. Where the grant may be under another number, or not there yet,
-    /// the owner's is freed whatever its number.
+    /// Sends each node the release, with the number that it has for the grant. Where that is not
+    /// known, or not there yet, the owner's is freed whatever its number.
     fn release_round(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
         Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
             let (node, mut release) = (Arc::clone(node), release.clone());
-            if let Some(held) = held.filter(|held| !held.has(index) && release.depth == 0) {
-                let doubtful_until = self.clock.now() + held.claim.ttl;
-                self.claims
-                    .doubt(&Key::of(&held.claim), index, doubtful_until);
-                release.fence = None;
+            if let Some(held) = held {
+                release.fence = held.number(index);
+                if release.fence.is_none() {
+                    let doubtful_until = self.clock.now() + held.claim.ttl;
+                    self.claims
+                        .doubt(&Key::of(&held.claim), index, doubtful_until);
+                }
             }
             let request: Request<_> = Box::pin(async move { node.release(&release).await });
             request
@@ -127,9 +129,15 @@ impl Group {
             ttl: self.for_nodes(renewal.ttl),
             ..renewal.clone()
         });
-        let renewals: Arc<[Renewal]> = longer.collect();
-        let mut round = Round::new(self.nodes.iter().map(|node| {
-            let (node, renewals) = (Arc::clone(node), Arc::clone(&renewals));
+        let renewals: Vec<Renewal> = longer.collect();
+        let held: Vec<_> = renewals.iter().map(|renewal| self.own(renewal)).collect();
+        let mut round = Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
+            let node = Arc::clone(node);
+            let own = renewals.iter().zip(&held).map(|(renewal, held)| Renewal {
+                fence: number(held.as_ref(), index).or(renewal.fence),
+                ..renewal.clone()
+            });
+            let renewals: Vec<_> = own.collect();
             let request: Request<_> = Box::pin(async move { node.renew(&renewals).await });
             request
         }));
@@ -144,49 +152,60 @@ impl Group {
             return Err(unavailable(self.failure(&round)));
         }
         let mut renewed = Vec::with_capacity(count);
-        for (index, renewal) in renewals.iter().enumerate() {
+        for (index, (renewal, held)) in renewals.iter().zip(held).enumerate() {
             let kept = Kept::of(&round.answers, index);
-            renewed.push(self.renewed(renewal, kept, sent).await);
+            renewed.push(self.renewed(renewal, held, kept, sent).await);
         }
         round.finish(|_, _| std::future::ready(()));
         Ok(renewed)
     }
 
-    /// What became of one lease.
-    async fn renewed(self: &Arc<Self>, renewal: &Renewal, kept: Kept, sent: Tick) -> Renewed {
+    /// The grant of this client that a renewal is about, if it is one.
+    fn own(&self, renewal: &Renewal) -> Option<Held> {
         let key = Key::new(&renewal.name, &renewal.owner, renewal.life);
-        let mut has = kept.nodes;
-        let current = self.claims.find(&key).and_then(|held| held.fence);
-        // Another grant than this client's own cannot be given back to anybody.
-        let is_ours = current.is_some() && renewal.fence.is_none_or(|fence| Some(fence) == current);
-        if is_ours && has.len() >= self.majority {
-            for node in kept.forgotten {
-                self.claims.change(&key, |held| held.lost_at(node));
-                self.bring_into_line_later(node, &key);
-            }
-        } else if is_ours {
-            for node in kept.forgotten {
-                if self.bring_into_line(node, &key).await {
-                    has.push(node);
-                }
-            }
-        }
-        let fence = renewal.fence.or(kept.fence);
-        if let (true, Some(fence)) = (has.len() >= self.majority, fence) {
-            if is_ours {
-                let until = sent + safe(renewal.ttl);
-                self.claims.change(&key, |held| held.renewed(&has, until));
-            }
-            return Renewed::Kept(fence);
-        }
-        if has.len() + kept.unknown >= self.majority {
-            return Renewed::Unknown;
-        }
-        if let Some(held) = is_ours.then(|| self.claims.forget(&key)).flatten() {
-            self.undo(&whole(&held.claim), &[]).await;
-        }
-        Renewed::Lost(kept.loss)
+        let held = self.claims.find(&key).filter(|held| held.fence.is_some());
+        held.filter(|held| renewal.fence.is_none() || renewal.fence == held.fence)
     }
+
+    /// What became of one lease; another grant than this client's own cannot be given back to anybody.
+    async fn renewed(
+        self: &Arc<Self>,
+        renewal: &Renewal,
+        held: Option<Held>,
+        kept: Kept,
+        sent: Tick,
+    ) -> Renewed {
+        let Some(held) = held else {
+            return kept.verdict(renewal.fence, self.majority);
+        };
+        let key = Key::of(&held.claim);
+        let mut kept = kept;
+        let is_safe = kept.nodes.len() >= self.majority;
+        for node in std::mem::take(&mut kept.forgotten) {
+            self.claims.change(&key, |held| held.lost_at(node));
+            if is_safe {
+                self.bring_into_line_later(node, &key);
+            } else if self.bring_into_line(node, &key).await {
+                kept.nodes.push(node);
+            }
+        }
+        let verdict = kept.verdict(held.fence, self.majority);
+        match verdict {
+            Renewed::Kept(_) => {
+                let until = sent + safe(renewal.ttl);
+                self.claims
+                    .change(&key, |held| held.until = held.until.max(until));
+            }
+            Renewed::Lost(_) => self.undo(&whole(&held.claim), &[]).await,
+            Renewed::Unknown => {}
+        }
+        verdict
+    }
+}
+
+/// The number that a grant has at a node.
+fn number(held: Option<&Held>, node: usize) -> Option<Fence> {
+    held.and_then(|held| held.number(node))
 }
 
 /// Whether a node has nothing of a lease any more; it may have it under another number.
@@ -255,6 +274,15 @@ struct Kept {
 }
 
 impl Kept {
+    /// What became of the lease; `fence` is what its holder knows it by, if it says so.
+    fn verdict(&self, fence: Option<Fence>, majority: usize) -> Renewed {
+        match fence.or(self.fence) {
+            Some(fence) if self.nodes.len() >= majority => Renewed::Kept(fence),
+            _ if self.nodes.len() + self.unknown >= majority => Renewed::Unknown,
+            _ => Renewed::Lost(self.loss),
+        }
+    }
+
     fn of(answers: &[Option<Result<Vec<Renewed>>>], lease: usize) -> Self {
         let mut kept = Self {
             nodes: Vec::new(),

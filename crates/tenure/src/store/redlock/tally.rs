@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::driver::Answer;
 use crate::error::{Error, Result};
 use crate::name::Fence;
@@ -61,7 +59,7 @@ impl Tally {
 
     fn count(&mut self, node: usize, vote: &Vote, restart_delay: Option<Duration>) {
         match vote.answer {
-            Answer::Granted(fence) => match left(vote.started, restart_delay) {
+            Answer::Granted(fence) => match left(vote, fence, restart_delay) {
                 Some(left) => self.young.push((node, left)),
                 None => self.granted.push((node, fence)),
             },
@@ -85,12 +83,6 @@ impl Tally {
         };
         let mut fences = self.granted.iter().map(|(_, fence)| *fence);
         fences.find(|fence| count(*fence) >= majority)
-    }
-
-    /// Who has granted the claim under a number.
-    pub(crate) fn under(&self, fence: Fence) -> Vec<usize> {
-        let same = self.granted.iter().filter(|(_, other)| *other == fence);
-        same.map(|(node, _)| *node).collect()
     }
 
     /// The largest number that anybody gave.
@@ -127,23 +119,39 @@ fn is_grant(vote: &Vote) -> bool {
     matches!(vote.answer, Answer::Granted(_))
 }
 
-/// How long a node still does not count, `None` if it does.
-fn left(started: Option<Instant>, restart_delay: Option<Duration>) -> Option<Duration> {
+/// How long a node's grant still does not count, `None` if it does.
+///
+/// A number that the node gave in its youth does not count later either, until there is a new one:
+/// it may be smaller than one that the node has forgotten.
+fn left(vote: &Vote, fence: Fence, restart_delay: Option<Duration>) -> Option<Duration> {
     let delay = restart_delay?;
     // A node that did not say is taken for one that has just started.
-    let up = started.map_or(Duration::ZERO, |started| started.elapsed());
-    delay.checked_sub(up).filter(|left| !left.is_zero())
+    let up = vote
+        .started
+        .map_or(Duration::ZERO, |started| started.elapsed());
+    let Some(adult) = up.checked_sub(delay) else {
+        return Some(delay - up);
+    };
+    let adult_us = u64::try_from(adult.as_micros()).unwrap_or(u64::MAX);
+    let adult_since = vote.clock_us.unwrap_or(0).saturating_sub(adult_us);
+    (fence.get() < adult_since).then_some(Duration::ZERO)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     fn granted(fence: u64, up: u64) -> Option<Result<Vote>> {
+        granted_at(0, fence, up)
+    }
+
+    fn granted_at(clock: u64, fence: u64, up: u64) -> Option<Result<Vote>> {
         let started = Instant::now().checked_sub(Duration::from_secs(up));
         Some(Ok(Vote {
             answer: Answer::Granted(Fence::new(fence).unwrap()),
-            clock_us: None,
+            clock_us: Some(clock),
             started: Some(started.unwrap()),
         }))
     }
@@ -157,6 +165,18 @@ mod tests {
         assert!(!tally.is_decided(2), "the third may vote");
         assert!(tally.young[0].1 > Duration::from_secs(50));
         assert_eq!(Tally::of(&answers, None, 0).agreed(2), Fence::new(7));
+    }
+
+    #[tokio::test]
+    async fn a_number_from_a_nodes_youth_does_not_count_later() {
+        let (second, clock) = (1_000_000, 500_000_000);
+        let delay = Some(Duration::from_secs(60));
+        // Up for 100 s, and so adult for 40 s.
+        for (age, counts) in [(0, true), (39 * second, true), (41 * second, false)] {
+            let answers = [granted_at(clock, clock - age, 100)];
+            let tally = Tally::of(&answers, delay, 0);
+            assert_eq!(tally.granted.len() == 1, counts, "{age}");
+        }
     }
 
     #[tokio::test]

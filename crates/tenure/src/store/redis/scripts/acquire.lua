@@ -14,7 +14,8 @@
 -- ARGV[10] for one of several servers that vote: the smallest fence to give, also to a grant that was
 --          handed over; else left out
 -- ARGV[11] "exactly" if the fence is to be that very one: the owner has won it by a vote. A grant that is
---          here is numbered anew; there is a new one only if nobody can have had the name since
+--          here gets this number, unless its own is larger, and so not the one that the owner knows of;
+--          there is a new grant only where this number and all larger ones have never been given
 --
 -- Returns the fence as text, and behind it the server's clock if ARGV[10] is there; 0 while the name is taken; -n for a place in line, to be asked for again in
 -- n - 1 milliseconds; or "conflict" if the owner has or wants the name in another mode.
@@ -66,6 +67,10 @@ local nobody = let_in(askable and own or nil)
 
 local fence, held = grant_of(owner)
 if covers(held, mode) then
+  if won and tonumber(fence) > won then
+    settle()
+    return 0
+  end
   leave(own)
   place.mode = held
   if won then
@@ -89,7 +94,7 @@ if waiting and not covers(waiting.mode, mode) or not waiting and fence then
   settle()
   return 'conflict'
 end
-if not waiting and nobody and fits(mode) and not (won and last_fence() >= won + place.fences) then
+if not waiting and nobody and fits(mode) and not (won and last_fence() >= won) then
   if won then
     fence = ARGV[10]
     redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
