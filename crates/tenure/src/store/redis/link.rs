@@ -574,8 +574,9 @@ async fn started_at(connection: &mut MultiplexedConnection) -> RedisResult<Insta
     let mut lines = info.lines();
     let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
     let seconds = uptime.and_then(|text| text.trim().parse().ok());
-    // A server that does not say so is taken for one that has just started.
-    let uptime = Duration::from_secs(seconds.unwrap_or(0));
+    // The server counts the ends of seconds, so the first may have been a moment. A server that
+    // does not say so is taken for one that has just started.
+    let uptime = Duration::from_secs(seconds.map_or(0, |seconds: u64| seconds.saturating_sub(1)));
     // The clock of this machine may not reach so far back.
     Ok(asked.checked_sub(uptime).unwrap_or(asked))
 }
