@@ -217,13 +217,7 @@ impl RedisServer {
     /// If the server does not answer, or was started without a
     /// [movable clock](RedisBuilder::movable_clock).
     pub fn move_clock(&self, ahead_ms: i64) -> Result<()> {
-        let Some(clock) = &self.clock else {
-            return Err(Error::Program {
-                program: "redis-server".into(),
-                log: "its clock cannot be moved: start it with movable_clock()".into(),
-            });
-        };
-        clock.set(ahead_ms * 1000)?;
+        self.leave_clock(ahead_ms)?;
         wait::until("the server's clock is moved", || {
             let before = wall_ms();
             let server = self.clock_ms().map_err(|error| format!("{error:?}"))?;
@@ -234,6 +228,21 @@ impl RedisServer {
                 false => Err(format!("it is {ahead} ms ahead, or {late} ms less")),
             }
         })
+    }
+
+    /// The same for a server that is not running: its next start finds the clock like that.
+    ///
+    /// # Errors
+    ///
+    /// If the server was started without a [movable clock](RedisBuilder::movable_clock).
+    pub fn leave_clock(&self, ahead_ms: i64) -> Result<()> {
+        match &self.clock {
+            Some(clock) => clock.set(ahead_ms * 1000),
+            None => Err(Error::Program {
+                program: "redis-server".into(),
+                log: "its clock cannot be moved: start it with movable_clock()".into(),
+            }),
+        }
     }
 
     /// The server's wall clock.
