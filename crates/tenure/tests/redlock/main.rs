@@ -8,6 +8,7 @@ mod nodes;
 mod processes;
 mod replies;
 #[path = "../redis/resource.rs"]
+#[expect(dead_code, reason = "the tests of the redis store do more with it")]
 mod resource;
 mod restarts;
 mod sizes;
