@@ -402,3 +402,22 @@ fn shake_hands(server: &RedisServer, ca: &Path, more: &[&str]) -> String {
 fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
+
+#[test]
+fn a_clock_is_moved_ahead_and_back_and_leases_with_it() {
+    let mut server = RedisServer::builder().movable_clock().start().unwrap();
+    server.move_clock(0).unwrap();
+    server.cli(&["SET", "a", "1", "PX", "60000"]);
+    server.move_clock(120_000).unwrap();
+    assert_eq!(server.cli(&["EXISTS", "a"]), "0", "its time is over");
+    server.cli(&["SET", "b", "1", "PX", "60000"]);
+    server.move_clock(-300_500).unwrap();
+    let left: u64 = server.cli(&["PTTL", "b"]).parse().unwrap();
+    assert!(left > 420_000, "{left}");
+    server.start_again().unwrap();
+    server.move_clock(-300_500).unwrap();
+    server.move_clock(0).unwrap();
+    let fixed = RedisServer::start().unwrap();
+    let error = fixed.move_clock(1).unwrap_err();
+    assert!(format!("{error:?}").contains("movable_clock()"), "{error}");
+}

@@ -32,6 +32,7 @@ pub struct RedisBuilder {
     pub(super) acl: Vec<String>,
     pub(super) tls: Option<(Certificate, ClientCertificate)>,
     pub(super) unix_socket: bool,
+    pub(super) movable_clock: bool,
     sentinel: bool,
     persistence: Persistence,
     lines: Vec<String>,
@@ -61,6 +62,12 @@ impl RedisBuilder {
     /// Listens on a Unix socket as well; its path is [`RedisServer::socket`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Lets [`RedisServer::move_clock`] move the server's wall clock.
+    pub fn movable_clock(mut self) -> Self {
+        self.movable_clock = true;
         self
     }
 
@@ -106,8 +113,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// If `redis-server` or, for TLS, `openssl` is not installed, with what to install; or if the server does not start,
-    /// with its log.
+    /// If `redis-server` or, for TLS, `openssl` or, for a movable clock, `cc` is not installed, with what to install; or
+    /// if the server does not start, with its log.
     pub fn start(self) -> Result<RedisServer> {
         RedisServer::start_as(self)
     }

@@ -1,6 +1,7 @@
 //! Redis in all its shapes: one server, a cluster, and sentinels.
 
 mod builder;
+mod clock;
 mod cluster;
 mod reply;
 mod sentinel;

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
 use super::builder::{ADMIN, RedisBuilder, SOCKET};
+use super::clock::MovableClock;
 use super::reply::{self, Reply};
 use super::tls::Tls;
 use crate::error::{Error, Result};
@@ -20,6 +22,7 @@ pub struct RedisServer {
     process: Process,
     plain: Port,
     secure: Option<(Port, Tls)>,
+    clock: Option<MovableClock>,
     options: RedisBuilder,
     admin_password: String,
     folder: TempDir,
@@ -60,6 +63,10 @@ impl RedisServer {
             Some((certificate, _)) => Some((Port::free()?, Tls::make(path, certificate)?)),
             None => None,
         };
+        let clock = match options.movable_clock {
+            true => Some(MovableClock::make(path)?),
+            false => None,
+        };
         let admin_password = format!("{:032x}", fastrand::u128(..));
         let tls = secure.as_ref().map(|(port, files)| (port.number(), files));
         let text = options.text(path, plain.number(), tls, &admin_password);
@@ -68,6 +75,7 @@ impl RedisServer {
             process: launch(path, &options)?,
             plain,
             secure,
+            clock,
             options,
             admin_password,
             folder,
@@ -201,6 +209,55 @@ impl RedisServer {
         self.process.thaw()
     }
 
+    /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it; returns once the server
+    /// says so. The server's next start finds the clock as it was left.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or was started without a
+    /// [movable clock](RedisBuilder::movable_clock).
+    pub fn move_clock(&self, ahead_ms: i64) -> Result<()> {
+        self.leave_clock(ahead_ms)?;
+        wait::until("the server's clock is moved", || {
+            let before = wall_ms();
+            let server = self.clock_ms().map_err(|error| format!("{error:?}"))?;
+            let (ahead, late) = (server - before, wall_ms() - before);
+            // Whole milliseconds are counted, so one may be missing or too many.
+            match (ahead_ms - 1..=ahead_ms + late + 1).contains(&ahead) {
+                true => Ok(()),
+                false => Err(format!("it is {ahead} ms ahead, or {late} ms less")),
+            }
+        })
+    }
+
+    /// The same for a server that is not running: its next start finds the clock like that.
+    ///
+    /// # Errors
+    ///
+    /// If the server was started without a [movable clock](RedisBuilder::movable_clock).
+    pub fn leave_clock(&self, ahead_ms: i64) -> Result<()> {
+        match &self.clock {
+            Some(clock) => clock.set(ahead_ms * 1000),
+            None => Err(Error::Program {
+                program: "redis-server".into(),
+                log: "its clock cannot be moved: start it with movable_clock()".into(),
+            }),
+        }
+    }
+
+    /// The server's wall clock.
+    fn clock_ms(&self) -> Result<i64> {
+        let text = self.command(&["TIME"])?.to_string();
+        let mut numbers = text.lines().map_while(|line| line.parse::<i64>().ok());
+        match (numbers.next(), numbers.next()) {
+            (Some(seconds), Some(micros)) => Ok(seconds * 1000 + micros / 1000),
+            _ => Err(Error::Answer {
+                command: "TIME".into(),
+                text,
+            }),
+        }
+    }
+
     /// Sends one command and returns the text of its answer.
     ///
     /// # Panics
@@ -308,7 +365,23 @@ fn launch(folder: &Path, options: &RedisBuilder) -> Result<Process> {
     let program = process::find("redis-server", "redis-server")?;
     let sentinel = options.is_sentinel().then_some("--sentinel");
     let args: Vec<&str> = [CONFIG].into_iter().chain(sentinel).collect();
-    Process::start(&program, &args, folder, &folder.join(LOG))
+    if !options.movable_clock {
+        return Process::start(&program, &args, folder, &folder.join(LOG));
+    }
+    // `env` becomes the server, so that the clock is the server's alone.
+    let env = process::find("env", "coreutils")?;
+    let environment = MovableClock::environment(folder);
+    let program = program.display().to_string();
+    let words = environment.iter().map(String::as_str);
+    let args: Vec<&str> = words.chain([program.as_str()]).chain(args).collect();
+    Process::start(&env, &args, folder, &folder.join(LOG))
+}
+
+/// This machine's wall clock.
+fn wall_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 or so far ahead would be a machine's that runs no tests.
+    now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// A user or a password as a part of a URL.

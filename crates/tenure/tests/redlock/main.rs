@@ -1,11 +1,38 @@
-//! Redlock: the contract on three and five real servers, and what only a vote can do.
+//! Redlock: the contract on one to five real servers, and what only a vote can do.
 #![cfg(target_os = "linux")]
 
+mod clocks;
 mod doctor;
+mod majority;
+mod minority;
 mod nodes;
+mod processes;
+mod replies;
+#[path = "../redis/resource.rs"]
+#[expect(dead_code, reason = "the tests of the redis store do more with it")]
+mod resource;
+mod restarts;
+mod sizes;
+mod storm;
+mod urls;
+mod votes;
+#[path = "../processes/worker.rs"]
+#[expect(dead_code, reason = "the tests of the local store do more with it")]
+mod worker;
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tenure::{Client, Error, Guard, Health};
 
 mod three {
     crate::rules!(crate::nodes::Nodes::start(3));
+}
+
+/// Not a test: a process that does what it is told, one order after the other.
+#[test]
+fn hand() {
+    worker::play(processes::hand);
 }
 
 /// All rules of the contract but those of permits, which a vote cannot count.
@@ -83,3 +110,92 @@ macro_rules! rules {
         }
     };
 }
+
+async fn open(url: &str) -> Client {
+    let opened = tenure::open(url).await;
+    opened.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// Two clients take turns: one is granted the name, the other waits for it in line.
+async fn take_turns(ann: &Client, bob: &Client, name: &str) {
+    let hers = lock(ann, name).await;
+    let waiting = bob.mutex(name).ttl(SHORT);
+    let waiting = tokio::spawn(async move { waiting.lock_timeout(PATIENCE).await });
+    until_waiting(ann, name, 1).await;
+    assert!(is_held(&hers));
+    let fence = hers.fence();
+    hers.release().await.unwrap();
+    let his = waiting.await.unwrap();
+    let his = his.unwrap_or_else(|error| panic!("{name}: {}", chain(&error)));
+    assert!(fence < his.fence(), "{name}");
+    his.release().await.unwrap();
+}
+
+/// Gets a free name, however often the store has to be asked.
+async fn lock(client: &Client, name: &str) -> Guard {
+    let begun = Instant::now();
+    loop {
+        match client.mutex(name).ttl(SHORT).lock().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{name}: {}", chain(&error)),
+        }
+    }
+}
+
+fn is_held(guard: &Guard) -> bool {
+    !matches!(guard.health(), Health::Lost(_))
+}
+
+/// Waits until so many stand in line for a name.
+async fn until_waiting(client: &Client, name: &str, count: usize) {
+    let only = name.parse().unwrap();
+    until(&format!("{count} in line for {name}"), async || {
+        // Asked again after a fault: the servers may just be away.
+        let listed = client.list(Some(&only)).await.unwrap_or_default();
+        let waiters = listed.iter().map(|entry| entry.waiters.len());
+        waiters.sum::<usize>() == count
+    })
+    .await;
+}
+
+/// Asks until the answer is yes.
+async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !found().await {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// An error with all its sources, as a program prints it.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// The clock that all processes of a machine share, in nanoseconds.
+fn boot_time() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How long a test waits for what has to happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A lease that outlives every test.
+const LONG: Duration = Duration::from_secs(100);
+
+/// A lease that ends soon, and that a busy machine can renew in time.
+const SHORT: Duration = Duration::from_millis(1500);

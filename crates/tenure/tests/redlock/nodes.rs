@@ -1,11 +1,14 @@
-//! Some servers that vote, and clients of them.
+//! Some servers that vote, the wires to them, and clients of them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use tenure::conformance::Fixture;
 use tenure::driver::Driver;
-use tenure_testkit::RedisServer;
+use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer};
+
+use crate::{PATIENCE, millis, until};
 
 /// Servers that know nothing of each other.
 #[derive(Debug)]
@@ -13,7 +16,12 @@ pub(crate) struct Nodes(pub(crate) Vec<RedisServer>);
 
 impl Nodes {
     pub(crate) fn start(count: usize) -> Self {
-        Self((0..count).map(|_| RedisServer::start().unwrap()).collect())
+        Self::start_as(count, &RedisServer::builder())
+    }
+
+    pub(crate) fn start_as(count: usize, builder: &RedisBuilder) -> Self {
+        let server = |_| builder.clone().start().unwrap();
+        Self((0..count).map(server).collect())
     }
 
     /// Where they are, for clients that take them at once for servers that never forget.
@@ -22,12 +30,69 @@ impl Nodes {
     }
 
     pub(crate) fn url_with(&self, options: &str) -> String {
-        let nodes: Vec<_> = self
-            .0
-            .iter()
-            .map(|server| format!("127.0.0.1:{}", server.port()))
-            .collect();
-        format!("redlock://{}?timeout=2s&{options}", nodes.join(","))
+        url(self.0.iter().map(RedisServer::port), options)
+    }
+
+    /// The key of a name's lease.
+    pub(crate) fn key(name: &str) -> String {
+        format!("tenure:{{{name}}}")
+    }
+
+    /// Whether anybody has a name at a node.
+    pub(crate) fn is_taken(&self, node: usize, name: &str) -> bool {
+        self.0[node].cli(&["EXISTS", &Self::key(name)]) == "1"
+    }
+
+    /// The fence under which a name is held at a node.
+    pub(crate) fn fence(&self, node: usize, name: &str) -> Option<u64> {
+        let head = self.0[node].cli(&["HGET", &Self::key(name), "\u{1}"]);
+        head.split(' ').next()?.parse().ok()
+    }
+
+    /// Waits until every node has a name under a fence.
+    pub(crate) async fn until_all_have(&self, name: &str, fence: u64) {
+        for node in 0..self.0.len() {
+            until(&format!("node {node} to have {name}"), async || {
+                self.fence(node, name) == Some(fence)
+            })
+            .await;
+        }
+    }
+
+    /// Waits until nothing is left of any lock at any node but the last fences.
+    pub(crate) async fn until_all_empty(&self) {
+        self.until_empty_but(0..self.0.len(), "").await;
+    }
+
+    /// Waits until no node has a lease.
+    ///
+    /// A place in line may be left at a node that was asked for it and stood still for so long that
+    /// nobody waited for its answer any more: whoever asks next removes it.
+    pub(crate) async fn until_all_free(&self) {
+        for (node, server) in self.0.iter().enumerate() {
+            until(&format!("node {node} to have no lease"), async || {
+                let keys = server.cli(&["KEYS", "tenure:*"]);
+                !keys.lines().any(|key| key.ends_with('}'))
+            })
+            .await;
+        }
+    }
+
+    /// Waits until nothing is left at some nodes but the lease of one name and the last fences.
+    pub(crate) async fn until_empty_but(&self, nodes: impl IntoIterator<Item = usize>, name: &str) {
+        for node in nodes {
+            let mut keys = String::new();
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE {
+                keys = self.0[node].cli(&["KEYS", "tenure:*"]);
+                let is_left = |key: &str| !key.ends_with(":fence") && key != Self::key(name);
+                if !keys.lines().any(is_left) {
+                    break;
+                }
+                tokio::time::sleep(millis(2)).await;
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {node} still has {keys}");
+        }
     }
 }
 
@@ -40,4 +105,39 @@ impl Fixture for Nodes {
     fn sees_clients_end(&self) -> bool {
         false
     }
+}
+
+/// One client's wires to all nodes.
+#[derive(Debug)]
+pub(crate) struct Wires(pub(crate) Vec<Proxy>);
+
+impl Wires {
+    pub(crate) fn to(nodes: &Nodes) -> Self {
+        let wire = |server: &RedisServer| Proxy::start(server.port()).unwrap();
+        Self(nodes.0.iter().map(wire).collect())
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url_with("restart_delay=off")
+    }
+
+    pub(crate) fn url_with(&self, options: &str) -> String {
+        url(self.0.iter().map(Proxy::port), options)
+    }
+
+    /// Cuts a client off from a node, and does not let it come back.
+    pub(crate) fn cut_off(&self, node: usize) {
+        self.0[node].set(Fault::Refuse);
+        self.0[node].cut();
+    }
+}
+
+fn url(ports: impl Iterator<Item = u16>, options: &str) -> String {
+    let nodes: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+    // Longer than a busy machine needs, where a test does not say otherwise.
+    let patience = match options.contains("timeout=") {
+        true => "",
+        false => "timeout=2s&connect_timeout=5s&",
+    };
+    format!("redlock://{}?{patience}{options}", nodes.join(","))
 }

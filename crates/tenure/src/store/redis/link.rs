@@ -42,6 +42,7 @@ struct Shared {
     trouble: watch::Sender<Option<Arc<RedisError>>>,
     /// Rung when the connection of the moment has to be replaced.
     broken: Notify,
+    greeting: Greeting,
 }
 
 /// A connection, and how many there were before it: old news must not end a new one.
@@ -114,8 +115,9 @@ impl Link {
             dead: AtomicU64::new(0),
             trouble: watch::Sender::new(None),
             broken: Notify::new(),
+            greeting,
         });
-        let task = tokio::spawn(Arc::clone(&shared).keep_up(greeting, hear));
+        let task = tokio::spawn(Arc::clone(&shared).keep_up(hear));
         let task = task.abort_handle();
         (Self { shared, task }, heard)
     }
@@ -212,9 +214,14 @@ impl Drop for Link {
 
 impl Shared {
     /// Returns the connection of the moment, or waits a little for the next.
+    ///
+    /// Where others vote too, nobody is waited for who could not be reached the last time.
     async fn connection(&self) -> Result<Numbered> {
         if let Some(connection) = &*self.current.borrow() {
             return Ok(connection.clone());
+        }
+        if matches!(self.greeting, Greeting::Join(_)) && self.trouble.borrow().is_some() {
+            return Err(self.no_connection());
         }
         let mut current = self.current.subscribe();
         let wait = current.wait_for(Option::is_some);
@@ -275,12 +282,12 @@ impl Shared {
     }
 
     /// Makes a connection, and a new one whenever the last is broken.
-    async fn keep_up(self: Arc<Self>, greeting: Greeting, hear: mpsc::UnboundedSender<Heard>) {
+    async fn keep_up(self: Arc<Self>, hear: mpsc::UnboundedSender<Heard>) {
         let mut number = 0;
         loop {
             let (first, mut pause) = (number == 0, SHORTEST_PAUSE);
             number += 1;
-            while let Err(error) = self.connect(number, &greeting, &hear).await {
+            while let Err(error) = self.connect(number, &hear).await {
                 tracing::debug!(place = self.settings.place(), %error, "no connection yet");
                 self.trouble.send_replace(Some(Arc::new(error)));
                 sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
@@ -309,16 +316,16 @@ impl Shared {
     async fn connect(
         self: &Arc<Self>,
         number: u64,
-        greeting: &Greeting,
         hear: &mpsc::UnboundedSender<Heard>,
     ) -> RedisResult<()> {
         let deadline = Instant::now() + self.settings.connect_timeout;
-        let connecting = self.connect_now(number, greeting, hear);
+        let connecting = self.connect_now(number, hear);
         let Ok(connected) = timeout_at(deadline, connecting).await else {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(late.into());
         };
         let (connection, started) = connected?;
+        self.trouble.send_replace(None);
         self.current.send_replace(Some(Numbered {
             number,
             connection,
@@ -334,7 +341,6 @@ impl Shared {
     async fn connect_now(
         self: &Arc<Self>,
         number: u64,
-        greeting: &Greeting,
         hear: &mpsc::UnboundedSender<Heard>,
     ) -> RedisResult<(Connection, Option<Instant>)> {
         let settings = &self.settings;
@@ -343,7 +349,7 @@ impl Shared {
             Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
             Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
             Servers::Cluster(nodes) => {
-                let connection = self.connect_cluster(number, nodes, greeting, hear).await?;
+                let connection = self.connect_cluster(number, nodes, hear).await?;
                 return Ok((connection, None));
             }
         };
@@ -360,7 +366,7 @@ impl Shared {
             sentinel::expect_master(&mut connection).await?;
         }
         let mut started = None;
-        match greeting {
+        match &self.greeting {
             Greeting::Subscribe(channel) => connection.subscribe(channel).await?,
             Greeting::Join(channel) => {
                 connection.subscribe(channel).await?;
@@ -380,7 +386,6 @@ impl Shared {
         self: &Arc<Self>,
         number: u64,
         nodes: &[Host],
-        greeting: &Greeting,
         hear: &mpsc::UnboundedSender<Heard>,
     ) -> RedisResult<Connection> {
         let settings = &self.settings;
@@ -397,7 +402,7 @@ impl Shared {
             .push_sender(self.listener(number, hear));
         builder = settings.certify(builder)?;
         let mut connection = builder.build()?.get_async_connection().await?;
-        if let Greeting::Subscribe(channel) | Greeting::Join(channel) = greeting {
+        if let Greeting::Subscribe(channel) | Greeting::Join(channel) = &self.greeting {
             connection.subscribe(channel).await?;
         }
         Ok(Connection::Cluster(connection))
@@ -574,8 +579,9 @@ async fn started_at(connection: &mut MultiplexedConnection) -> RedisResult<Insta
     let mut lines = info.lines();
     let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
     let seconds = uptime.and_then(|text| text.trim().parse().ok());
-    // A server that does not say so is taken for one that has just started.
-    let uptime = Duration::from_secs(seconds.unwrap_or(0));
+    // The server counts the ends of seconds, so the first may have been a moment. A server that
+    // does not say so is taken for one that has just started.
+    let uptime = Duration::from_secs(seconds.map_or(0, |seconds: u64| seconds.saturating_sub(1)));
     // The clock of this machine may not reach so far back.
     Ok(asked.checked_sub(uptime).unwrap_or(asked))
 }

@@ -1,6 +1,6 @@
 //! What this client has asked for, and which nodes have it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Tick;
@@ -39,6 +39,8 @@ struct Table {
     /// The nodes that a withdrawal was sent to and did not come back from, a bit each, and until
     /// when: were the same owner to ask again, it might take away what the node grants then.
     doubtful: HashMap<Key, (u64, Tick)>,
+    /// What is being released at this moment.
+    going: HashSet<Key>,
     /// Numbers the records, so that late answers find their own.
     next: u64,
     /// When so many are there, those that are over are thrown out.
@@ -165,6 +167,21 @@ impl Claims {
         self.lock().held.remove(key)
     }
 
+    /// Forgets a claim that is being released, until the mark is dropped.
+    pub(crate) fn let_go(&self, key: &Key) -> Going<'_> {
+        let mut table = self.lock();
+        table.held.remove(key);
+        table.going.insert(key.clone());
+        Going {
+            claims: self,
+            key: key.clone(),
+        }
+    }
+
+    pub(crate) fn is_going(&self, key: &Key) -> bool {
+        self.lock().going.contains(key)
+    }
+
     /// The claims of this client on a name.
     pub(crate) fn on(&self, name: &Name) -> Vec<Held> {
         let table = self.lock();
@@ -175,6 +192,19 @@ impl Claims {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing panics while the table is half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A release that is under way.
+#[derive(Debug)]
+pub(crate) struct Going<'a> {
+    claims: &'a Claims,
+    key: Key,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.claims.lock().going.remove(&self.key);
     }
 }
 

@@ -365,9 +365,13 @@ impl Group {
 
     /// Takes a claim back at one node, and tries again until its lease would be over anyway.
     pub(crate) async fn clean_up(&self, node: usize, claim: &Claim) {
+        let key = Key::of(claim);
+        while self.claims.is_going(&key) {
+            // Were this to come first, the release would not find what it is to free.
+            sleep(SHORTEST_PAUSE).await;
+        }
         let give_up = self.clock.now() + claim.ttl;
         let mut pause = SHORTEST_PAUSE;
-        let key = Key::of(claim);
         loop {
             // Who asks again, or anew as the same owner, is not to be undone.
             if self.claims.find(&key).is_some() {

@@ -41,9 +41,8 @@ impl Group {
         let held = self.claims.find(&key).filter(|held| {
             held.fence.is_some() && (release.fence.is_none() || release.fence == held.fence)
         });
-        if held.is_some() && release.depth == 0 {
-            self.claims.forget(&key);
-        } else if held.is_some() {
+        let going = (held.is_some() && release.depth == 0).then(|| self.claims.let_go(&key));
+        if held.is_some() && release.depth > 0 {
             self.claims.change(&key, |held| lower(held, release.depth));
         }
         let mut round = self.release_round(release, held.as_ref());
@@ -58,6 +57,7 @@ impl Group {
         } else {
             Ok(Released::NotHeld(freed.loss))
         };
+        drop(going);
         self.finish_releasing(round, release, held);
         // Even if no node was reached now, an older request may have been.
         outcome.map_err(indeterminate)

@@ -68,9 +68,13 @@ impl Tally {
         }
     }
 
-    /// Whether what is still open can change nothing any more.
+    /// Whether what is still open can change nothing any more: it is won; or it is lost, and also
+    /// known whether to others or because too few nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
-        self.granted.len() >= majority || self.granted.len() + self.open < majority
+        let answered = self.answered().len();
+        let is_told = answered >= majority || answered + self.open < majority;
+        let is_lost = self.granted.len() + self.open < majority;
+        self.granted.len() >= majority || (is_lost && is_told)
     }
 
     /// The number that a majority has agreed on.
@@ -186,6 +190,29 @@ mod tests {
         assert_eq!((tally.granted.len(), tally.doubtful.len()), (1, 1));
         assert_eq!(tally.takers(), [0, 1]);
         assert!(tally.is_decided(2));
+    }
+
+    #[tokio::test]
+    async fn who_is_still_open_is_waited_for_to_tell_others_from_an_outage() {
+        let busy = || {
+            Some(Ok(Vote {
+                answer: Answer::Busy,
+                clock_us: None,
+                started: None,
+            }))
+        };
+        let failed = || {
+            Some(Err(Error::Unavailable {
+                driver: "redis",
+                source: "away".into(),
+            }))
+        };
+        let is_decided = |answers: &[_]| Tally::of(answers, None, 0).is_decided(2);
+        assert!(!is_decided(&[busy(), failed(), None]));
+        assert!(is_decided(&[busy(), failed(), busy()]));
+        assert!(is_decided(&[busy(), None, busy()]));
+        assert!(is_decided(&[failed(), failed(), None]));
+        assert!(is_decided(&[busy(), failed(), failed()]));
     }
 
     #[tokio::test]

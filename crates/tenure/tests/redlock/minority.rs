@@ -1,0 +1,174 @@
+//! A minority of the nodes is away in all ways, and locks go on.
+
+use tenure::{Client, Outcome};
+use tokio::time::sleep;
+
+use crate::nodes::{Nodes, Wires};
+use crate::{LONG, PATIENCE, SHORT, is_held, open, take_turns};
+
+/// How nodes go away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    CutOff,
+    Frozen,
+    Killed,
+    /// Killed, and back at once without its data.
+    Restarted,
+}
+
+fn send_away(nodes: &mut Nodes, wires: &Wires, node: usize, way: Way) {
+    match way {
+        Way::CutOff => {
+            wires.cut_off(node);
+            assert!(wires.0[node].connections_cut() >= 2);
+        }
+        Way::Frozen => nodes.0[node].freeze().unwrap(),
+        Way::Killed => nodes.0[node].kill().unwrap(),
+        Way::Restarted => nodes.0[node].start_again().unwrap(),
+    }
+}
+
+fn bring_back(nodes: &mut Nodes, wires: &Wires, node: usize, way: Way) {
+    match way {
+        Way::CutOff => wires.0[node].set(tenure_testkit::Fault::Pass),
+        Way::Frozen => nodes.0[node].thaw().unwrap(),
+        Way::Killed => nodes.0[node].start_again().unwrap(),
+        Way::Restarted => {}
+    }
+}
+
+/// Locks are granted, renewed, released and handed on while all nodes but a majority are away.
+async fn goes_on(count: usize, way: Way) {
+    let mut nodes = Nodes::start(count);
+    let wires = Wires::to(&nodes);
+    let (ann, bob) = (open(&wires.url()).await, open(&wires.url()).await);
+    take_turns(&ann, &bob, "before").await;
+    let held = ann.mutex("held").ttl(SHORT).lock().await.unwrap();
+    let minority = 0..(count - 1) / 2;
+    for node in minority.clone() {
+        send_away(&mut nodes, &wires, node, way);
+    }
+    take_turns(&ann, &bob, "away").await;
+    let new = ann.mutex("new").ttl(SHORT).lock().await.unwrap();
+    // Without renewals both would be over three times.
+    sleep(3 * SHORT).await;
+    assert!(is_held(&held) && is_held(&new));
+    assert!(is_refused(&bob, "held").await && is_refused(&bob, "new").await);
+    assert_eq!(held.release().await.unwrap(), Outcome::Released);
+    for node in minority {
+        bring_back(&mut nodes, &wires, node, way);
+    }
+    take_turns(&ann, &bob, "back").await;
+    assert_eq!(new.release().await.unwrap(), Outcome::Released);
+    nodes.until_all_free().await;
+    // Nor does anything else that was left behind stand in the way.
+    take_turns(&bob, &ann, "away").await;
+    nodes.until_all_empty().await;
+}
+
+async fn is_refused(client: &Client, name: &str) -> bool {
+    client.mutex(name).try_lock().await.unwrap().is_none()
+}
+
+#[tokio::test]
+async fn one_of_three_may_be_cut_off() {
+    goes_on(3, Way::CutOff).await;
+}
+
+#[tokio::test]
+async fn one_of_three_may_be_frozen() {
+    goes_on(3, Way::Frozen).await;
+}
+
+#[tokio::test]
+async fn one_of_three_may_be_killed() {
+    goes_on(3, Way::Killed).await;
+}
+
+#[tokio::test]
+async fn one_of_three_may_forget_all() {
+    goes_on(3, Way::Restarted).await;
+}
+
+#[tokio::test]
+async fn two_of_five_may_be_cut_off() {
+    goes_on(5, Way::CutOff).await;
+}
+
+#[tokio::test]
+async fn two_of_five_may_be_frozen() {
+    goes_on(5, Way::Frozen).await;
+}
+
+#[tokio::test]
+async fn two_of_five_may_be_killed() {
+    goes_on(5, Way::Killed).await;
+}
+
+#[tokio::test]
+async fn two_of_five_may_forget_all() {
+    goes_on(5, Way::Restarted).await;
+}
+
+/// It is asked for its vote while it stands still, and grants when all is over.
+#[tokio::test]
+async fn a_node_that_wakes_up_late_keeps_no_lease() {
+    let nodes = Nodes::start(3);
+    let client = open(&nodes.url()).await;
+    nodes.0[2].freeze().unwrap();
+    let guard = client.mutex("released").ttl(LONG).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    let guard = client.mutex("dropped").ttl(LONG).lock().await.unwrap();
+    drop(guard);
+    let held = client.mutex("held").ttl(LONG).lock().await.unwrap();
+    nodes.until_empty_but([0, 1], "held").await;
+    nodes.0[2].thaw().unwrap();
+    nodes.until_empty_but([2], "held").await;
+    assert_eq!(held.release().await.unwrap(), Outcome::Released);
+    nodes.until_all_empty().await;
+}
+
+/// The same when the requests to it have timed out before it wakes up.
+#[tokio::test]
+async fn a_node_that_wakes_up_after_all_requests_have_failed_keeps_no_lease() {
+    let nodes = Nodes::start(3);
+    let client = open(&nodes.url_with("restart_delay=off&timeout=100ms")).await;
+    nodes.0[2].freeze().unwrap();
+    let guard = client.mutex("a").ttl(LONG).lock_timeout(PATIENCE).await;
+    let guard = guard.unwrap();
+    // Three times the time for an answer, so that the wire to the node has been given up.
+    sleep(crate::millis(300)).await;
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    sleep(crate::millis(300)).await;
+    nodes.0[2].thaw().unwrap();
+    nodes.until_all_empty().await;
+}
+
+/// One node says no, one breaks off: what the third says is waited for, as the two are a majority.
+#[tokio::test]
+async fn a_wire_that_breaks_right_now_is_no_reason_to_fail() {
+    let nodes = Nodes::start(3);
+    let (ann, bob) = (open(&nodes.url()).await, open(&nodes.url()).await);
+    let hers = ann.mutex("a").ttl(LONG).lock().await.unwrap();
+    for round in 0..60 {
+        // The client has not seen it yet when it asks.
+        let server = &nodes.0[round % 3];
+        assert_ne!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "0");
+        let tried = bob.mutex("a").try_lock().await;
+        let tried = tried.unwrap_or_else(|error| panic!("{round}: {}", crate::chain(&error)));
+        assert!(tried.is_none());
+        until_connected(&nodes, 2).await;
+    }
+    assert!(is_held(&hers));
+}
+
+/// Waits until so many connections listen at every node, as one each of a client does.
+async fn until_connected(nodes: &Nodes, count: usize) {
+    for server in &nodes.0 {
+        crate::until("the clients to be back", async || {
+            let clients = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+            clients.lines().count() == count
+        })
+        .await;
+    }
+}
