@@ -105,11 +105,15 @@ impl<'a> Bench<'a> {
         keeper.lock()?;
         keeper.tell(Step::Release)?;
         let begun = Instant::now();
-        while begun.elapsed() < self.time {
+        // At least once, however busy the machine is.
+        loop {
             nap(FALL_ASLEEP);
             claimer.lock()?;
             claimer.tell(Step::Release)?;
             std::mem::swap(&mut keeper, &mut claimer);
+            if begun.elapsed() >= self.time {
+                break;
+            }
         }
         let (one, other) = (keeper.times()?, claimer.times()?);
         let asked = one.asked.iter().chain(&other.asked);
@@ -127,8 +131,9 @@ impl<'a> Bench<'a> {
         holder.lock()?;
         let before = self.look()?;
         let mut count = 0_usize;
-        // Ends after an even number, so that the first one holds as at the beginning.
-        while begun.elapsed() < self.time || count % 2 == 1 {
+        // Ends after an even number, so that the first one holds as at the beginning; and not before
+        // there is something to report, however busy the machine is.
+        while count == 0 || begun.elapsed() < self.time || count % 2 == 1 {
             waiter.tell(Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
             holder.tell(Step::Release)?;
