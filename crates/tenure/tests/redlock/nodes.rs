@@ -53,7 +53,8 @@ impl Nodes {
     pub(crate) async fn until_all_have(&self, name: &str, fence: u64) {
         for node in 0..self.0.len() {
             until(&format!("node {node} to have {name}"), async || {
-                self.fence(node, name) == Some(fence)
+                // Its own number may be larger.
+                self.fence(node, name) >= Some(fence)
             })
             .await;
         }

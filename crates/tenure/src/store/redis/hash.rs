@@ -76,6 +76,11 @@ impl Hash {
         self.link.settings()
     }
 
+    /// The connection to the server, to see how it is.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
     fn start(
         settings: Settings,
         confirm_ms: u64,

@@ -50,8 +50,18 @@ struct Shared {
 struct Numbered {
     number: u64,
     connection: Connection,
-    /// When the server started, if the greeting asked for it.
-    started: Option<Instant>,
+    /// What the server's clocks show, if the greeting asked for it.
+    times: Option<Times>,
+}
+
+/// What a server's clocks show.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// When it started, at the earliest.
+    started: Instant,
+    /// Its time, and when it was asked for.
+    clock_us: u64,
+    asked: Instant,
 }
 
 /// A connection that requests can be sent on.
@@ -187,7 +197,7 @@ impl Link {
         let Numbered {
             number,
             mut connection,
-            started,
+            times,
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout;
         let answer = match timeout(patience, connection.send(call)).await {
@@ -197,7 +207,15 @@ impl Link {
             answer => answer,
         };
         let answer = self.shared.answered(number, answer)?;
-        Ok((answer, started))
+        Ok((answer, times.map(|times| times.started)))
+    }
+
+    /// Returns what the server's clock shows now, as it was when the connection was made, where the
+    /// greeting asked for it.
+    pub(crate) fn clock_us(&self) -> Option<u64> {
+        let times = self.shared.current.borrow().as_ref()?.times?;
+        let since = u64::try_from(times.asked.elapsed().as_micros()).ok()?;
+        times.clock_us.checked_add(since)
     }
 
     /// Returns a connection for commands that go to every node.
@@ -324,12 +342,12 @@ impl Shared {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(late.into());
         };
-        let (connection, started) = connected?;
+        let (connection, times) = connected?;
         self.trouble.send_replace(None);
         self.current.send_replace(Some(Numbered {
             number,
             connection,
-            started,
+            times,
         }));
         if self.dead.load(Ordering::SeqCst) >= number {
             // It broke before anybody could see it.
@@ -342,7 +360,7 @@ impl Shared {
         self: &Arc<Self>,
         number: u64,
         hear: &mpsc::UnboundedSender<Heard>,
-    ) -> RedisResult<(Connection, Option<Instant>)> {
+    ) -> RedisResult<(Connection, Option<Times>)> {
         let settings = &self.settings;
         let address = match &settings.servers {
             Servers::One(host) => settings.address(host),
@@ -365,12 +383,12 @@ impl Shared {
         if matches!(settings.servers, Servers::Sentinel { .. }) {
             sentinel::expect_master(&mut connection).await?;
         }
-        let mut started = None;
+        let mut times = None;
         match &self.greeting {
             Greeting::Subscribe(channel) => connection.subscribe(channel).await?,
             Greeting::Join(channel) => {
                 connection.subscribe(channel).await?;
-                started = Some(started_at(&mut connection).await?);
+                times = Some(ask_times(&mut connection).await?);
             }
             Greeting::Track => {
                 let mut track = redis::cmd("CLIENT");
@@ -379,7 +397,7 @@ impl Shared {
             }
             Greeting::Nothing => {}
         }
-        Ok((Connection::Server(connection), started))
+        Ok((Connection::Server(connection), times))
     }
 
     async fn connect_cluster(
@@ -569,21 +587,28 @@ fn no_tls() -> RedisError {
     (redis::ErrorKind::InvalidClientConfig, why).into()
 }
 
-/// Asks since when the server is up, in whole seconds: it may be older by one, never younger.
-async fn started_at(connection: &mut MultiplexedConnection) -> RedisResult<Instant> {
+/// Asks what the server's clocks show.
+async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times> {
     let asked = Instant::now();
     let info: String = redis::cmd("INFO")
         .arg("server")
         .query_async(connection)
         .await?;
-    let mut lines = info.lines();
-    let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-    let seconds = uptime.and_then(|text| text.trim().parse().ok());
+    let number = |field: &str| {
+        let mut lines = info.lines();
+        let text = lines.find_map(|line| line.strip_prefix(field))?;
+        text.trim().parse::<u64>().ok()
+    };
     // The server counts the ends of seconds, so the first may have been a moment. A server that
     // does not say so is taken for one that has just started.
-    let uptime = Duration::from_secs(seconds.map_or(0, |seconds: u64| seconds.saturating_sub(1)));
-    // The clock of this machine may not reach so far back.
-    Ok(asked.checked_sub(uptime).unwrap_or(asked))
+    let uptime = number("uptime_in_seconds:").map_or(0, |seconds| seconds.saturating_sub(1));
+    let started = asked.checked_sub(Duration::from_secs(uptime));
+    Ok(Times {
+        // The clock of this machine may not reach so far back.
+        started: started.unwrap_or(asked),
+        clock_us: number("server_time_usec:").unwrap_or(0),
+        asked,
+    })
 }
 
 /// The keys of an invalidation; none stands for all of them.

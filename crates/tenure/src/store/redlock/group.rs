@@ -589,8 +589,8 @@ impl Group {
             (self.place(*node), why)
         });
         let others: Vec<_> = failed.chain(young).collect();
-        let counted = tally.answered().len() - tally.young.len();
-        too_few(counted, self.nodes.len(), self.majority, &others)
+        let all = self.nodes.len();
+        too_few(all - others.len(), all, self.majority, &others)
     }
 
     /// Why too few nodes did as they were told.
@@ -606,14 +606,13 @@ impl Group {
 
     /// A fence that no node has reached yet: by their own clocks, as they were last seen.
     fn proposal(&self, now: Tick) -> u64 {
-        let ahead = self
-            .ahead_us
-            .iter()
-            .map(|ahead| ahead.load(Ordering::Relaxed))
-            .max();
-        let known = ahead.filter(|ahead| *ahead != i64::MIN);
-        let slack = self.slack_us.load(Ordering::Relaxed);
-        known.map_or(0, |ahead| micros(now).saturating_add_signed(ahead) + slack)
+        let clocks = self.nodes.iter().zip(&self.ahead_us).map(|(node, ahead)| {
+            match ahead.load(Ordering::Relaxed) {
+                i64::MIN => node.link().clock_us().unwrap_or(0),
+                ahead => micros(now).saturating_add_signed(ahead),
+            }
+        });
+        clocks.max().unwrap_or(0) + self.slack_us.load(Ordering::Relaxed)
     }
 
     /// Takes in how the clocks of the nodes stand, and whether the proposal was late.
