@@ -101,6 +101,58 @@ fn every_workload_of_a_redis_store_is_measured_beside_its_floors() {
 }
 
 #[test]
+fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
+    let report = json(&end(&mut bare(&[
+        "bench",
+        "--store",
+        &redlock(&servers, "?restart_delay=off"),
+        "--json",
+        "--rounds",
+        "2",
+        "--for",
+        "50ms",
+    ])));
+    let nodes: Vec<_> = servers
+        .iter()
+        .map(|server| format!("bare 127.0.0.1:{}", server.port()))
+        .collect();
+    let floors = [
+        ("pair", nodes.iter().map(String::as_str).collect()),
+        ("dead", vec!["own pair"]),
+        ("slow", vec!["own pair"]),
+        ("handover", vec!["bare BLPOP"]),
+        ("hot", vec!["own pair"]),
+        ("crowd", vec!["bare BLPOP"]),
+        ("crash", vec![]),
+        ("idle", vec![]),
+    ];
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
+    assert_eq!(names, floors.each_ref().map(|(name, _)| name));
+    for (workload, (_, floors)) in workloads.iter().zip(&floors) {
+        assert_floors(workload, floors);
+    }
+    assert!(report["missing"].is_null(), "{}", report["missing"]);
+    let first = &workloads[0]["lines"][0];
+    let slowest = workloads[0]["lines"].as_array().unwrap()[1..=nodes.len()]
+        .iter()
+        .map(|line| line["floor"]["median"].as_f64().unwrap())
+        .fold(0.0, f64::max);
+    assert_eq!(first["floor"]["median"].as_f64(), Some(slowest), "{first}");
+    let late = figure(&report, "slow", "tenure", "p50_us");
+    assert!(late < 20_000.0, "the slow node is waited for: {late} µs");
+}
+
+#[test]
+fn servers_that_do_not_count_yet_are_named_by_the_store() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
+    let refused = end(&mut bare(&["bench", "--store", &redlock(&servers, "")]));
+    assert_eq!(refused.out, "");
+    assert!(refused.err.contains("restart_delay"), "{}", refused.err);
+}
+
+#[test]
 fn a_server_that_hides_its_figures_is_measured_without_them() {
     let hidden = "on >secret ~* &* +@all -info -monitor";
     let server = RedisServer::builder()
@@ -201,6 +253,14 @@ fn bad_requests_are_refused_in_one_sentence() {
     }
 }
 
+fn redlock(servers: &[RedisServer], options: &str) -> String {
+    let nodes = servers.iter();
+    let nodes: Vec<_> = nodes
+        .map(|server| format!("127.0.0.1:{}", server.port()))
+        .collect();
+    format!("redlock://{}{options}", nodes.join(","))
+}
+
 /// One figure of one who was measured, in the last round.
 fn figure(report: &Value, workload: &str, who: &str, figure: &str) -> f64 {
     let mut workloads = report["workloads"].as_array().unwrap().iter();
@@ -248,6 +308,11 @@ fn assert_lines(workload: &Value, floors: &[&str]) {
         assert_eq!(line["tenure"]["range"].as_array().unwrap().len(), 2);
         assert_eq!(line["aim"].is_null(), line["met"].is_null(), "{line}");
     }
+    assert_floors(workload, floors);
+}
+
+fn assert_floors(workload: &Value, floors: &[&str]) {
+    let lines = workload["lines"].as_array().unwrap();
     for floor in floors {
         let compared = |line: &&Value| line["floor"]["name"] == *floor;
         assert!(lines.iter().any(|line| compared(&line)), "{floor}");

@@ -18,6 +18,8 @@ pub(super) struct Line {
     pub(super) who: &'static str,
     /// The label of whom it is compared with.
     pub(super) floor: Option<&'static str>,
+    /// The labels of those whose slowest it is compared with instead.
+    pub(super) slowest_of: &'static [&'static str],
     pub(super) aim: Option<Aim>,
 }
 
@@ -36,6 +38,7 @@ impl Line {
             unit,
             who: TENURE,
             floor: None,
+            slowest_of: &[],
             aim: None,
         }
     }
@@ -49,6 +52,14 @@ impl Line {
     pub(super) const fn beside(self, floor: &'static str) -> Self {
         Self {
             floor: Some(floor),
+            ..self
+        }
+    }
+
+    /// Compares it with the one of these labels whose figure is the largest by its median.
+    pub(super) const fn beside_slowest_of(self, floors: &'static [&'static str]) -> Self {
+        Self {
+            slowest_of: floors,
             ..self
         }
     }

@@ -61,7 +61,9 @@ impl<'a> Bench<'a> {
         self.kind.prepare(&subject.who, &name_of(subject))?;
         let time = self.time;
         match subject.workload {
-            Workload::Pair => self.alone(subject, Part::Pairs { time }),
+            Workload::Pair | Workload::Dead | Workload::Slow => {
+                self.alone(subject, Part::Pairs { time })
+            }
             Workload::Keep => self.keep(subject),
             Workload::Parallel => self.tasks(subject, TASKS, Duration::ZERO),
             Workload::Hot => self.tasks(subject, 1, Duration::ZERO),
@@ -303,9 +305,10 @@ impl<'a> Bench<'a> {
             keep: subject.keep,
             part,
         };
-        match subject.options {
-            "" => Player::start(self.store, &order),
-            options => Player::start(&self.store.with_option(options), &order),
+        match (&subject.url, subject.options) {
+            (Some(url), _) => Player::start(url, &order),
+            (None, "") => Player::start(self.store.url(), &order),
+            (None, options) => Player::start(self.store.with_option(options).url(), &order),
         }
     }
 

@@ -47,12 +47,17 @@ use workload::Workload;
 /// serves nobody else, best on this machine:
 ///
 /// redis-server --port 7379 --save '' --appendonly no
+///
+/// For redlock://, start several of them. Nodes do not count in their first minute, so add
+/// restart_delay=off to the URL, or wait. The workloads dead and slow replace the last node by a
+/// port that refuses, and by a way to it that delays every answer by 20 ms.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tenure bench
   tenure bench --store local:/some/folder --only pair,handover
   tenure bench --store redis://127.0.0.1:7379/
+  tenure bench --store 'redlock://127.0.0.1:7379,127.0.0.1:7380,127.0.0.1:7381?restart_delay=off'
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
     /// How many rounds; workloads that take long are measured in the last only

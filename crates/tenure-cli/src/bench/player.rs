@@ -12,7 +12,6 @@ use crate::bench::wire::{Answer, Order, Step, Times};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::guardian::own_program;
-use crate::store::Store;
 
 /// One process; killed if it is still there when nobody needs it any more.
 ///
@@ -26,12 +25,12 @@ pub(super) struct Player {
 
 impl Player {
     /// Starts a process, and waits until it is ready for its part.
-    pub(super) fn start(store: &Store, order: &Order) -> Result<Self> {
+    pub(super) fn start(url: &str, order: &Order) -> Result<Self> {
         let mut command = Command::new(own_program().map_err(|error| trouble(&error))?);
         command
             .arg("bench-child")
             // Not an argument: everybody can read those, and a URL may hold a password.
-            .env("TENURE_STORE", store.url())
+            .env("TENURE_STORE", url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| trouble(&error))?;

@@ -41,6 +41,14 @@ impl Runs {
             .filter_map(|round| round.get(label)?.find(figure))
             .collect()
     }
+
+    /// Who of those that a line names has the largest median: a time that a moment's trouble made
+    /// longer is nobody's floor.
+    fn slowest(&self, line: Line) -> Option<&'static str> {
+        let typical = |label: &str| median(&self.values(label, line.figure)).unwrap_or(0.0);
+        let labels = line.slowest_of.iter().copied();
+        labels.max_by(|one, other| typical(one).total_cmp(&typical(other)))
+    }
 }
 
 /// The whole run, as JSON shows it.
@@ -164,9 +172,8 @@ impl LineReport {
     /// Sums up a line; `None` if its figure could not be had.
     fn new(line: Line, runs: &Runs) -> Option<Self> {
         let own = runs.values(line.who, line.figure);
-        let floor = line
-            .floor
-            .map(|name| (name, runs.values(name, line.figure)));
+        let floor = line.floor.or_else(|| runs.slowest(line));
+        let floor = floor.map(|name| (name, runs.values(name, line.figure)));
         let ratios = floor.as_ref().map(|(_, floor)| {
             let ratios = own.iter().zip(floor).map(|(own, floor)| own / floor);
             ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<_>>()

@@ -9,6 +9,10 @@ use serde::Serialize;
 pub(crate) enum Workload {
     /// One client locks and releases one name
     Pair,
+    /// The same while one of the nodes that vote is dead
+    Dead,
+    /// The same while one of the nodes that vote answers 20 ms late
+    Slow,
     /// One client locks and releases a name that it keeps; then another one claims it
     Keep,
     /// 64 tasks of one process lock a name each
@@ -31,8 +35,10 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Pair,
+        Self::Dead,
+        Self::Slow,
         Self::Keep,
         Self::Parallel,
         Self::Handover,
@@ -48,6 +54,8 @@ impl Workload {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pair => "pair",
+            Self::Dead => "dead",
+            Self::Slow => "slow",
             Self::Keep => "keep",
             Self::Parallel => "parallel",
             Self::Handover => "handover",

@@ -14,6 +14,7 @@ use crate::exit_code;
 mod local;
 mod memory;
 mod redis;
+mod redlock;
 
 /// A kind of store, as the benchmark sees it.
 pub(super) trait Kind: Debug {
@@ -57,6 +58,8 @@ pub(super) struct Subject {
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) who: Who,
+    /// The store that it opens, if not the one of the command line.
+    pub(super) url: Option<String>,
     /// What is added to the store's URL.
     pub(super) options: &'static str,
     /// How long it rests after each release, where the workload has rests.
@@ -76,6 +79,7 @@ impl Subject {
             label: TENURE,
             workload,
             who: Who::Tenure,
+            url: None,
             options: "",
             rest: Duration::ZERO,
             ttl: None,
@@ -105,6 +109,7 @@ pub(super) fn of(url: &str) -> Result<Box<dyn Kind>> {
             let sentence = "bench measures one Redis server; name it with --store redis://";
             Err(Failure::new(exit_code::USAGE, sentence))
         }
+        "redlock" | "redlocks" => Ok(Box::new(redlock::Redlock::look(url)?)),
         _ => Ok(Box::new(memory::Memory)),
     }
 }

@@ -12,7 +12,7 @@ use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::wire::Who;
 use crate::bench::workload::Workload::{
-    self, Crash, Crowd, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Team,
+    self, Crash, Crowd, Dead, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Slow, Team,
 };
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -92,7 +92,7 @@ impl Kind for Redis {
             Keep => vec![set(Pair), token(Handover)],
             Parallel => vec![set(workload)],
             Handover | Crowd => vec![token(workload)],
-            Crash | Idle | Many | Team => Vec::new(),
+            Crash | Dead | Idle | Many | Slow | Team => Vec::new(),
         };
         let own = self.tenure(workload).into_iter();
         own.chain(floors).collect()

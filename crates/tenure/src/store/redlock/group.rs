@@ -247,6 +247,7 @@ impl Group {
         let Some(largest) = tally.largest() else {
             return Err(Tally::default());
         };
+        tracing::debug!(name = %claim.name, "the nodes gave different numbers, asking once more");
         let mut round = self.ask_all(&not_waiting(claim), |_| Number::Exactly(largest));
         self.until_decided(&mut round, before).await;
         let written = self.tally(&round, before);

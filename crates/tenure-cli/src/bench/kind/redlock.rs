@@ -1,0 +1,206 @@
+//! Servers that vote, beside a bare lock on each of them: what a client by hand pays for one node.
+
+use std::time::Duration;
+
+use crate::bench::kind::redis::Redis;
+use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
+use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::line::Line;
+use crate::bench::line::Unit::{Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::wire::Who;
+use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
+use crate::error::Result;
+
+mod detour;
+mod url;
+
+use detour::Detour;
+use url::Nodes;
+
+/// `redlock:`, and each of its nodes as a server of its own.
+#[derive(Debug)]
+pub(super) struct Redlock {
+    urls: Nodes,
+    nodes: Vec<Redis>,
+    /// What the report calls the bare lock on each node.
+    labels: &'static [&'static str],
+    /// The slow way to the last node, where there can be one.
+    detour: Option<Detour>,
+}
+
+impl Redlock {
+    /// Connects to the nodes of a store.
+    pub(super) fn look(url: &str) -> Result<Self> {
+        let urls = Nodes::of(url);
+        let nodes = (0..urls.count()).map(|node| Redis::look(&urls.server(node)));
+        let nodes = nodes.collect::<Result<_>>()?;
+        let labels = (0..urls.count()).map(|node| format!("bare {}", urls.place(node)));
+        // Labels last as long as the program everywhere else; this is the only place that makes
+        // some, and it does so once.
+        let labels: Vec<&'static str> = labels.map(|label| &*label.leak()).collect();
+        let detour = urls.last_address().map(Detour::start).transpose()?;
+        Ok(Self {
+            urls,
+            nodes,
+            labels: labels.leak(),
+            detour,
+        })
+    }
+
+    /// The store itself, with all nodes or with another instead of the last.
+    fn tenure(&self, workload: Workload) -> Subject {
+        let last = match (workload, &self.detour) {
+            (Dead, _) => Some(REFUSES.to_owned()),
+            (Slow, Some(detour)) => Some(detour.address().to_string()),
+            _ => None,
+        };
+        Subject {
+            url: last.map(|last| self.urls.with_last(&last)),
+            ttl: (workload == Crash).then_some(TTL),
+            ..Subject::tenure(workload)
+        }
+    }
+
+    fn bare(&self, node: usize, label: &'static str, workload: Workload, who: Who) -> Subject {
+        Subject {
+            label,
+            who,
+            url: Some(self.urls.server(node)),
+            ..Subject::tenure(workload)
+        }
+    }
+}
+
+impl Kind for Redlock {
+    fn lines(&self) -> Vec<Line> {
+        let pair = Line::new(Pair, "p50_us", "lock + release, p50", Micros);
+        let first = pair.beside_slowest_of(self.labels).aims(RatioAtMost(2.0));
+        let each = self.labels.iter().map(|label| Line {
+            what: "the same, by node",
+            ..pair.beside(label)
+        });
+        let lines = std::iter::once(first).chain(each).chain(LINES);
+        let possible = |line: &Line| line.workload != Slow || self.detour.is_some();
+        lines.filter(possible).collect()
+    }
+
+    fn subjects(&self, workload: Workload) -> Vec<Subject> {
+        let mut subjects = vec![self.tenure(workload)];
+        match workload {
+            Pair => {
+                let set = |(node, label): (usize, &&'static str)| {
+                    self.bare(node, label, Pair, Who::RedisSet)
+                };
+                subjects.extend(self.labels.iter().enumerate().map(set));
+            }
+            Dead | Slow | Hot => subjects.push(Subject::own_pair()),
+            Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, Who::RedisToken)),
+            _ => {}
+        }
+        subjects
+    }
+
+    fn prepare(&self, who: &Who, name: &str) -> Result<()> {
+        self.nodes[0].prepare(who, name)
+    }
+
+    fn is_blocked(&self, process: u32) -> Result<bool> {
+        self.nodes[0].is_blocked(process)
+    }
+
+    fn changes(&self) -> Option<u64> {
+        None
+    }
+
+    fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
+        let counters = self.nodes.iter().map(Kind::counter);
+        let counters: Option<Vec<_>> = counters.collect::<Result<_>>()?;
+        Ok(counters.map(|counters| Box::new(PerNode(counters)) as Box<dyn Counter>))
+    }
+
+    /// Of all nodes together.
+    fn server_time(&self) -> Option<Duration> {
+        self.nodes.iter().map(Kind::server_time).sum()
+    }
+
+    fn missing(&self) -> Option<&str> {
+        self.nodes.iter().find_map(Kind::missing)
+    }
+}
+
+/// Counts what a node is sent, by the mean of all.
+#[derive(Debug)]
+struct PerNode(Vec<Box<dyn Counter>>);
+
+impl Counter for PerNode {
+    fn commands(&self) -> Result<u64> {
+        let all = self.0.iter().map(|counter| counter.commands());
+        let all = all.sum::<Result<u64>>()?;
+        Ok(all / self.0.len() as u64)
+    }
+}
+
+const TOKEN: &str = "bare BLPOP";
+
+/// A port of the system that nobody listens on.
+const REFUSES: &str = "127.0.0.1:1";
+
+/// Of a holder that is killed.
+const TTL: Duration = Duration::from_secs(2);
+
+/// All but the pair's latency, which stands beside every node.
+const LINES: [Line; 19] = [
+    Line::new(Pair, "per_second", "lock + release", PerSecond),
+    Line::new(Pair, "p99_us", "p99", Micros),
+    Line::new(Pair, "commands_each", "commands each, by node", Number).aims(AtMost(2.05)),
+    Line::new(Pair, "server_us_each", "all servers' time each", Micros),
+    Line::new(Dead, "p50_us", "a node dead, p50", Micros)
+        .beside(OWN_PAIR)
+        .aims(RatioAtMost(1.1)),
+    Line::new(Dead, "p99_us", "a node dead, p99", Micros).beside(OWN_PAIR),
+    Line::new(Slow, "p50_us", "a node slow, p50", Micros)
+        .beside(OWN_PAIR)
+        .aims(RatioAtMost(1.1)),
+    Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
+    Line::new(Handover, "p50_us", "release to grant, p50", Micros).beside(TOKEN),
+    Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(TOKEN),
+    Line::new(Handover, "commands_each", "commands each, by node", Number),
+    Line::new(Hot, "per_second", "64 tasks, one name", PerSecond)
+        .beside(OWN_PAIR)
+        .aims(RatioAtLeast(40.0)),
+    Line::new(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond).beside(TOKEN),
+    Line::new(Crowd, "fairness", "Jain's index", Number)
+        .beside(TOKEN)
+        .aims(AtLeast(0.99)),
+    Line::new(Crowd, "commands_each", "commands each, by node", Number),
+    Line::new(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis).aims(AtMost(20.0)),
+    Line::new(
+        Crash,
+        "worst_late_ms",
+        "kill -9, after the ttl, worst",
+        Millis,
+    )
+    .aims(AtMost(20.0)),
+    Line::new(
+        Idle,
+        "commands_per_second",
+        "200 waiters, commands by node",
+        PerSecond,
+    )
+    .aims(AtMost(1.0)),
+    Line::new(Idle, "cpu_percent", "of a core", Percent),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_compares_those_who_are_measured() {
+        for line in &LINES {
+            assert_eq!(line.who, crate::bench::kind::TENURE, "{line:?}");
+            let floors = [None, Some(OWN_PAIR), Some(TOKEN)];
+            assert!(floors.contains(&line.floor), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A way to a server that delays every answer, as a long cable would.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+
+/// A port of this machine that leads to a server.
+///
+/// Its threads sleep while nobody uses it, and end with the process.
+#[derive(Debug)]
+pub(super) struct Detour(SocketAddr);
+
+impl Detour {
+    pub(super) fn start(server: String) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = listener.map_err(|error| {
+            let sentence = format!("no slow way to the last node can be made: {error}");
+            Failure::new(exit_code::UNAVAILABLE, sentence)
+        })?;
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                // Whoever cannot be led to the server finds the connection closed.
+                let _ = lead(client, &server);
+            }
+        });
+        Ok(Self(address))
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Connects a client with the server, in threads that end with either.
+fn lead(mut client: TcpStream, server: &str) -> io::Result<()> {
+    let mut server = TcpStream::connect(server)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut to_server, mut from_client) = (server.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Both);
+    });
+    let (send, delayed) = mpsc::channel();
+    thread::spawn(move || deliver(&delayed, &mut client));
+    thread::spawn(move || {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(length @ 1..) = server.read(&mut buffer) {
+            let due = Instant::now() + DELAY;
+            if send.send((due, buffer[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Writes what is due, in order.
+fn deliver(delayed: &Receiver<(Instant, Vec<u8>)>, client: &mut TcpStream) {
+    for (due, answer) in delayed {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if client.write_all(&answer).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+const DELAY: Duration = Duration::from_millis(20);
