@@ -79,7 +79,14 @@ impl Kind for Redlock {
             what: "the same, by node",
             ..pair.beside(label)
         });
-        let lines = std::iter::once(first).chain(each).chain(LINES);
+        let nodes = self.nodes.len() as f64;
+        let lines = LINES.into_iter().map(|line| match line.figure {
+            // A few belong to no operation, or to a second vote.
+            "commands_each" if line.workload == Pair => line.aims(AtMost(2.05 * nodes)),
+            "commands_per_second" => line.aims(AtMost(nodes)),
+            _ => line,
+        });
+        let lines = std::iter::once(first).chain(each).chain(lines);
         let possible = |line: &Line| line.workload != Slow || self.detour.is_some();
         lines.filter(possible).collect()
     }
@@ -115,7 +122,7 @@ impl Kind for Redlock {
     fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
         let counters = self.nodes.iter().map(Kind::counter);
         let counters: Option<Vec<_>> = counters.collect::<Result<_>>()?;
-        Ok(counters.map(|counters| Box::new(PerNode(counters)) as Box<dyn Counter>))
+        Ok(counters.map(|counters| Box::new(Together(counters)) as Box<dyn Counter>))
     }
 
     /// Of all nodes together.
@@ -128,15 +135,13 @@ impl Kind for Redlock {
     }
 }
 
-/// Counts what a node is sent, by the mean of all.
+/// Counts what all nodes are sent.
 #[derive(Debug)]
-struct PerNode(Vec<Box<dyn Counter>>);
+struct Together(Vec<Box<dyn Counter>>);
 
-impl Counter for PerNode {
+impl Counter for Together {
     fn commands(&self) -> Result<u64> {
-        let all = self.0.iter().map(|counter| counter.commands());
-        let all = all.sum::<Result<u64>>()?;
-        Ok(all / self.0.len() as u64)
+        self.0.iter().map(|counter| counter.commands()).sum()
     }
 }
 
@@ -152,7 +157,7 @@ const TTL: Duration = Duration::from_secs(2);
 const LINES: [Line; 19] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond),
     Line::new(Pair, "p99_us", "p99", Micros),
-    Line::new(Pair, "commands_each", "commands each, by node", Number).aims(AtMost(2.05)),
+    Line::new(Pair, "commands_each", "commands each, all nodes", Number),
     Line::new(Pair, "server_us_each", "all servers' time each", Micros),
     Line::new(Dead, "p50_us", "a node dead, p50", Micros)
         .beside(OWN_PAIR)
@@ -164,7 +169,12 @@ const LINES: [Line; 19] = [
     Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
     Line::new(Handover, "p50_us", "release to grant, p50", Micros).beside(TOKEN),
     Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(TOKEN),
-    Line::new(Handover, "commands_each", "commands each, by node", Number),
+    Line::new(
+        Handover,
+        "commands_each",
+        "commands each, all nodes",
+        Number,
+    ),
     Line::new(Hot, "per_second", "64 tasks, one name", PerSecond)
         .beside(OWN_PAIR)
         .aims(RatioAtLeast(40.0)),
@@ -172,7 +182,7 @@ const LINES: [Line; 19] = [
     Line::new(Crowd, "fairness", "Jain's index", Number)
         .beside(TOKEN)
         .aims(AtLeast(0.99)),
-    Line::new(Crowd, "commands_each", "commands each, by node", Number),
+    Line::new(Crowd, "commands_each", "commands each, all nodes", Number),
     Line::new(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis).aims(AtMost(20.0)),
     Line::new(
         Crash,
@@ -184,10 +194,9 @@ const LINES: [Line; 19] = [
     Line::new(
         Idle,
         "commands_per_second",
-        "200 waiters, commands by node",
+        "200 waiters, commands to all",
         PerSecond,
-    )
-    .aims(AtMost(1.0)),
+    ),
     Line::new(Idle, "cpu_percent", "of a core", Percent),
 ];
 
