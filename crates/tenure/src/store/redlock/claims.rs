@@ -36,15 +36,25 @@ pub(crate) struct Claims(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     held: HashMap<Key, Held>,
-    /// The nodes that a withdrawal was sent to and did not come back from, a bit each, and until
-    /// when: were the same owner to ask again, it might take away what the node grants then.
-    doubtful: HashMap<Key, (u64, Tick)>,
+    doubtful: HashMap<Key, Doubt>,
     /// What is being released at this moment.
     going: HashSet<Key>,
     /// Numbers the records, so that late answers find their own.
     next: u64,
     /// When so many are there, those that are over are thrown out.
     sweep_at: usize,
+}
+
+/// What is known of the nodes that a withdrawal was sent to and did not come back from, a bit each.
+#[derive(Debug)]
+struct Doubt {
+    /// Were the same owner to ask again, it might take away what the node grants then.
+    nodes: u64,
+    /// Those of them whose answer is still to come: it sees to what late answers tell of.
+    flying: u64,
+    /// Those of them that a late answer told of.
+    touched: u64,
+    until: Tick,
 }
 
 /// One claim, and what became of it.
@@ -93,7 +103,7 @@ impl Claims {
             table
                 .held
                 .retain(|_, held| held.fence.is_none() || held.until > now);
-            table.doubtful.retain(|_, (_, until)| *until > now);
+            table.doubtful.retain(|_, doubt| doubt.until > now);
             table.sweep_at = 2 * (table.held.len() + table.doubtful.len()).max(64);
         }
         let key = Key::of(claim);
@@ -120,9 +130,9 @@ impl Claims {
             }
         });
         let doubtful = table.doubtful.get(&key);
-        let doubtful = doubtful.filter(|(_, until)| *until > now);
+        let doubtful = doubtful.filter(|doubt| doubt.until > now);
         Before {
-            doubtful: doubtful.map_or(0, |(nodes, _)| *nodes),
+            doubtful: doubtful.map_or(0, |doubt| doubt.nodes),
             number: held.number,
             fence: held.fence,
             is_new,
@@ -130,23 +140,53 @@ impl Claims {
         }
     }
 
-    /// Notes that a withdrawal is on its way to a node.
+    /// Notes that a withdrawal, or a release by owner, is on its way to a node.
     pub(crate) fn doubt(&self, key: &Key, node: usize, until: Tick) {
         let mut table = self.lock();
-        let (nodes, latest) = table.doubtful.entry(key.clone()).or_insert((0, until));
-        *nodes |= 1 << node;
-        *latest = until.max(*latest);
+        let doubt = table.doubtful.entry(key.clone()).or_insert(Doubt {
+            nodes: 0,
+            flying: 0,
+            touched: 0,
+            until,
+        });
+        doubt.nodes |= 1 << node;
+        doubt.flying |= 1 << node;
+        doubt.until = until.max(doubt.until);
     }
 
-    /// Notes that a withdrawal was carried out.
+    /// Notes that it was carried out.
     pub(crate) fn trust(&self, key: &Key, node: usize) {
         let mut table = self.lock();
-        if let Some((nodes, _)) = table.doubtful.get_mut(key) {
-            *nodes &= !(1 << node);
-            if *nodes == 0 {
+        if let Some(doubt) = table.doubtful.get_mut(key) {
+            let others = !(1 << node);
+            doubt.nodes &= others;
+            doubt.flying &= others;
+            doubt.touched &= others;
+            if doubt.nodes == 0 {
                 table.doubtful.remove(key);
             }
         }
+    }
+
+    /// Notes that it was not, as far as is known; returns whether the node has something of the claim.
+    pub(crate) fn landed(&self, key: &Key, node: usize) -> bool {
+        let mut table = self.lock();
+        let doubt = table.doubtful.get_mut(key);
+        doubt.is_some_and(|doubt| {
+            doubt.flying &= !(1 << node);
+            doubt.touched & (1 << node) != 0
+        })
+    }
+
+    /// Notes that a node turned out to have something of a claim that is over; returns whether what
+    /// is on its way there sees to it.
+    pub(crate) fn is_seen_to(&self, key: &Key, node: usize) -> bool {
+        let mut table = self.lock();
+        let doubt = table.doubtful.get_mut(key);
+        doubt.is_some_and(|doubt| {
+            doubt.touched |= 1 << node;
+            doubt.flying & (1 << node) != 0
+        })
     }
 
     pub(crate) fn find(&self, key: &Key) -> Option<Held> {

@@ -347,6 +347,7 @@ impl Group {
         };
         self.claims.change(&key, |held| held.touch(node));
         match (self.claims.same(&key, number), granted) {
+            (None, _) if self.claims.is_seen_to(&key, node) => {}
             (None, _) => self.clean_up(node, &whole(claim)).await,
             (Some(held), Some(number)) if held.fence.is_some() => {
                 self.claims
@@ -551,28 +552,35 @@ impl Group {
         claim: &Arc<Claim>,
         touched: u64,
     ) {
-        let key = Key::of(claim);
         for (node, answer) in round.answers.iter().enumerate() {
-            match answer {
-                Some(Ok(())) => self.claims.trust(&key, node),
-                Some(Err(_)) if touched & (1 << node) != 0 => {
-                    let (group, claim) = (Arc::clone(self), Arc::clone(claim));
-                    tokio::spawn(async move { group.clean_up(node, &claim).await });
-                }
-                Some(Err(_)) | None => {}
+            if let Some(answer) = answer {
+                self.settle(node, claim, answer.is_ok(), touched);
             }
         }
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
         round.finish(move |node, answer| {
-            let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
-            async move {
-                match answer {
-                    Ok(()) => group.claims.trust(&Key::of(&claim), node),
-                    Err(_) if touched & (1 << node) != 0 => group.clean_up(node, &claim).await,
-                    Err(_) => {}
-                }
-            }
+            group.settle(node, &claim, answer.is_ok(), touched);
+            std::future::ready(())
         });
+    }
+
+    /// Takes in what became of a withdrawal, or of a release by owner, at one node.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        node: usize,
+        claim: &Arc<Claim>,
+        is_done: bool,
+        touched: u64,
+    ) {
+        let key = Key::of(claim);
+        if is_done {
+            return self.claims.trust(&key, node);
+        }
+        let is_late = self.claims.landed(&key, node);
+        if is_late || touched & (1 << node) != 0 {
+            let (group, claim) = (Arc::clone(self), Arc::clone(claim));
+            tokio::spawn(async move { group.clean_up(node, &claim).await });
+        }
     }
 
     /// Why too few nodes count.

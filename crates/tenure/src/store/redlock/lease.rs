@@ -92,28 +92,17 @@ impl Group {
         let Some(held) = held.filter(|_| release.depth == 0) else {
             return round.finish(|_, _| std::future::ready(()));
         };
-        let (group, claim) = (Arc::clone(self), whole(&held.claim));
-        let touched = held.touched;
-        let settle = move |node: usize, is_done| {
-            let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
-            async move {
-                if is_done {
-                    group.claims.trust(&Key::of(&claim), node);
-                } else if touched & (1 << node) != 0 {
-                    group.clean_up(node, &claim).await;
-                }
-            }
-        };
+        let (claim, touched) = (whole(&held.claim), held.touched);
         for (node, answer) in round.answers.iter().enumerate() {
-            match answer {
-                Some(answer) if is_done(answer) => {
-                    self.claims.trust(&Key::of(&held.claim), node);
-                }
-                Some(_) => _ = tokio::spawn(settle(node, false)),
-                None => {}
+            if let Some(answer) = answer {
+                self.settle(node, &claim, is_done(answer), touched);
             }
         }
-        round.finish(move |node, answer| settle(node, is_done(&answer)));
+        let group = Arc::clone(self);
+        round.finish(move |node, answer| {
+            group.settle(node, &claim, is_done(&answer), touched);
+            std::future::ready(())
+        });
     }
 
     /// Renews leases by majority.
