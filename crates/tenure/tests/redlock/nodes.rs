@@ -1,7 +1,7 @@
 //! Some servers that vote, the wires to them, and clients of them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tenure::conformance::Fixture;
@@ -101,6 +101,11 @@ impl Nodes {
 impl Fixture for Nodes {
     async fn client(&self) -> Arc<dyn Driver> {
         tenure::store::redlock::open(&self.url()).await.unwrap()
+    }
+
+    /// Long enough that even five servers on a busy machine have answered twice before its end.
+    fn short(&self) -> Duration {
+        Duration::from_secs(1)
     }
 
     fn sees_clients_end(&self) -> bool {

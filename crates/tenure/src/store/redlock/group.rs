@@ -195,10 +195,8 @@ impl Group {
         if tally.granted.len() < self.majority {
             return self.lost(claim, &tally, before).await;
         }
-        let (fence, numbers) = match self.number(claim, &tally, before).await {
-            Ok(numbered) => numbered,
-            Err(tally) => return self.lost(claim, &tally, before).await,
-        };
+        let numbered = self.number(claim, &tally, before).await;
+        // Looked at after the last answer: the leases may be over that it tells of.
         if self.clock.now() >= Self::safe_until(sent, claim) {
             self.undo(claim, &tally.answered()).await;
             return Err(unavailable(format!(
@@ -207,6 +205,10 @@ impl Group {
                 claim.ttl
             )));
         }
+        let (fence, numbers) = match numbered {
+            Ok(numbered) => numbered,
+            Err(tally) => return self.lost(claim, &tally, before).await,
+        };
         self.note_won(claim, fence, &numbers, sent);
         for node in tally.takers() {
             let is_fine = |(other, number): &(usize, Fence)| *other == node && *number >= fence;

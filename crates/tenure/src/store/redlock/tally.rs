@@ -68,13 +68,16 @@ impl Tally {
         }
     }
 
-    /// Whether what is still open can change nothing any more: it is won; or it is lost, and also
-    /// known whether to others or because too few nodes can vote.
+    /// Whether what is still open can change nothing any more: it is won, and all have answered or a
+    /// majority agrees on its number, which others may know it by; or it is lost, and also known
+    /// whether to others or because too few nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
+        if self.granted.len() >= majority {
+            return self.open == 0 || self.agreed(majority).is_some();
+        }
         let answered = self.answered().len();
         let is_told = answered >= majority || answered + self.open < majority;
-        let is_lost = self.granted.len() + self.open < majority;
-        self.granted.len() >= majority || (is_lost && is_told)
+        self.granted.len() + self.open < majority && is_told
     }
 
     /// The number that a majority has agreed on.
@@ -220,6 +223,11 @@ mod tests {
         let answers = [granted(7, 9), granted(8, 9), granted(7, 9)];
         let tally = Tally::of(&answers, None, 0);
         assert_eq!(tally.agreed(2), Fence::new(7));
+        let two = [granted(7, 9), granted(8, 9), None];
+        assert!(
+            !Tally::of(&two, None, 0).is_decided(2),
+            "the third may agree"
+        );
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
     }
