@@ -173,6 +173,9 @@ async fn a_lease_is_given_back_unless_others_had_the_name(lab: &Lab) {
         lab.cli(&["DEL", &lab.key(&ann, "")]);
         lab.cli(&["SET", &lab.key(&ann, ":fence"), "what"]);
         assert_eq!(fence(&voter, &one, exactly(AHEAD)).await, AHEAD);
+        // However long ago it was won.
+        lab.cli(&["DEL", &lab.key(&ann, ""), &lab.key(&ann, ":fence")]);
+        assert_eq!(fence(&voter, &one, exactly(7)).await, 7);
         // Another had the name, or may have had it under this very number.
         lab.cli(&["DEL", &lab.key(&ann, "")]);
         fence(&voter, &other, Number::AtLeast(0)).await;
