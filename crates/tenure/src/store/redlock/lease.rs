@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::name::Fence;
 use crate::store::redlock::claims::{Held, Key};
 use crate::store::redlock::fault::{indeterminate, unavailable};
-use crate::store::redlock::group::{Group, whole};
+use crate::store::redlock::group::Group;
 use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::undo::whole;
 
 impl Group {
     /// Undoes a claim everywhere; what a minority does not confirm goes on in the background.

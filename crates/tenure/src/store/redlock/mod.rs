@@ -3,7 +3,10 @@
 //! | file | content |
 //! |---|---|
 //! | `url` | what a URL says: nodes and times |
-//! | `group` | putting a claim to the vote, split votes, taking claims back |
+//! | `group` | putting a claim to the vote, and its number |
+//! | `lost` | a vote that was not won: refused, in line, split, or too few nodes |
+//! | `late`, `undo` | answers that come later; taking claims back |
+//! | `clocks` | where the next fence may begin |
 //! | `lease` | renewing and letting go what a majority granted |
 //! | `round`, `tally` | one request to all nodes; counting what they say |
 //! | `claims` | what this client has asked for, and which nodes have it |
@@ -16,14 +19,18 @@
 //! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
 
 mod claims;
+mod clocks;
 mod doctor;
 mod fault;
 mod group;
 mod inbox;
+mod late;
 mod lease;
 mod lists;
+mod lost;
 mod round;
 mod tally;
+mod undo;
 mod url;
 
 use std::sync::Arc;

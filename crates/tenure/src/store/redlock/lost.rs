@@ -1,0 +1,176 @@
+//! A vote that was not won: refused, in line, split, or too few nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::{Answer, Claim, Driver as _, Wait};
+use crate::error::{Error, Result};
+use crate::name::Owner;
+use crate::store::redlock::claims::{Before, Held, Key};
+use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
+use crate::store::redlock::group::{Group, Outcome};
+use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::tally::Tally;
+
+impl Group {
+    /// What to do after a vote that was not won.
+    pub(crate) async fn lost(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        tally: &Tally,
+        before: Before,
+    ) -> Result<Outcome> {
+        if !tally.conflicts.is_empty() {
+            // What the owner has in the other mode stays as it is.
+            if before.is_new {
+                self.undo(claim, &tally.answered()).await;
+            }
+            return Err(conflict(claim));
+        }
+        let nobody_else = tally.busy.is_empty() && tally.queued.is_empty();
+        let blocked = nobody_else && !tally.young.is_empty();
+        if tally.answered().len() < self.majority || blocked {
+            let missing = self.missing(tally);
+            if !before.is_new && claim.wait == Wait::InLine {
+                // It keeps the places that it has; the engine asks again.
+                return Err(indeterminate(missing));
+            }
+            self.undo(claim, &tally.answered()).await;
+            return Err(unavailable(missing));
+        }
+        if tally.granted.is_empty() {
+            if claim.wait == Wait::No {
+                self.undo(claim, &tally.answered()).await;
+                return Ok(Outcome::Over(Answer::Busy));
+            }
+            return Ok(Outcome::Over(self.note_queued(claim, tally)));
+        }
+        let is_first = self.is_before_others(claim, tally).await;
+        match (claim.wait, is_first) {
+            (Wait::No, Some(true)) => Ok(Outcome::Split(A_MOMENT.mul_f64(1.0 + fastrand::f64()))),
+            (Wait::No, _) => {
+                self.undo(claim, &tally.answered()).await;
+                Ok(Outcome::Over(Answer::Busy))
+            }
+            (Wait::InLine, Some(true)) => Ok(Outcome::Over(Answer::Queued {
+                ask_again: A_MOMENT.mul_f64(2.0 + 4.0 * fastrand::f64()),
+            })),
+            (Wait::InLine, None) => Ok(Outcome::Over(self.note_queued(claim, tally))),
+            (Wait::InLine, Some(false)) => Ok(Outcome::Over(self.give_way(claim, tally).await)),
+        }
+    }
+
+    /// A place in line, to be asked for again at the first time that a node named.
+    fn note_queued(&self, claim: &Arc<Claim>, tally: &Tally) -> Answer {
+        let stands = |held: &mut Held| held.claim = Arc::clone(claim);
+        self.claims.change(&Key::of(claim), stands);
+        let soonest = tally
+            .queued
+            .iter()
+            .map(|(_, time)| *time)
+            .min()
+            .unwrap_or(claim.ttl);
+        // What it has of the nodes meanwhile must not run out.
+        let held = if tally.takers().is_empty() {
+            soonest
+        } else {
+            claim.ttl / 3
+        };
+        Answer::Queued {
+            ask_again: soonest.min(held),
+        }
+    }
+
+    /// Leaves all nodes to others for a random while.
+    async fn give_way(self: &Arc<Self>, claim: &Arc<Claim>, tally: &Tally) -> Answer {
+        let key = Key::of(claim);
+        let times = self.claims.change(&key, |held| {
+            held.gave_way += 1;
+            held.gave_way
+        });
+        self.withdraw_all(claim, &tally.answered(), tally.touched)
+            .await;
+        let longest = A_MOMENT * 2u32.saturating_pow(times.unwrap_or(1).min(8));
+        Answer::Queued {
+            ask_again: A_MOMENT + longest.mul_f64(fastrand::f64()),
+        }
+    }
+
+    /// Looks who holds which nodes, after a vote that some of them were won in.
+    ///
+    /// `None` if another has a majority; else whether this claim is before the others: it holds
+    /// the most nodes, or as many as others and the first of these. All come to the same end.
+    async fn is_before_others(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
+        let answered = tally.answered().len();
+        let name = &claim.name;
+        let mut round = Round::new(self.nodes.iter().map(|node| {
+            let (node, name) = (Arc::clone(node), name.clone());
+            let request: Request<_> = Box::pin(async move { node.list(Some(&name)).await });
+            request
+        }));
+        round
+            .until(|answers| answers.iter().flatten().flatten().count() >= answered)
+            .await;
+        let mut votes: BTreeMap<Owner, (usize, usize)> = BTreeMap::new();
+        for (node, answer) in round.answers.iter().enumerate() {
+            let Some(Ok(entries)) = answer else {
+                continue;
+            };
+            for holder in entries.iter().flat_map(|entry| &entry.holders) {
+                let (count, _) = votes.entry(holder.owner.clone()).or_insert((0, node));
+                *count += 1;
+            }
+        }
+        round.finish(|_, _| std::future::ready(()));
+        let own = votes.remove(&claim.owner);
+        if votes.values().any(|(count, _)| *count >= self.majority) {
+            return None;
+        }
+        let Some((own_count, own_first)) = own else {
+            return Some(false);
+        };
+        let is_before = |(count, first): &(usize, usize)| {
+            own_count > *count || (own_count == *count && own_first < *first)
+        };
+        Some(votes.values().all(is_before))
+    }
+
+    /// Why too few nodes count.
+    pub(crate) fn missing(&self, tally: &Tally) -> String {
+        let failed = tally
+            .failed
+            .iter()
+            .map(|(node, why)| (self.place(*node), why.clone()));
+        let young = tally.young.iter().map(|(node, left)| {
+            let seconds = left.as_secs() + 1;
+            let why = format!(
+                "has started lately and may have forgotten leases, it counts again in {seconds} s \
+                 (restart_delay)"
+            );
+            (self.place(*node), why)
+        });
+        let others: Vec<_> = failed.chain(young).collect();
+        let all = self.nodes.len();
+        too_few(all - others.len(), all, self.majority, &others)
+    }
+
+    /// Why too few nodes did as they were told.
+    pub(crate) fn failure<T>(&self, round: &Round<T>) -> String {
+        let failed = round.answers.iter().enumerate();
+        let failed = failed.filter_map(|(node, answer)| {
+            let error = answer.as_ref()?.as_ref().err()?;
+            Some((self.place(node), why(error)))
+        });
+        let (failed, all) = (failed.collect::<Vec<_>>(), self.nodes.len());
+        too_few(all - failed.len(), all, self.majority, &failed)
+    }
+}
+
+pub(crate) fn conflict(claim: &Claim) -> Error {
+    let name = claim.name.clone();
+    Error::ModeConflict { name }
+}
+
+/// A little longer than it takes to ask all nodes.
+const A_MOMENT: Duration = Duration::from_millis(2);

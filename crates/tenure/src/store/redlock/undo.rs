@@ -1,0 +1,125 @@
+//! Taking claims back, at every node and until it is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::driver::{Claim, Driver as _};
+use crate::store::redlock::claims::Key;
+use crate::store::redlock::group::Group;
+use crate::store::redlock::round::{Request, Round};
+
+impl Group {
+    /// Takes a claim back everywhere, also where nothing is known of it; waits for some nodes.
+    pub(crate) async fn undo(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
+        let key = Key::of(claim);
+        let held = if claim.depth <= 1 {
+            self.claims.forget(&key)
+        } else {
+            self.claims.find(&key)
+        };
+        let touched = held.map_or(0, |held| held.touched);
+        self.withdraw_all(claim, wait_for, touched).await;
+    }
+
+    /// Takes a claim back at all nodes, and goes on with those that do not answer well.
+    pub(crate) async fn withdraw_all(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        wait_for: &[usize],
+        touched: u64,
+    ) {
+        let mut round = self.withdraw_round(claim);
+        round
+            .until(|answers| wait_for.iter().all(|node| answers[*node].is_some()))
+            .await;
+        self.finish_withdrawing(round, claim, touched);
+    }
+
+    pub(crate) fn withdraw_round(&self, claim: &Arc<Claim>) -> Round<()> {
+        let (key, doubtful_until) = (Key::of(claim), self.clock.now() + claim.ttl);
+        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
+            self.claims.doubt(&key, index, doubtful_until);
+            let (node, claim) = (Arc::clone(node), Arc::clone(claim));
+            let request: Request<()> = Box::pin(async move { node.withdraw(&claim).await });
+            request
+        }))
+    }
+
+    /// Takes in what nodes say to a withdrawal, and goes on with those that do not answer well, if
+    /// they have been touched. Where the claim itself is still on its way, its late answer is seen to.
+    pub(crate) fn finish_withdrawing(
+        self: &Arc<Self>,
+        round: Round<()>,
+        claim: &Arc<Claim>,
+        touched: u64,
+    ) {
+        for (node, answer) in round.answers.iter().enumerate() {
+            if let Some(answer) = answer {
+                self.settle(node, claim, answer.is_ok(), touched);
+            }
+        }
+        let (group, claim) = (Arc::clone(self), Arc::clone(claim));
+        round.finish(move |node, answer| {
+            group.settle(node, &claim, answer.is_ok(), touched);
+            std::future::ready(())
+        });
+    }
+
+    /// Takes in what became of a withdrawal, or of a release by owner, at one node.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        node: usize,
+        claim: &Arc<Claim>,
+        is_done: bool,
+        touched: u64,
+    ) {
+        let key = Key::of(claim);
+        if is_done {
+            return self.claims.trust(&key, node);
+        }
+        let is_late = self.claims.landed(&key, node);
+        if is_late || touched & (1 << node) != 0 {
+            let (group, claim) = (Arc::clone(self), Arc::clone(claim));
+            tokio::spawn(async move { group.clean_up(node, &claim).await });
+        }
+    }
+
+    /// Takes a claim back at one node, and tries again until its lease would be over anyway.
+    pub(crate) async fn clean_up(&self, node: usize, claim: &Claim) {
+        let key = Key::of(claim);
+        while self.claims.is_going(&key) {
+            // Were this to come first, the release would not find what it is to free.
+            sleep(SHORTEST_PAUSE).await;
+        }
+        let give_up = self.clock.now() + claim.ttl;
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            // Who asks again, or anew as the same owner, is not to be undone.
+            if self.claims.find(&key).is_some() {
+                return;
+            }
+            self.claims.doubt(&key, node, self.clock.now() + claim.ttl);
+            if self.nodes[node].withdraw(claim).await.is_ok() {
+                return self.claims.trust(&key, node);
+            }
+            if self.clock.now() >= give_up {
+                return;
+            }
+            sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// The same claim with all that it may have entered again.
+pub(crate) fn whole(claim: &Claim) -> Arc<Claim> {
+    Arc::new(Claim {
+        depth: 1,
+        ..claim.clone()
+    })
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
