@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::clock::{Clock, Tick, safe};
+use crate::clock::{Clock, Tick};
 use crate::driver::{Answer, Claim, Mode, News, Wait};
 use crate::error::{Error, Result};
 use crate::name::Fence;
@@ -105,7 +105,7 @@ impl Group {
     /// Refuses a lease that a node could forget and vote again before it is over.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
         match self.settings.restart_delay {
-            Some(delay) if self.for_nodes(ttl) > delay => Err(Error::InvalidOption {
+            Some(delay) if self.for_nodes(ttl) >= delay => Err(Error::InvalidOption {
                 option: "ttl",
                 reason: format!(
                     "{ttl:?} is not shorter than restart_delay ({delay:?}), for which a node that \
@@ -122,8 +122,8 @@ impl Group {
     }
 
     /// Until when a lease is safely ours that was asked for at `sent`, by its ttl at the nodes.
-    fn safe_until(sent: Tick, claim: &Claim) -> Tick {
-        sent + safe(claim.ttl)
+    pub(crate) fn safe_until(&self, sent: Tick, ttl: Duration) -> Tick {
+        sent + self.settings.safe(ttl)
     }
 
     /// Sends all nodes a claim.
@@ -193,7 +193,7 @@ impl Group {
         }
         let numbered = self.number(claim, &tally, before).await;
         // Looked at after the last answer: the leases may be over that it tells of.
-        if self.clock.now() >= Self::safe_until(sent, claim) {
+        if self.clock.now() >= self.safe_until(sent, claim.ttl) {
             self.undo(claim, &tally.answered()).await;
             return Err(unavailable(format!(
                 "a majority voted for the claim, but took longer than the lease lasts ({:?}): \
@@ -258,7 +258,7 @@ impl Group {
 
     /// Notes a victory.
     fn note_won(&self, claim: &Arc<Claim>, fence: Fence, numbers: &[(usize, Fence)], sent: Tick) {
-        let until = Self::safe_until(sent, claim);
+        let until = self.safe_until(sent, claim.ttl);
         let key = Key::of(claim);
         let call = self
             .claims

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Tick, safe};
+use crate::clock::Tick;
 use crate::driver::{Claim, Driver as _, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::Fence;
@@ -182,7 +182,7 @@ impl Group {
         let verdict = kept.verdict(held.fence, self.majority);
         match verdict {
             Renewed::Kept(_) => {
-                let until = sent + safe(renewal.ttl);
+                let until = self.safe_until(sent, renewal.ttl);
                 self.claims
                     .change(&key, |held| held.until = held.until.max(until));
             }

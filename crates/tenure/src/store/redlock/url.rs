@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::clock::safe;
 use crate::error::Result;
 use crate::store::redis::url::{Layout, Options, Servers, Settings as Node, invalid};
 
@@ -68,7 +69,12 @@ impl Settings {
     /// How long nodes keep a lease whose holder counts on `ttl`: longer by what the drift is more
     /// than the margin that every holder keeps.
     pub(crate) fn for_nodes(&self, ttl: Duration) -> Duration {
-        ttl + ttl * (self.drift_percent - 1) / 100 + Duration::from_millis(1)
+        ttl * (99 + self.drift_percent) / 100
+    }
+
+    /// How long a holder counts on a lease that nodes keep for so long.
+    pub(crate) fn safe(&self, at_nodes: Duration) -> Duration {
+        safe(at_nodes * 100 / (99 + self.drift_percent))
     }
 }
 
@@ -183,6 +189,16 @@ mod tests {
         let databases = settings.nodes.iter().map(|node| node.access.database);
         assert_eq!(databases.collect::<Vec<_>>(), [2, 1]);
         assert_eq!(settings.restart_delay, None);
+    }
+
+    #[test]
+    fn nodes_keep_a_lease_longer_than_its_holder_counts_on_it() {
+        let ttl = Duration::from_secs(100);
+        for (drift, at_nodes) in [("1%25", 100), ("6%25", 105)] {
+            let settings = Settings::parse(&format!("redlock://a?drift={drift}")).unwrap();
+            assert_eq!(settings.for_nodes(ttl), Duration::from_secs(at_nodes));
+            assert_eq!(settings.safe(settings.for_nodes(ttl)), safe(ttl));
+        }
     }
 
     #[test]
