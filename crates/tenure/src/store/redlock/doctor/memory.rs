@@ -63,11 +63,11 @@ pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Dur
 /// Whether locks with the usual ttl can be taken at all.
 pub(super) fn delay(settings: &Settings) -> Option<Finding> {
     let delay = settings.restart_delay?;
-    (settings.for_nodes(DEFAULT_TTL) > delay).then(|| {
+    (settings.for_nodes(DEFAULT_TTL) >= delay).then(|| {
         Finding::warning(
             CHECK,
             format!(
-                "no ttl may be longer than restart_delay, {delay:?}: locks with the usual ttl of \
+                "every ttl has to be shorter than restart_delay, {delay:?}: locks with the usual ttl of \
                  {DEFAULT_TTL:?} are refused"
             ),
             "leave restart_delay out of the URL, or give every lock a shorter ttl",
