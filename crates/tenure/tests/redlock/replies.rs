@@ -126,7 +126,7 @@ fn ends_in_time(nodes: &Nodes, guard: &Guard) -> Duration {
         let ends = Instant::now() + millis(pttl + 1);
         kept += usize::from(ends >= asked + left);
     }
-    assert!(is_held(guard));
+    assert!(is_held(guard), "{:?} with {left:?} left", guard.health());
     assert!(kept >= 2, "{kept} of 3 keep it for {left:?}");
     left
 }

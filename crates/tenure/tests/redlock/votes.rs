@@ -216,3 +216,31 @@ async fn a_release_reaches_the_node_whose_answer_was_lost() {
         nodes.until_all_empty().await;
     }
 }
+
+/// Answers to the vote still come in while the lock is released already, and the servers have to be
+/// sent the script of the release first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_right_after_the_grant_finds_what_it_frees() {
+    let nodes = Nodes::start(5);
+    for round in 0..15 {
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            // A new client does not know the clocks of the nodes, so it has to ask twice.
+            clients.push(open(&nodes.url()).await);
+        }
+        for server in &nodes.0 {
+            server.cli(&["SCRIPT", "FLUSH", "SYNC"]);
+        }
+        let mut tasks = JoinSet::new();
+        for (name, client) in clients.into_iter().enumerate() {
+            tasks.spawn(async move {
+                let lock = client.mutex(&format!("a{name}")).ttl(LONG);
+                lock.lock().await.unwrap().release().await.unwrap()
+            });
+        }
+        for released in tasks.join_all().await {
+            assert_eq!(released, Outcome::Released, "round {round}");
+        }
+        nodes.until_all_empty().await;
+    }
+}

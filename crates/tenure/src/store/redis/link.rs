@@ -42,6 +42,8 @@ struct Shared {
     trouble: watch::Sender<Option<Arc<RedisError>>>,
     /// Rung when the connection of the moment has to be replaced.
     broken: Notify,
+    /// Rung when somebody waits for the next try to connect.
+    hurry: Notify,
     greeting: Greeting,
 }
 
@@ -125,6 +127,7 @@ impl Link {
             dead: AtomicU64::new(0),
             trouble: watch::Sender::new(None),
             broken: Notify::new(),
+            hurry: Notify::new(),
             greeting,
         });
         let task = tokio::spawn(Arc::clone(&shared).keep_up(hear));
@@ -233,20 +236,26 @@ impl Drop for Link {
 impl Shared {
     /// Returns the connection of the moment, or waits a little for the next.
     ///
-    /// Where others vote too, nobody is waited for who could not be reached the last time.
+    /// Where others vote too, a server that could not be reached is tried once more and no longer
+    /// waited for.
     async fn connection(&self) -> Result<Numbered> {
         if let Some(connection) = &*self.current.borrow() {
             return Ok(connection.clone());
         }
-        if matches!(self.greeting, Greeting::Join(_)) && self.trouble.borrow().is_some() {
-            return Err(self.no_connection());
-        }
         let mut current = self.current.subscribe();
-        let wait = current.wait_for(Option::is_some);
-        match timeout(self.settings.patience(), wait).await {
-            Ok(Ok(connection)) => connection.clone().ok_or_else(|| self.no_connection()),
-            _ => Err(self.no_connection()),
+        let mut trouble = self.trouble.subscribe();
+        let votes = matches!(self.greeting, Greeting::Join(_));
+        if votes {
+            self.hurry.notify_one();
         }
+        let connected = async {
+            tokio::select! {
+                connected = current.wait_for(Option::is_some) => connected.ok()?.clone(),
+                _ = trouble.changed(), if votes => None,
+            }
+        };
+        let connected = timeout(self.settings.patience(), connected).await;
+        connected.ok().flatten().ok_or_else(|| self.no_connection())
     }
 
     fn no_connection(&self) -> Error {
@@ -308,7 +317,10 @@ impl Shared {
             while let Err(error) = self.connect(number, &hear).await {
                 tracing::debug!(place = self.settings.place(), %error, "no connection yet");
                 self.trouble.send_replace(Some(Arc::new(error)));
-                sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+                tokio::select! {
+                    () = sleep(pause.mul_f64(0.5 + fastrand::f64())) => {}
+                    () = self.hurry.notified() => sleep(SHORTEST_PAUSE).await,
+                }
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 number += 1;
             }
@@ -343,7 +355,6 @@ impl Shared {
             return Err(late.into());
         };
         let (connection, times) = connected?;
-        self.trouble.send_replace(None);
         self.current.send_replace(Some(Numbered {
             number,
             connection,
