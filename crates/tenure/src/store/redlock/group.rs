@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::clock::{Clock, Tick};
 use crate::driver::{Answer, Claim, Mode, News, Wait};
@@ -216,11 +216,17 @@ impl Group {
     }
 
     async fn until_decided(&self, round: &mut Round<Vote>, before: Before) {
-        let delay = self.settings.restart_delay;
+        let (delay, majority) = (self.settings.restart_delay, self.majority);
         let count = |answers: &[_]| Tally::of(answers, delay, before.doubtful);
         round
-            .until(|answers| count(answers).is_decided(self.majority))
+            .until(|answers| count(answers).is_decided(majority))
             .await;
+        if count(&round.answers).is_undecided_on_its_number(majority) {
+            // Who shares the owner may know it by the number that a majority has. Nobody is waited
+            // for who does not answer at all.
+            let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
+            _ = timeout(A_WHILE, agreed).await;
+        }
     }
 
     fn tally(&self, round: &Round<Vote>, before: Before) -> Tally {
@@ -289,3 +295,6 @@ pub(crate) fn not_waiting(claim: &Claim) -> Arc<Claim> {
 
 /// How often a claim that does not wait asks again after a split vote.
 const LONGEST_SPLIT: usize = 20;
+
+/// Longer than a node takes that is well.
+const A_WHILE: Duration = Duration::from_millis(50);

@@ -68,16 +68,18 @@ impl Tally {
         }
     }
 
-    /// Whether what is still open can change nothing any more: it is won, and all have answered or a
-    /// majority agrees on its number, which others may know it by; or it is lost, and also known
-    /// whether to others or because too few nodes can vote.
+    /// Whether what is still open can change nothing any more: it is won; or it is lost, and also
+    /// known whether to others or because too few nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
-        if self.granted.len() >= majority {
-            return self.open == 0 || self.agreed(majority).is_some();
-        }
         let answered = self.answered().len();
         let is_told = answered >= majority || answered + self.open < majority;
-        self.granted.len() + self.open < majority && is_told
+        let is_lost = self.granted.len() + self.open < majority;
+        self.granted.len() >= majority || (is_lost && is_told)
+    }
+
+    /// Whether it is won, and those who are open may still agree on its number.
+    pub(crate) fn is_undecided_on_its_number(&self, majority: usize) -> bool {
+        self.granted.len() >= majority && self.open > 0 && self.agreed(majority).is_none()
     }
 
     /// The number that a majority has agreed on.
