@@ -226,10 +226,9 @@ mod tests {
         let tally = Tally::of(&answers, None, 0);
         assert_eq!(tally.agreed(2), Fence::new(7));
         let two = [granted(7, 9), granted(8, 9), None];
-        assert!(
-            !Tally::of(&two, None, 0).is_decided(2),
-            "the third may agree"
-        );
+        let two = Tally::of(&two, None, 0);
+        assert!(two.is_decided(2) && two.is_undecided_on_its_number(2));
+        assert!(!tally.is_undecided_on_its_number(2));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
     }
