@@ -1,8 +1,9 @@
 //! What a step does, above all to the client.
 
+use crate::node::Message;
 use crate::state::{Attempt, Fence, MAJORITY, Phase, State};
 use crate::steps::{Answer, Step};
-use crate::variant::{Expiry, Mistake, Redlock};
+use crate::variant::{Expiry, Mistake, Redlock, Repeats};
 
 impl Redlock {
     /// Takes one step.
@@ -13,8 +14,9 @@ impl Redlock {
             Step::Ask {
                 attempt,
                 node,
+                repeats,
                 answer,
-            } => self.asked(state, attempt, node, answer),
+            } => self.asked(state, attempt, node, repeats, answer),
             Step::Seal {
                 attempt,
                 node,
@@ -51,10 +53,7 @@ impl Redlock {
             proposal,
             seal: 0,
             floor: self.floor(state),
-            began: match self.expiry {
-                Expiry::OnTime { .. } => state.now,
-                Expiry::Never | Expiry::AnyTime => 0,
-            },
+            began: state.now,
         };
         if self.has(Mistake::CountsOlderAttempt) && number > 1 {
             take_over_votes(state, number);
@@ -71,9 +70,22 @@ impl Redlock {
         largest
     }
 
-    fn asked(&self, state: &mut State, number: usize, node: usize, answer: Answer) {
+    fn asked(
+        &self,
+        state: &mut State,
+        number: usize,
+        node: usize,
+        repeats: Repeats,
+        answer: Answer,
+    ) {
         let attempt = state.attempts[number];
-        let vote = self.ask(&mut state.nodes[node], number, &attempt, state.now);
+        let is_repeat = state.nodes[node].is_held_by(number);
+        let asked = Message {
+            number,
+            attempt: &attempt,
+            now: state.now,
+        };
+        let vote = self.ask(&mut state.nodes[node], &asked, repeats);
         let waits = attempt.phase == Phase::Asking && !self.is_too_late(&attempt, state);
         if vote.is_none() || !waits {
             return;
@@ -82,6 +94,7 @@ impl Redlock {
             state.seen.lost_vote |= self.records();
             return;
         }
+        state.seen.repeat |= self.records() && is_repeat;
         state.nodes[node].votes[number] = vote;
         self.choose(state, number);
     }
@@ -106,11 +119,18 @@ impl Redlock {
 
     fn sealed(&self, state: &mut State, number: usize, node: usize, answer: Answer) {
         let attempt = state.attempts[number];
-        let vote = self.seal(&mut state.nodes[node], number, attempt.seal);
+        let is_given_back = state.nodes[node].lease.is_none();
+        let sealed = Message {
+            number,
+            attempt: &attempt,
+            now: state.now,
+        };
+        let vote = self.seal(&mut state.nodes[node], &sealed);
         let waits = attempt.phase == Phase::Sealing && !self.is_too_late(&attempt, state);
         if vote.is_none() || answer == Answer::Lost || !waits {
             return;
         }
+        state.seen.vote_given_back |= self.records() && is_given_back;
         state.nodes[node].votes[number] = vote;
         let needed = if self.has(Mistake::SealsAtOne) {
             1

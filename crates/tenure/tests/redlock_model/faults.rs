@@ -2,12 +2,13 @@
 
 use crate::holds;
 use crate::rules::Rule;
-use crate::variant::{Amnesia, Clock, Expiry, Redlock, Shortcuts};
+use crate::variant::{Amnesia, Clock, Expiry, Redlock, Repeats, Shortcuts};
 
 /// Three attempts, fences up to 3, leases that end at any time.
 pub(crate) const FAULTS: Redlock = Redlock {
     attempts: 3,
     highest: 3,
+    repeats: &[Repeats::Answered, Repeats::Numbered],
     expiry: Expiry::AnyTime,
     amnesia: Amnesia::Never,
     clock: Clock::STOPPED,
@@ -47,12 +48,14 @@ fn one_client_believes_as_long_as_leases_last() {
 
 #[test]
 fn the_same_holds_without_shortcuts() {
-    holds(Redlock {
-        attempts: 2,
-        highest: 2,
-        shortcuts: Shortcuts::Avoided,
-        ..FAULTS
-    });
+    for variant in [FAULTS, NO_EXPIRY] {
+        holds(Redlock {
+            attempts: 2,
+            highest: 2,
+            shortcuts: Shortcuts::Avoided,
+            ..variant
+        });
+    }
 }
 
 #[test]

@@ -1,30 +1,40 @@
 //! Variant d: protocols with a mistake, each of which the checker must find.
 
-use crate::amnesia::{ON_TIME, SKEWED};
+use crate::amnesia::{LEADING, ON_TIME, SKEWED};
 use crate::breaks;
 use crate::faults::{NO_EXPIRY, TWO_ATTEMPTS};
 use crate::rules::Rule;
 use crate::variant::{Clock, Expiry, Mistake, Redlock};
+
+/// Three attempts whose leases do not end, and fences up to 2.
+const SMALL: Redlock = Redlock {
+    highest: 2,
+    ..NO_EXPIRY
+};
+
+/// Clocks that differ, and proposals that are ahead of them by up to 2.
+const FAR_AHEAD: Redlock = Redlock {
+    highest: 3,
+    ..ON_TIME
+};
 
 #[test]
 fn every_mistake_is_found() {
     use Mistake::*;
     use Rule::{Exclusive, Growing, Unique};
 
-    let table = [
-        (CountsOlderAttempt, NO_EXPIRY, &[Exclusive]),
-        (CountsOlderAttempt, NO_EXPIRY, &[Growing]),
-        (NeverSeals, TWO_ATTEMPTS, &[Unique]),
-        (NeverSeals, TWO_ATTEMPTS, &[Growing]),
-        (SealsAtOne, TWO_ATTEMPTS, &[Unique]),
-        (SealsAtOne, TWO_ATTEMPTS, &[Growing]),
+    let table: [(_, _, &[Rule]); _] = [
+        (CountsOlderAttempt, SMALL, &[Exclusive, Growing]),
+        (NeverSeals, TWO_ATTEMPTS, &[Unique, Growing]),
+        (SealsAtOne, TWO_ATTEMPTS, &[Unique, Growing]),
         (SealLowers, TWO_ATTEMPTS, &[Unique]),
-        (IgnoresLast, TWO_ATTEMPTS, &[Unique]),
-        (IgnoresLast, TWO_ATTEMPTS, &[Growing]),
+        (GivesBackAnyTime, TWO_ATTEMPTS, &[Unique]),
+        (IgnoresLast, TWO_ATTEMPTS, &[Unique, Growing]),
         (CountsYoung, SKEWED, &[Growing]),
         (CountsYoung, ON_TIME, &[Exclusive]),
-        (CountsGrantsOfYouth, SKEWED, &[Growing]),
-        (TrustsProposals, ON_TIME, &[Growing]),
+        (CountsGrantsOfYouth, LEADING, &[Unique, Growing]),
+        (CountsGivenBack, LEADING, &[Unique]),
+        (TrustsProposals, FAR_AHEAD, &[Growing]),
     ];
     for (mistake, variant, rules) in table {
         breaks(Redlock {

@@ -1,22 +1,36 @@
 //! What a node does with a message.
 
 use crate::state::{Attempt, Fence, Lease, Node, Tick, Vote};
-use crate::variant::{Expiry, Mistake, Redlock};
+use crate::variant::{Expiry, Mistake, Redlock, Repeats};
+
+/// `Ask` or `Seal`, as it reaches a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    /// The place of the attempt.
+    pub(crate) number: usize,
+    pub(crate) attempt: &'a Attempt,
+    pub(crate) now: Tick,
+}
 
 impl Redlock {
     /// Takes `Ask` in; returns the vote if there is one that counts.
     pub(crate) fn ask(
         &self,
         node: &mut Node,
-        number: usize,
-        attempt: &Attempt,
-        now: Tick,
+        message: &Message<'_>,
+        repeats: Repeats,
     ) -> Option<Vote> {
-        if node.lease.is_none() {
-            self.grant(node, number, attempt.proposal, now);
+        let now = message.now;
+        let anew = node.is_held_by(message.number) && repeats == Repeats::Numbered;
+        if node.lease.is_none() || anew {
+            let fence = self.next_fence(node, message.attempt.proposal, now);
+            if fence > self.highest_fence(now) {
+                return None;
+            }
+            self.grant(node, message.number, fence, now);
         }
-        let lease = node.lease.filter(|lease| lease.attempt == number)?;
-        let counts = self.counts(node, &lease);
+        let lease = node.lease.filter(|lease| lease.attempt == message.number)?;
+        let counts = self.counts(node, &lease, now);
         counts.then_some(Vote::Granted(lease.fence))
     }
 
@@ -24,15 +38,19 @@ impl Redlock {
     ///
     /// A lease with a larger fence is refused: it is not the one that the client was told of, and
     /// in between another attempt may have been granted this very fence here.
-    pub(crate) fn seal(&self, node: &mut Node, number: usize, fence: Fence) -> Option<Vote> {
-        let mut lease = node.lease.filter(|lease| lease.attempt == number)?;
+    pub(crate) fn seal(&self, node: &mut Node, message: &Message<'_>) -> Option<Vote> {
+        let (fence, now) = (message.attempt.seal, message.now);
+        if node.lease.is_none() {
+            self.give_back(node, message);
+        }
+        let mut lease = node.lease.filter(|lease| lease.attempt == message.number)?;
         if lease.fence > fence && !self.has(Mistake::SealLowers) {
             return None;
         }
         lease.fence = fence;
         node.lease = Some(lease);
         node.last = node.last.max(fence);
-        self.counts(node, &lease).then_some(Vote::Sealed)
+        self.counts(node, &lease, now).then_some(Vote::Sealed)
     }
 
     /// Takes `Withdraw` in.
@@ -54,26 +72,38 @@ impl Redlock {
 
     /// Looks at the time, which has moved on to `now`.
     pub(crate) fn look_at_the_clock(&self, node: &mut Node, now: Tick) {
-        if node.young_until <= now {
-            node.young_until = 0;
-        }
         let on_time = matches!(self.expiry, Expiry::OnTime { .. });
         if on_time && node.lease.is_some_and(|lease| lease.until <= now) {
             node.lease = None;
         }
     }
 
-    /// Gives a lease, unless its fence would be beyond the bounds of the variant.
-    fn grant(&self, node: &mut Node, attempt: usize, proposal: Fence, now: Tick) {
-        let fence = self.next_fence(node, proposal, now);
-        if fence > self.highest_fence(now) {
+    /// Gives the lease that `Seal` does not find, unless the node has given out its fence, or a
+    /// larger one.
+    ///
+    /// A node that was young after the attempt began may have given out the fence and forgotten it.
+    /// The lease is of use to its holder, but is no vote.
+    fn give_back(&self, node: &mut Node, message: &Message<'_>) {
+        let fence = message.attempt.seal;
+        let is_last = node.last == fence;
+        let is_wrong = is_last && self.has(Mistake::GivesBackAnyTime);
+        if node.last >= fence && !is_wrong {
             return;
         }
+        self.grant(node, message.number, fence, message.now);
+        let grew_up_before = node.young_until <= message.attempt.began;
+        if let Some(lease) = &mut node.lease {
+            lease.counts &= grew_up_before || self.has(Mistake::CountsGivenBack);
+        }
+    }
+
+    /// Gives a lease, or the same one anew.
+    fn grant(&self, node: &mut Node, attempt: usize, fence: Fence, now: Tick) {
         node.last = fence;
         node.lease = Some(Lease {
             attempt,
             fence,
-            young: node.young_until > 0,
+            counts: !node.is_young(now),
             until: match self.expiry {
                 Expiry::OnTime { ttl } => now + ttl,
                 Expiry::Never | Expiry::AnyTime => 0,
@@ -91,11 +121,11 @@ impl Redlock {
         (node.last + 1).max(least).max(proposal)
     }
 
-    fn counts(&self, node: &Node, lease: &Lease) -> bool {
+    fn counts(&self, node: &Node, lease: &Lease, now: Tick) -> bool {
         match self.mistake {
             Some(Mistake::CountsYoung) => true,
-            Some(Mistake::CountsGrantsOfYouth) => node.young_until == 0,
-            _ => !lease.young,
+            Some(Mistake::CountsGrantsOfYouth) => !node.is_young(now),
+            _ => lease.counts,
         }
     }
 }

@@ -51,8 +51,10 @@ fn one_believes(_: &Redlock, state: &State) -> bool {
 
 fn reachable() -> Vec<Property<Redlock>> {
     type Seen = fn(&Redlock, &State) -> bool;
-    let reached: [(&'static str, Seen); 6] = [
+    let reached: [(&'static str, Seen); 8] = [
         ("a vote is lost", |_, s| s.seen.lost_vote),
+        ("a repeat is heard", |_, s| s.seen.repeat),
+        ("a lease given back counts", |_, s| s.seen.vote_given_back),
         ("a grant without sealing", |_, s| s.seen.fast_grant),
         ("a grant by sealing", |_, s| s.seen.sealed_grant),
         ("a grant after a crash", |_, s| s.seen.grant_after_crash),

@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pub(crate) last: Fence,
     /// How far its clock is ahead of the slowest one.
     pub(crate) ahead: Tick,
-    /// Until when it is young, or 0.
+    /// Until when it is or was young, or 0.
     pub(crate) young_until: Tick,
     /// The answer that each attempt has heard.
     pub(crate) votes: [Option<Vote>; ATTEMPTS],
@@ -46,8 +46,9 @@ pub(crate) struct Lease {
     /// The attempt, which is the owner too: each attempt has an owner of its own.
     pub(crate) attempt: usize,
     pub(crate) fence: Fence,
-    /// Whether the node was young when it gave the lease.
-    pub(crate) young: bool,
+    /// Whether it counts: not if the node was young when it gave or last numbered the lease, nor if
+    /// `Seal` gave it back.
+    pub(crate) counts: bool,
     /// When it ends, where leases end on time; else 0.
     pub(crate) until: Tick,
 }
@@ -68,7 +69,7 @@ pub(crate) struct Attempt {
     pub(crate) seal: Fence,
     /// The largest fence that had been reported when the attempt began.
     pub(crate) floor: Fence,
-    /// When it began, where leases end on time; else 0.
+    /// When it began.
     pub(crate) began: Tick,
 }
 
@@ -91,6 +92,8 @@ pub(crate) struct Seen {
     pub(crate) crash: bool,
     pub(crate) expiry: bool,
     pub(crate) lost_vote: bool,
+    pub(crate) repeat: bool,
+    pub(crate) vote_given_back: bool,
     pub(crate) fast_grant: bool,
     pub(crate) sealed_grant: bool,
     pub(crate) grant_after_crash: bool,
@@ -129,6 +132,11 @@ impl State {
 }
 
 impl Node {
+    /// Returns whether the node has lost its memory lately.
+    pub(crate) fn is_young(&self, now: Tick) -> bool {
+        self.young_until > now
+    }
+
     /// Returns whether `attempt` has the lease here.
     pub(crate) fn is_held_by(&self, attempt: usize) -> bool {
         self.lease.is_some_and(|lease| lease.attempt == attempt)

@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use crate::rules;
 use crate::state::{ATTEMPTS, Attempt, Fence, NODES, Node, Phase, Seen, State, Tick};
-use crate::variant::{Amnesia, Expiry, Redlock, Shortcuts};
+use crate::variant::{Amnesia, Expiry, Redlock, Repeats, Shortcuts};
 
 /// One step of a client, a node, the network or the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) enum Step {
     Ask {
         attempt: usize,
         node: usize,
+        /// Of no matter if the node has no lease.
+        repeats: Repeats,
         answer: Answer,
     },
     /// `Seal` reaches a node, for the first time or again.
@@ -53,6 +55,9 @@ impl Model for Redlock {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        if self.is_over(state) {
+            return;
+        }
         self.begins(state, steps);
         for attempt in 0..self.attempts {
             if state.attempts[attempt].phase != Phase::Waiting {
@@ -71,6 +76,9 @@ impl Model for Redlock {
     fn next_state(&self, state: &State, step: Step) -> Option<State> {
         let mut next = state.clone();
         self.take(&mut next, step);
+        if next == *state {
+            return None;
+        }
         if self.shortcuts == Shortcuts::Taken {
             self.tidy(&mut next);
         }
@@ -97,15 +105,20 @@ impl Redlock {
         let sent = &state.attempts[attempt];
         for (node, at) in state.nodes.iter().enumerate() {
             let own = at.is_held_by(attempt);
+            if !own && at.lease.is_some() {
+                continue;
+            }
+            let kinds = if own { self.repeats.len() } else { 1 };
             for &answer in answers(sent) {
-                if own || at.lease.is_none() {
+                for &repeats in &self.repeats[..kinds] {
                     steps.push(Step::Ask {
                         attempt,
                         node,
+                        repeats,
                         answer,
                     });
                 }
-                if own && sent.seal > 0 {
+                if sent.seal > 0 {
                     steps.push(Step::Seal {
                         attempt,
                         node,
@@ -146,10 +159,15 @@ impl Redlock {
         }
     }
 
+    /// Returns whether a node that loses its memory now can still grow up.
+    pub(crate) fn has_time_to_forget(&self, now: Tick) -> bool {
+        self.amnesia != Amnesia::Never && now + self.clock.restart_delay <= self.clock.end
+    }
+
     /// A node that would be young until the end is left out: it is as good as silent.
     fn can_forget(&self, state: &State) -> bool {
-        let grows_up = state.now + self.clock.restart_delay <= self.clock.end;
-        let young = state.nodes.iter().any(|node| node.young_until > 0);
+        let grows_up = self.has_time_to_forget(state.now);
+        let young = state.nodes.iter().any(|node| node.is_young(state.now));
         match self.amnesia {
             Amnesia::Never => false,
             Amnesia::OneByOne => grows_up && !young,

@@ -1,75 +1,205 @@
 //! Shortcuts: states that differ only in what no longer matters are made the same.
 //!
-//! Without them the same variants have ten times as many states. A test runs a small variant
-//! both ways.
+//! Without them the same variants have more than ten times as many states. Each has its reason beside
+//! it: what is left out either changes nothing that can still be heard, or can be undone at once by a
+//! step that is always possible. A test runs small variants without them.
 
-use crate::state::{ATTEMPTS, Fence, NODES, Node, Phase, State, Tick, Vote};
-use crate::variant::{Amnesia, Mistake, Redlock};
+use crate::state::{
+    ATTEMPTS, Attempt, Fence, Lease, MAJORITY, NODES, Node, Phase, State, Tick, Vote,
+};
+use crate::variant::{Amnesia, Expiry, Mistake, Redlock, Repeats, Shortcuts};
 
 impl Redlock {
     pub(crate) fn tidy(&self, state: &mut State) {
-        for node in 0..state.nodes.len() {
-            self.tidy_node(state, node);
-        }
         for number in 0..self.attempts {
             self.tidy_attempt(state, number);
+        }
+        if self.is_over(state) {
+            state.now = self.clock.end;
+            state.nodes = [Node::default(); NODES];
+        }
+        for node in 0..NODES {
+            self.tidy_node(state, node);
         }
         self.sort(state);
     }
 
-    fn tidy_node(&self, state: &mut State, node: usize) {
-        let node = &mut state.nodes[node];
-        if node.last < self.clock.fence_at(state.now + node.ahead) {
-            node.last = 0;
-        }
-        let Some(lease) = &mut node.lease else {
-            return;
-        };
-        // No answer about it counts; and where `Seal` is refused for the lease's fence, `last` is
-        // larger too, and would not change.
-        let done = state.attempts[lease.attempt].is_done();
-        if done || (lease.young && self.mistake.is_none()) {
-            lease.fence = 0;
-        }
-        if done {
-            lease.young = false;
-        }
+    /// Returns whether nothing will be reported any more, so that no rule can be broken.
+    pub(crate) fn is_over(&self, state: &State) -> bool {
+        let mut attempts = state.attempts[..self.attempts].iter();
+        self.shortcuts == Shortcuts::Taken && attempts.all(Attempt::is_done)
     }
 
     fn tidy_attempt(&self, state: &mut State, number: usize) {
+        if self.is_doomed(state, number) {
+            state.attempts[number].phase = Phase::Over(0);
+            state.clear_votes(number);
+        }
         let mut attempt = state.attempts[number];
-        if self.is_outrun(attempt.proposal, &state.nodes, state.now) {
+        if attempt.proposal > 0 && self.is_outrun(attempt.proposal, state) {
             attempt.proposal = 0;
         }
-        if attempt.is_done() && self.is_below_all(attempt.seal, &state.nodes, state.now) {
+        // At a node that has given out smaller ones alone, `Seal` gives a lease that nobody hears of;
+        // it may as well be lost.
+        if attempt.seal > 0 && attempt.is_done() && self.is_below_all(attempt.seal, state) {
             attempt.seal = 0;
         }
         let reported = attempt.reported();
         if reported > attempt.floor || attempt.phase == Phase::Over(0) {
             attempt.floor = 0;
         }
+        if attempt.began > 0 {
+            attempt.began = self.began_that_matters(&attempt, state);
+        }
         state.attempts[number] = attempt;
     }
 
+    /// Returns whether too few nodes can still vote for the attempt: to all others, it is one that
+    /// has given up.
+    fn is_doomed(&self, state: &State, number: usize) -> bool {
+        use Mistake::{CountsGivenBack, CountsGrantsOfYouth, CountsYoung};
+        let attempt = &state.attempts[number];
+        let known = [CountsGivenBack, CountsGrantsOfYouth, CountsYoung];
+        if attempt.is_done() || self.mistake.is_some_and(|own| !known.contains(&own)) {
+            return false;
+        }
+        let can_vote = |node: &&Node| {
+            node.votes[number].is_some()
+                || if attempt.phase == Phase::Sealing {
+                    self.can_seal(node, number, attempt, state.now)
+                } else {
+                    self.can_grant(node, number)
+                }
+        };
+        state.nodes.iter().filter(can_vote).count() < MAJORITY
+    }
+
+    /// Returns whether the bounds allow the node a grant to the attempt, now or later.
+    fn can_grant(&self, node: &Node, number: usize) -> bool {
+        let bound = !self.clock.runs() && self.amnesia == Amnesia::Never;
+        let answers = self.repeats.contains(&Repeats::Answered) && node.is_held_by(number);
+        !bound || node.last < self.highest || answers
+    }
+
+    /// Returns whether the node has a lease to seal, or may give it back, or may give one to `Ask`
+    /// that is not too large, now or later.
+    fn can_seal(&self, node: &Node, number: usize, attempt: &Attempt, now: Tick) -> bool {
+        let fits = |lease: &&Lease| lease.attempt == number && lease.fence <= attempt.seal;
+        let has = node.lease.as_ref().filter(fits);
+        let is_new = node.last < attempt.seal;
+        let gives = (is_new || self.has_time_to_forget(now))
+            && self.clock.fence_at(now + node.ahead) <= attempt.seal;
+        if self.mistake.is_some() {
+            return has.is_some() || is_new || gives;
+        }
+        has.is_some_and(|lease| lease.counts)
+            || (is_new && node.young_until <= attempt.began)
+            || gives
+    }
+
     /// Returns whether all nodes give out the same fences without the proposal, now and later.
-    fn is_outrun(&self, proposal: Fence, nodes: &[Node], now: Tick) -> bool {
+    fn is_outrun(&self, proposal: Fence, state: &State) -> bool {
         if self.has(Mistake::IgnoresLast) {
             return false;
         }
         let remembers = self.amnesia == Amnesia::Never;
-        nodes.iter().all(|node| {
+        state.nodes.iter().all(|node| {
             let next = if remembers { node.last + 1 } else { 1 };
-            proposal <= next.max(self.clock.fence_at(now + node.ahead))
+            proposal <= next.max(self.clock.fence_at(state.now + node.ahead))
         })
     }
 
-    /// Returns whether all nodes give out only larger fences, now and later.
-    fn is_below_all(&self, fence: Fence, nodes: &[Node], now: Tick) -> bool {
+    /// Returns whether all nodes give out only larger fences to `Ask`, now and later.
+    fn is_below_all(&self, fence: Fence, state: &State) -> bool {
         let remembers = self.amnesia == Amnesia::Never;
-        nodes.iter().all(|node| {
-            let clock = self.clock.fence_at(now + node.ahead);
+        state.nodes.iter().all(|node| {
+            let clock = self.clock.fence_at(state.now + node.ahead);
             fence < clock || (remembers && fence <= node.last)
         })
+    }
+
+    /// Returns the earliest beginning that is as good: only nodes that were young are compared with
+    /// it, and clocks where leases end on time.
+    fn began_that_matters(&self, attempt: &Attempt, state: &State) -> Tick {
+        if matches!(self.expiry, Expiry::OnTime { .. }) {
+            return attempt.began;
+        }
+        if attempt.is_done() {
+            return 0;
+        }
+        let grown = state.nodes.iter().map(|node| node.young_until);
+        let before = grown.filter(|&tick| tick <= attempt.began);
+        before.max().unwrap_or(0)
+    }
+
+    fn tidy_node(&self, state: &mut State, place: usize) {
+        let mut node = state.nodes[place];
+        if node.last > 0 && node.last < self.clock.fence_at(state.now) {
+            node.last = self.last_that_matters(state, node.last);
+        }
+        if node.young_until > 0 && node.young_until <= first_began(state) {
+            node.young_until = 0;
+        }
+        self.tidy_lease(state, &mut node);
+        state.nodes[place] = node;
+    }
+
+    /// Returns the least `last` that is as good, for a node that is behind all clocks.
+    ///
+    /// It only decides whether a `Seal` finds a fence that the node has not given out: one that was
+    /// sent, or may be because of what was heard, or of what a repeat may hear. Those to come are
+    /// larger.
+    fn last_that_matters(&self, state: &State, last: Fence) -> Fence {
+        let mut matters = 0;
+        let mut look = |fence: Fence| {
+            if fence <= last {
+                matters = fence.max(matters);
+            }
+        };
+        for attempt in &state.attempts {
+            look(attempt.seal);
+        }
+        for node in &state.nodes {
+            if let Some(lease) = node.lease {
+                look(lease.fence);
+            }
+            for vote in node.votes {
+                if let Some(Vote::Granted(fence)) = vote {
+                    look(fence);
+                }
+            }
+        }
+        matters
+    }
+
+    /// A lease is idle if no answer about it counts before it is given anew. Its fence decides
+    /// nothing: where that refuses a `Seal`, `last` is as large, and would not change. If it can end
+    /// at any moment, it is left out: a node without it does the same for its owner, and for others
+    /// what it does for them after that end.
+    fn tidy_lease(&self, state: &State, node: &mut Node) {
+        let Some(lease) = &mut node.lease else {
+            return;
+        };
+        let owner = &state.attempts[lease.attempt];
+        let marked = self.knows_by_the_mark();
+        if owner.phase == Phase::Sealing && marked {
+            lease.counts &= lease.fence <= owner.seal;
+            lease.fence = 0;
+        }
+        if owner.is_done() || (!lease.counts && marked) {
+            lease.fence = 0;
+            lease.counts = false;
+            if self.expiry == Expiry::AnyTime || matches!(owner.phase, Phase::Over(_)) {
+                node.lease = None;
+            }
+        }
+    }
+
+    /// Returns whether no lease counts, or is sealed with less than its fence, against its mark.
+    fn knows_by_the_mark(&self) -> bool {
+        use Mistake::{CountsGrantsOfYouth, CountsYoung, SealLowers};
+        let against = [CountsGrantsOfYouth, CountsYoung, SealLowers];
+        self.mistake.is_none_or(|own| !against.contains(&own))
     }
 
     /// Sorts attempts and nodes: they have no names, only places in the state.
@@ -86,6 +216,13 @@ impl Redlock {
         }
         state.nodes.sort_unstable();
     }
+}
+
+/// Returns when the first attempt began to which answers still matter, or now if there is none.
+fn first_began(state: &State) -> Tick {
+    let asks = |attempt: &&Attempt| matches!(attempt.phase, Phase::Asking | Phase::Sealing);
+    let began = state.attempts.iter().filter(asks).map(|one| one.began);
+    began.min().unwrap_or(state.now)
 }
 
 fn heard(state: &State, attempt: usize) -> [Option<Vote>; NODES] {

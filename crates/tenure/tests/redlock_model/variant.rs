@@ -10,12 +10,23 @@ pub(crate) struct Redlock {
     pub(crate) attempts: usize,
     /// No larger fences are given out.
     pub(crate) highest: Fence,
+    /// Each repeat is one of these.
+    pub(crate) repeats: &'static [Repeats],
     pub(crate) expiry: Expiry,
     pub(crate) amnesia: Amnesia,
     pub(crate) clock: Clock,
     pub(crate) mistake: Option<Mistake>,
     pub(crate) shortcuts: Shortcuts,
     pub(crate) rules: &'static [Rule],
+}
+
+/// What becomes of an `Ask` whose attempt has the lease of the node already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeats {
+    /// It is answered with the fence of the lease, as nodes do if this belongs to no client.
+    Answered,
+    /// The lease gets a new fence, as nodes do if it belongs to a client.
+    Numbered,
 }
 
 /// When a lease ends at a node.
@@ -56,12 +67,16 @@ pub(crate) struct Clock {
 /// What makes a protocol wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
+    /// A lease that `Seal` gave back counts once the node is no longer young.
+    CountsGivenBack,
     /// A lease that a node gave when it was young counts once the node is no longer young.
     CountsGrantsOfYouth,
     /// A client counts what was answered to its attempt before.
     CountsOlderAttempt,
     /// The votes of young nodes count.
     CountsYoung,
+    /// `Seal` gives back a lease under a fence that the node has given out already.
+    GivesBackAnyTime,
     /// A node gives out the fence that was proposed, whatever it gave out before.
     IgnoresLast,
     /// Different fences are not sealed; the largest is reported.
