@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
+
 use crate::clock::Tick;
 use crate::driver::{Claim, Life};
 use crate::name::{Fence, Name, Owner};
@@ -63,6 +65,8 @@ pub(crate) struct Held {
     /// As it was asked for last.
     pub(crate) claim: Arc<Claim>,
     pub(crate) number: u64,
+    /// When it was first asked for.
+    began: Instant,
     /// The fence of the grant, once the claim has won.
     pub(crate) fence: Option<Fence>,
     /// Until when the grant is safely ours.
@@ -82,6 +86,8 @@ pub(crate) struct Held {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) number: u64,
+    /// When it was first asked for.
+    pub(crate) began: Instant,
     /// The fence that it holds now, safely.
     pub(crate) fence: Option<Fence>,
     pub(crate) is_new: bool,
@@ -120,6 +126,7 @@ impl Claims {
             Held {
                 claim: Arc::clone(claim),
                 number: *next,
+                began: Instant::now(),
                 fence: None,
                 until: now,
                 numbers: vec![None; nodes],
@@ -134,6 +141,7 @@ impl Claims {
         Before {
             doubtful: doubtful.map_or(0, |doubt| doubt.nodes),
             number: held.number,
+            began: held.began,
             fence: held.fence,
             is_new,
             stands: !is_new && held.fence.is_none() && held.claim.mode == claim.mode,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Clock, Tick};
-use crate::driver::{Answer, Claim, Mode, News, Wait};
+use crate::driver::{Answer, Claim, Life, Mode, News, Wait};
 use crate::error::{Error, Result};
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number, Vote};
@@ -16,7 +16,7 @@ use crate::store::redlock::clocks::Clocks;
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::lost::conflict;
 use crate::store::redlock::round::{Request, Round};
-use crate::store::redlock::tally::Tally;
+use crate::store::redlock::tally::{GrownUp, Tally};
 use crate::store::redlock::undo::whole;
 use crate::store::redlock::url::Settings;
 
@@ -179,8 +179,13 @@ impl Group {
     async fn put_to_the_vote(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
-        before: Before,
+        mut before: Before,
     ) -> Result<Outcome> {
+        if claim.life == Life::Client {
+            // Its numbers are new in each vote; those of a lease of no client may be as old as the
+            // claim.
+            before.began = Instant::now();
+        }
         let sent = self.clock.now();
         let proposal = self.clocks.proposal(&self.nodes, sent);
         let mut round = self.ask_all(claim, |_| Number::AtLeast(proposal));
@@ -216,8 +221,8 @@ impl Group {
     }
 
     async fn until_decided(&self, round: &mut Round<Vote>, before: Before) {
-        let (delay, majority) = (self.settings.restart_delay, self.majority);
-        let count = |answers: &[_]| Tally::of(answers, delay, before.doubtful);
+        let (grown_up, majority) = (self.grown_up(before), self.majority);
+        let count = |answers: &[_]| Tally::of(answers, grown_up, before.doubtful);
         round
             .until(|answers| count(answers).is_decided(majority))
             .await;
@@ -230,7 +235,15 @@ impl Group {
     }
 
     fn tally(&self, round: &Round<Vote>, before: Before) -> Tally {
-        Tally::of(&round.answers, self.settings.restart_delay, before.doubtful)
+        Tally::of(&round.answers, self.grown_up(before), before.doubtful)
+    }
+
+    fn grown_up(&self, before: Before) -> Option<GrownUp> {
+        let (restart_delay, began) = (self.settings.restart_delay?, before.began);
+        Some(GrownUp {
+            restart_delay,
+            began,
+        })
     }
 
     /// The number under which a majority has the claim, and the numbers that nodes have for it: what a

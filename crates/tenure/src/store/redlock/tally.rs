@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::driver::Answer;
 use crate::error::{Error, Result};
 use crate::name::Fence;
@@ -32,11 +34,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts what has come in; nodes count that started at least `restart_delay` ago, and that no
+    /// Counts what has come in; nodes count that were grown up when the vote began, and that no
     /// old withdrawal of the same claim may be on its way to (`doubtful`, a bit each).
     pub(crate) fn of(
         answers: &[Option<Result<Vote>>],
-        restart_delay: Option<Duration>,
+        grown_up: Option<GrownUp>,
         doubtful: u64,
     ) -> Self {
         let mut tally = Self::default();
@@ -49,7 +51,7 @@ impl Tally {
                 Some(Ok(vote)) if doubtful & (1 << node) != 0 && is_grant(vote) => {
                     tally.doubtful.push(node);
                 }
-                Some(Ok(vote)) => tally.count(node, vote, restart_delay),
+                Some(Ok(vote)) => tally.count(node, vote, grown_up),
                 Some(Err(Error::ModeConflict { .. })) => tally.conflicts.push(node),
                 Some(Err(error)) => tally.failed.push((node, why(error))),
             }
@@ -57,9 +59,9 @@ impl Tally {
         tally
     }
 
-    fn count(&mut self, node: usize, vote: &Vote, restart_delay: Option<Duration>) {
+    fn count(&mut self, node: usize, vote: &Vote, grown_up: Option<GrownUp>) {
         match vote.answer {
-            Answer::Granted(fence) => match left(vote, fence, restart_delay) {
+            Answer::Granted(fence) => match grown_up.and_then(|rule| rule.left(vote, fence)) {
                 Some(left) => self.young.push((node, left)),
                 None => self.granted.push((node, fence)),
             },
@@ -128,28 +130,36 @@ fn is_grant(vote: &Vote) -> bool {
     matches!(vote.answer, Answer::Granted(_))
 }
 
-/// How long a node's grant still does not count, `None` if it does.
-///
-/// A number that the node gave in its youth does not count later either, until there is a new one:
-/// it may be smaller than one that the node has forgotten.
-fn left(vote: &Vote, fence: Fence, restart_delay: Option<Duration>) -> Option<Duration> {
-    let delay = restart_delay?;
-    // A node that did not say is taken for one that has just started.
-    let up = vote
-        .started
-        .map_or(Duration::ZERO, |started| started.elapsed());
-    let Some(adult) = up.checked_sub(delay) else {
-        return Some(delay - up);
-    };
-    let adult_us = u64::try_from(adult.as_micros()).unwrap_or(u64::MAX);
-    let adult_since = vote.clock_us.unwrap_or(0).saturating_sub(adult_us);
-    (fence.get() < adult_since).then_some(Duration::ZERO)
+/// Which nodes count that have started lately.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GrownUp {
+    /// How long they have to be up.
+    pub(crate) restart_delay: Duration,
+    /// When the vote began: whoever grows up in its course may have forgotten what it is about.
+    pub(crate) began: Instant,
+}
+
+impl GrownUp {
+    /// How long a node's grant still does not count, `None` if it does.
+    ///
+    /// A number that the node gave in its youth does not count later either, until there is a new
+    /// one: it may be smaller than one that the node has forgotten.
+    fn left(self, vote: &Vote, fence: Fence) -> Option<Duration> {
+        // A node that did not say is taken for one that has just started.
+        let started = vote.started.unwrap_or_else(Instant::now);
+        let up = self.began.saturating_duration_since(started);
+        if up < self.restart_delay {
+            return Some(self.restart_delay.saturating_sub(started.elapsed()));
+        }
+        let adult = started.elapsed().saturating_sub(self.restart_delay);
+        let adult_us = u64::try_from(adult.as_micros()).unwrap_or(u64::MAX);
+        let adult_since = vote.clock_us.unwrap_or(0).saturating_sub(adult_us);
+        (fence.get() < adult_since).then_some(Duration::ZERO)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
     fn granted(fence: u64, up: u64) -> Option<Result<Vote>> {
@@ -165,10 +175,30 @@ mod tests {
         }))
     }
 
+    fn a_minute() -> GrownUp {
+        GrownUp {
+            restart_delay: Duration::from_secs(60),
+            began: Instant::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_grows_up_in_the_course_of_a_vote_does_not_count() {
+        let began = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+        let rule = GrownUp {
+            began,
+            ..a_minute()
+        };
+        for (up, counts) in [(61, false), (63, true)] {
+            let tally = Tally::of(&[granted(7, up)], Some(rule), 0);
+            assert_eq!(tally.granted.len() == 1, counts, "{up}");
+        }
+    }
+
     #[tokio::test]
     async fn a_node_that_has_just_started_does_not_count() {
         let answers = [granted(7, 1000), granted(7, 5), None];
-        let delay = Some(Duration::from_secs(60));
+        let delay = Some(a_minute());
         let tally = Tally::of(&answers, delay, 0);
         assert_eq!((tally.granted.len(), tally.young.len()), (1, 1));
         assert!(!tally.is_decided(2), "the third may vote");
@@ -179,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn a_number_from_a_nodes_youth_does_not_count_later() {
         let (second, clock) = (1_000_000, 500_000_000);
-        let delay = Some(Duration::from_secs(60));
+        let delay = Some(a_minute());
         // Up for 100 s, and so adult for 40 s.
         for (age, counts) in [(0, true), (39 * second, true), (41 * second, false)] {
             let answers = [granted_at(clock, clock - age, 100)];
