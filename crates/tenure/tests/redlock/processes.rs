@@ -82,9 +82,13 @@ async fn a_holder_that_goes_on_after_all_is_over_revives_nothing() {
     let health = ann.ask("health a").await;
     assert!(health.starts_with("Lost"), "{health}");
     for _ in 0..50 {
-        assert!((0..3).all(|node| !nodes.is_taken(node, "a")));
+        let taken = (0..3).filter(|node| nodes.is_taken(*node, "a")).count();
+        // It may have stood still between a look at its clock and a request to one node, which it
+        // takes back.
+        assert!(taken < 2, "{taken} nodes have it again");
         tokio::time::sleep(millis(10)).await;
     }
+    nodes.until_all_empty().await;
 }
 
 #[tokio::test]
