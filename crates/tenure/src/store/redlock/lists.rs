@@ -102,15 +102,17 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
         if seen.holds.len() >= majority {
             holders.extend(holder(&seen.holds, majority));
         } else if seen.holds.len() + seen.waits.len() >= majority {
-            waiters.extend(waiter(&seen).map(|waiter| (seen.place, waiter)));
+            // By its place on average: not every node may have it yet.
+            let count = seen.holds.len() + seen.waits.len();
+            waiters.extend(waiter(&seen).map(|waiter| (seen.place, count, waiter)));
         }
     }
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
-    waiters.sort_by_key(|(place, _)| *place);
+    waiters.sort_by(|(place, count, _), (other, of, _)| (place * of).cmp(&(other * count)));
     Entry {
         name,
         holders,
-        waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(),
+        waiters: waiters.into_iter().map(|(.., waiter)| waiter).collect(),
     }
 }
 
@@ -149,4 +151,43 @@ fn waiter(seen: &Seen<'_>) -> Option<Waiter> {
         about: holder.about.clone(),
         waited: holder.held,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::driver::{About, Mode};
+
+    #[test]
+    fn a_node_that_has_not_heard_of_all_does_not_change_the_order() {
+        let owners: Vec<_> = (0..5).map(|_| Owner::unique()).collect();
+        let name: Name = "a".parse().unwrap();
+        let line = |owners: &[Owner]| Entry {
+            name: name.clone(),
+            holders: Vec::new(),
+            waiters: owners.iter().map(waits).collect(),
+        };
+        let waits_in_order = |votes: &[Entry]| {
+            let entry = together(name.clone(), votes, 2);
+            let order = entry.waiters.into_iter().map(|waiter| waiter.owner);
+            assert_eq!(order.collect::<Vec<_>>(), owners);
+        };
+        for left_out in 0..owners.len() {
+            let mut some = owners.clone();
+            some.remove(left_out);
+            waits_in_order(&[line(&owners), line(&owners), line(&some)]);
+            waits_in_order(&[line(&owners), line(&owners), line(&owners[..left_out])]);
+        }
+    }
+
+    fn waits(owner: &Owner) -> Waiter {
+        Waiter {
+            owner: owner.clone(),
+            mode: Mode::Exclusive,
+            about: About::this_process(None),
+            waited: Duration::ZERO,
+        }
+    }
 }
