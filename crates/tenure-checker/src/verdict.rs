@@ -1,0 +1,111 @@
+//! What is expected of a run, and what came of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::Event;
+
+/// A promise of a lock, as the checker knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Promise {
+    /// Two never believe at once that they hold what excludes the other.
+    Exclusion,
+    /// No update of the resource is lost: each accepted write had read the version before it.
+    NoLostUpdate,
+    /// The resource accepts no smaller fence after a larger one.
+    FencedWrites,
+    /// Fences grow strictly, grant after grant.
+    GrowingFences,
+    /// Nobody but its owner frees a lock.
+    OwnerOnly,
+    /// Who came first is served first.
+    Order,
+    /// After the faults everybody who waits gets on, a nested call included, and nobody crashes by waiting.
+    Liveness,
+    /// When all have gone, nothing is left in the store.
+    NothingLeft,
+    /// A claim that was refused holds nothing, and an error that says "nothing happened" is true.
+    HonestErrors,
+}
+
+/// What a run has to show, and which promises its lock makes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Expect {
+    /// The promises that are checked.
+    pub promises: Vec<Promise>,
+    /// Fewer grants say nothing.
+    pub grants: usize,
+    /// Fewer grants that somebody had to wait for say nothing.
+    pub contended: usize,
+    /// The faults that have to have landed.
+    pub faults: Vec<String>,
+    /// How long after the last fault a claim may still wait, in microseconds.
+    pub patience_us: u64,
+    /// By how much two who were seen in line may go in in another order, in microseconds: a lease may be passed on inside
+    /// a process for so long.
+    pub order_slack_us: u64,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every promise was kept, and the run had enough of everything to say so.
+    Valid {
+        /// What happened.
+        statistics: Statistics,
+    },
+    /// A promise was broken.
+    Broken {
+        /// Which, and the events that prove it; one finding for each promise, the first of its kind.
+        findings: Vec<Finding>,
+        /// What happened.
+        statistics: Statistics,
+    },
+    /// Nothing was seen broken, but the run says too little: this is no pass.
+    Unknown {
+        /// What was missing, a sentence each.
+        reasons: Vec<String>,
+        /// What happened.
+        statistics: Statistics,
+    },
+}
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which.
+    pub promise: Promise,
+    /// What happened, in a sentence.
+    pub sentence: String,
+    /// The few events that prove it.
+    pub events: Vec<Event>,
+    /// How many times it was seen in the run.
+    pub count: usize,
+}
+
+/// What happened in a run, counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Claims that were made.
+    pub claims: usize,
+    /// Claims that were granted.
+    pub granted: usize,
+    /// Those of them that had to wait: another held the name when they asked.
+    pub contended: usize,
+    /// Claims that were refused.
+    pub refused: usize,
+    /// Claims of which nobody knows.
+    pub unknown: usize,
+    /// Holders that noticed a loss.
+    pub lost: usize,
+    /// Writes that were accepted.
+    pub writes: usize,
+    /// Writes that were refused because of their fence.
+    pub stale: usize,
+    /// Faults that landed, by kind.
+    pub faults: std::collections::BTreeMap<String, usize>,
+}
