@@ -61,6 +61,16 @@ impl Redlock {
         }
     }
 
+    /// The pair of the other nodes alone, where as many of them make a majority as of all: what a node
+    /// costs that does not vote is then the difference.
+    fn without_last(&self) -> Option<Subject> {
+        (self.nodes.len() > 1 && self.nodes.len() % 2 == 1).then(|| Subject {
+            label: OTHERS,
+            url: Some(self.urls.without_last()),
+            ..Subject::tenure(Pair)
+        })
+    }
+
     fn bare(&self, node: usize, label: &'static str, workload: Workload, who: Who) -> Subject {
         Subject {
             label,
@@ -87,7 +97,10 @@ impl Kind for Redlock {
             _ => line,
         });
         let lines = std::iter::once(first).chain(each).chain(lines);
-        let possible = |line: &Line| line.workload != Slow || self.detour.is_some();
+        let possible = |line: &Line| {
+            (line.workload != Slow || self.detour.is_some())
+                && (line.floor != Some(OTHERS) || self.without_last().is_some())
+        };
         lines.filter(possible).collect()
     }
 
@@ -100,7 +113,11 @@ impl Kind for Redlock {
                 };
                 subjects.extend(self.labels.iter().enumerate().map(set));
             }
-            Dead | Slow | Hot => subjects.push(Subject::own_pair()),
+            Dead | Slow => {
+                subjects.push(Subject::own_pair());
+                subjects.extend(self.without_last());
+            }
+            Hot => subjects.push(Subject::own_pair()),
             Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, Who::RedisToken)),
             _ => {}
         }
@@ -146,6 +163,7 @@ impl Counter for Together {
 }
 
 const TOKEN: &str = "bare BLPOP";
+const OTHERS: &str = "the others alone";
 
 /// A port of the system that nobody listens on.
 const REFUSES: &str = "127.0.0.1:1";
@@ -154,18 +172,20 @@ const REFUSES: &str = "127.0.0.1:1";
 const TTL: Duration = Duration::from_secs(2);
 
 /// All but the pair's latency, which stands beside every node.
-const LINES: [Line; 19] = [
+const LINES: [Line; 21] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond),
     Line::new(Pair, "p99_us", "p99", Micros),
     Line::new(Pair, "commands_each", "commands each, all nodes", Number),
     Line::new(Pair, "server_us_each", "all servers' time each", Micros),
     Line::new(Dead, "p50_us", "a node dead, p50", Micros)
-        .beside(OWN_PAIR)
+        .beside(OTHERS)
         .aims(RatioAtMost(1.1)),
+    Line::new(Dead, "p50_us", "a node dead, p50", Micros).beside(OWN_PAIR),
     Line::new(Dead, "p99_us", "a node dead, p99", Micros).beside(OWN_PAIR),
     Line::new(Slow, "p50_us", "a node slow, p50", Micros)
-        .beside(OWN_PAIR)
+        .beside(OTHERS)
         .aims(RatioAtMost(1.1)),
+    Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OWN_PAIR),
     Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
     Line::new(Handover, "p50_us", "release to grant, p50", Micros).beside(TOKEN),
     Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(TOKEN),
@@ -208,7 +228,7 @@ mod tests {
     fn every_line_compares_those_who_are_measured() {
         for line in &LINES {
             assert_eq!(line.who, crate::bench::kind::TENURE, "{line:?}");
-            let floors = [None, Some(OWN_PAIR), Some(TOKEN)];
+            let floors = [None, Some(OTHERS), Some(OWN_PAIR), Some(TOKEN)];
             assert!(floors.contains(&line.floor), "{line:?}");
         }
     }

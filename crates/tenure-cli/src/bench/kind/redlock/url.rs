@@ -70,6 +70,16 @@ impl Nodes {
             let (before, _, after) = around_address(last);
             *last = format!("{before}{address}{after}");
         }
+        self.store_of(&nodes)
+    }
+
+    /// The same store without its last node.
+    pub(super) fn without_last(&self) -> String {
+        let (_, nodes) = self.nodes.split_last().unwrap_or((&self.scheme, &[]));
+        self.store_of(nodes)
+    }
+
+    fn store_of(&self, nodes: &[String]) -> String {
         format!("{}://{}{}", self.scheme, nodes.join(","), self.options)
     }
 }
@@ -119,6 +129,8 @@ mod tests {
         );
         let url = "redlock://a,redis://b/3";
         assert_eq!(Nodes::of(url).with_last("d:9"), "redlock://a,redis://d:9/3");
+        let url = "redlock://a,rediss://b:1/3?prefix=x:&drift=5%25";
+        assert_eq!(Nodes::of(URL).without_last(), url);
     }
 
     #[test]
