@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod by_hand;
 mod cli;
+mod demo;
 mod doctor;
 mod duration;
 mod error;
