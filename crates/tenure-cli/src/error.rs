@@ -68,6 +68,7 @@ impl From<Error> for Failure {
             | Error::InvalidOption { .. }
             | Error::InvalidOwner { .. }
             | Error::InvalidUrl { .. } => exit_code::USAGE,
+            Error::Lost { .. } => exit_code::LOST,
             Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
             _ => exit_code::UNAVAILABLE,
         };

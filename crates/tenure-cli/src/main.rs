@@ -13,6 +13,7 @@ mod inspect;
 mod output;
 mod pages;
 mod pattern;
+mod recipes;
 mod run;
 mod signals;
 mod store;

@@ -27,6 +27,7 @@ use crate::driver::{Entry, Holder, Loss};
 use crate::error::{Error, Result};
 use crate::guard::{Health, Outcome};
 use crate::name::{Fence, Name, Owner};
+use crate::once::{Once, Seen, check_held};
 
 /// Opens the store that a URL names; see [`tenure::open`](crate::open()).
 ///
@@ -175,6 +176,61 @@ impl Lock {
         let lock = self.inner.clone();
         wait(async move { lock.lock_timeout(patience).await }).map(Guard::new)
     }
+
+    /// Makes a result once for all who want it: whoever holds the lock makes it, the others wait for it; see
+    /// [`Lock::once`](crate::Lock::once).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::once`](crate::Lock::once); a loss is noticed when `make` has returned.
+    pub fn once<T, E: From<Error>>(
+        &self,
+        look: impl Fn() -> Result<Seen<T>, E>,
+        make: impl FnOnce(Fence) -> Result<T, E>,
+    ) -> Result<Once<T>, E> {
+        self.inner.check_alone()?;
+        if let Seen::Fresh(result) = look()? {
+            return Ok(Once::Found(result));
+        }
+        make_if_missing(&self.lock()?, look, make)
+    }
+
+    /// The same, but nobody waits for a result while there is a stale one; see
+    /// [`Lock::once_or_stale`](crate::Lock::once_or_stale).
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    pub fn once_or_stale<T, E: From<Error>>(
+        &self,
+        look: impl Fn() -> Result<Seen<T>, E>,
+        make: impl FnOnce(Fence) -> Result<T, E>,
+    ) -> Result<Once<T>, E> {
+        self.inner.check_alone()?;
+        let guard = match look()? {
+            Seen::Fresh(result) => return Ok(Once::Found(result)),
+            Seen::Stale(result) => match self.try_lock()? {
+                Some(guard) => guard,
+                None => return Ok(Once::Stale(result)),
+            },
+            Seen::Missing => self.lock()?,
+        };
+        make_if_missing(&guard, look, make)
+    }
+}
+
+/// Looks again, now that nobody else makes it, and makes it if it is still not there.
+fn make_if_missing<T, E: From<Error>>(
+    guard: &Guard,
+    look: impl Fn() -> Result<Seen<T>, E>,
+    make: impl FnOnce(Fence) -> Result<T, E>,
+) -> Result<Once<T>, E> {
+    if let Seen::Fresh(result) = look()? {
+        return Ok(Once::Found(result));
+    }
+    let result = make(guard.fence())?;
+    check_held(&guard.inner)?;
+    Ok(Once::Made(result))
 }
 
 /// A lock that many read together or one writes alone; see [`tenure::RwLock`](crate::RwLock).

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::driver::Loss;
 use crate::name::Name;
 
 /// A result with this crate's [`Error`].
@@ -66,6 +67,15 @@ pub enum Error {
     InvalidUrl {
         /// What is wrong with it; never quotes a password.
         reason: String,
+    },
+
+    /// The lock was lost while work was done under it.
+    #[error("{name} was lost before the work was done")]
+    Lost {
+        /// The lock that was held.
+        name: Name,
+        /// Why it is over.
+        source: Loss,
     },
 
     /// The owner holds the name already, in a mode that does not cover the new one.

@@ -22,6 +22,7 @@
 //!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
+//! - [`Lock::once`] makes a result once for all who want it: a cache entry, a report.
 //! - [`doctor()`] looks at a store for settings that endanger locks.
 //! - [`blocking`] has the same words for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
@@ -52,6 +53,7 @@ mod guard;
 pub mod layer;
 mod lock;
 mod name;
+mod once;
 mod open;
 pub mod store;
 
@@ -63,6 +65,7 @@ pub use crate::error::{BoxError, Error, Result};
 pub use crate::guard::{Guard, Health, Outcome};
 pub use crate::lock::{DEFAULT_TTL, Lock, RwLock, Semaphore};
 pub use crate::name::{Fence, Name, Owner};
+pub use crate::once::{Once, Seen};
 pub use crate::open::open;
 
 /// The README's examples are compiled.

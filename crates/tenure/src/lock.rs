@@ -61,6 +61,10 @@ impl Lock {
         }
     }
 
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// Sets how long the lease lasts unless renewed: 30 s if not set.
     ///
     /// A live holder renews by itself; the ttl is how long others wait for one that died or was

@@ -38,6 +38,7 @@ pub(super) enum Source {
     Flock(PathBuf),
     Lmdb(PathBuf),
     RedisSet(redis::Bare),
+    RedisSetAll(Vec<redis::Bare>),
     RedisToken(redis::Bare),
 }
 
@@ -58,6 +59,13 @@ impl Source {
             Who::Flock(file) => Self::Flock(file),
             Who::Lmdb(folder) => Self::Lmdb(folder),
             Who::RedisSet => Self::RedisSet(redis::Bare::open(store.url()).await?),
+            Who::RedisSetAll(urls) => {
+                let mut all = Vec::with_capacity(urls.len());
+                for url in urls {
+                    all.push(redis::Bare::open(&url).await?);
+                }
+                Self::RedisSetAll(all)
+            }
             Who::RedisToken => Self::RedisToken(redis::Bare::open(store.url()).await?),
         })
     }
@@ -96,6 +104,7 @@ impl Source {
             }
             Self::Lmdb(folder) => Any::Lmdb(Lmdb::open(folder, name)?),
             Self::RedisSet(bare) => Any::RedisSet(bare.set_nx(name)),
+            Self::RedisSetAll(all) => Any::RedisSetAll(redis::Bare::everywhere(all, name)),
             Self::RedisToken(bare) => Any::RedisToken(bare.token(name)),
         })
     }
@@ -108,6 +117,7 @@ pub(super) enum Any {
     Flock(Flock),
     Lmdb(Lmdb),
     RedisSet(redis::SetNx),
+    RedisSetAll(redis::Everywhere),
     RedisToken(redis::Token),
 }
 
@@ -118,6 +128,7 @@ impl Contender for Any {
             Self::Flock(flock) => flock.acquire().await,
             Self::Lmdb(lmdb) => lmdb.acquire().await,
             Self::RedisSet(bare) => bare.acquire().await,
+            Self::RedisSetAll(all) => all.acquire().await,
             Self::RedisToken(bare) => bare.acquire().await,
         }
     }
@@ -128,6 +139,7 @@ impl Contender for Any {
             Self::Flock(flock) => flock.release().await,
             Self::Lmdb(lmdb) => lmdb.release().await,
             Self::RedisSet(bare) => bare.release().await,
+            Self::RedisSetAll(all) => all.release().await,
             Self::RedisToken(bare) => bare.release().await,
         }
     }

@@ -58,6 +58,8 @@ pub(super) enum Who {
     Lmdb(PathBuf),
     /// `SET NX PX` and a script, on the Redis server of the command line.
     RedisSet,
+    /// The same on all these Redis servers at once.
+    RedisSetAll(Vec<String>),
     /// `BLPOP` and `LPUSH`, on the same server.
     RedisToken,
 }

@@ -6,6 +6,7 @@ mod fairness;
 mod keep;
 mod lease;
 mod news;
+mod once;
 mod passing;
 mod reentry;
 mod release;

@@ -1,6 +1,8 @@
 //! Bare locks of Redis, as a careful user writes them by hand with the same client library.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -46,6 +48,43 @@ impl Contender for SetNx {
             Err(error) => Err(failed(&error)),
         }
     }
+}
+
+/// The same on several servers at once, done when the slowest has answered: the pair of the slowest
+/// node while all are asked, which is the least that a vote of all can cost.
+#[derive(Debug)]
+pub(in crate::bench) struct Everywhere(Vec<SetNx>);
+
+impl Contender for Everywhere {
+    async fn acquire(&mut self) -> Result<()> {
+        together(self.0.iter_mut().map(SetNx::acquire)).await
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        together(self.0.iter_mut().map(SetNx::release)).await
+    }
+}
+
+/// Waits for all, and returns the first failure if there is one.
+async fn together(all: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
+    let mut open: Vec<_> = all.map(Box::pin).collect();
+    poll_fn(|context| {
+        let mut failure = None;
+        open.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(Ok(())) => false,
+            Poll::Ready(Err(error)) => {
+                failure = Some(error);
+                false
+            }
+            Poll::Pending => true,
+        });
+        match failure {
+            Some(failure) => Poll::Ready(Err(failure)),
+            None if open.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// A token in a list, taken by `BLPOP` and put back by `LPUSH`: no ttl and no owner, so not a safe
@@ -104,6 +143,11 @@ impl Bare {
             script: self.script.clone(),
             key: name.to_owned(),
         }
+    }
+
+    /// One lock on the servers of all these connections.
+    pub(in crate::bench) fn everywhere(all: &[Self], name: &str) -> Everywhere {
+        Everywhere(all.iter().map(|one| one.set_nx(name)).collect())
     }
 
     /// Blocks the connection while it waits, so there is one of these for each.

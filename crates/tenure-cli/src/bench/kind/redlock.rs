@@ -24,8 +24,24 @@ pub(super) struct Redlock {
     nodes: Vec<Redis>,
     /// What the report calls the bare lock on each node.
     labels: &'static [&'static str],
-    /// The slow way to the last node, where there can be one.
-    detour: Option<Detour>,
+    /// Other ways to the last node, where there can be some.
+    ways: Option<Ways>,
+}
+
+/// Two ways to a node that differ in nothing but the delay.
+#[derive(Debug)]
+struct Ways {
+    slow: Detour,
+    quick: Detour,
+}
+
+impl Ways {
+    fn to(server: String) -> Result<Self> {
+        Ok(Self {
+            slow: Detour::start(server.clone(), DELAY)?,
+            quick: Detour::start(server, Duration::ZERO)?,
+        })
+    }
 }
 
 impl Redlock {
@@ -38,20 +54,20 @@ impl Redlock {
         // Labels last as long as the program everywhere else; this is the only place that makes
         // some, and it does so once.
         let labels: Vec<&'static str> = labels.map(|label| &*label.leak()).collect();
-        let detour = urls.last_address().map(Detour::start).transpose()?;
+        let ways = urls.last_address().map(Ways::to).transpose()?;
         Ok(Self {
             urls,
             nodes,
             labels: labels.leak(),
-            detour,
+            ways,
         })
     }
 
     /// The store itself, with all nodes or with another instead of the last.
     fn tenure(&self, workload: Workload) -> Subject {
-        let last = match (workload, &self.detour) {
+        let last = match (workload, &self.ways) {
             (Dead, _) => Some(REFUSES.to_owned()),
-            (Slow, Some(detour)) => Some(detour.address().to_string()),
+            (Slow, Some(ways)) => Some(ways.slow.address().to_string()),
             _ => None,
         };
         Subject {
@@ -71,6 +87,16 @@ impl Redlock {
         })
     }
 
+    /// The pair by the way that is slow in the workload, but without its delay: leading requests to and
+    /// fro takes time of this machine that is not the node's.
+    fn the_quick_way(&self) -> Option<Subject> {
+        self.ways.as_ref().map(|ways| Subject {
+            label: SAME_WAY,
+            url: Some(self.urls.with_last(&ways.quick.address().to_string())),
+            ..Subject::tenure(Pair)
+        })
+    }
+
     fn bare(&self, node: usize, label: &'static str, workload: Workload, who: Who) -> Subject {
         Subject {
             label,
@@ -84,9 +110,13 @@ impl Redlock {
 impl Kind for Redlock {
     fn lines(&self) -> Vec<Line> {
         let pair = Line::new(Pair, "p50_us", "lock + release, p50", Micros);
-        let first = pair.beside_slowest_of(self.labels).aims(RatioAtMost(2.0));
+        let first = pair.beside(ALL_AT_ONCE).aims(RatioAtMost(2.0));
+        let alone = Line {
+            what: "the same, nodes one by one",
+            ..pair.beside_slowest_of(self.labels)
+        };
         let each = self.labels.iter().map(|label| Line {
-            what: "the same, by node",
+            what: "the same, one node asked",
             ..pair.beside(label)
         });
         let nodes = self.nodes.len() as f64;
@@ -96,9 +126,9 @@ impl Kind for Redlock {
             "commands_per_second" => line.aims(AtMost(nodes)),
             _ => line,
         });
-        let lines = std::iter::once(first).chain(each).chain(lines);
+        let lines = [first, alone].into_iter().chain(each).chain(lines);
         let possible = |line: &Line| {
-            (line.workload != Slow || self.detour.is_some())
+            (line.workload != Slow || self.ways.is_some())
                 && (line.floor != Some(OTHERS) || self.without_last().is_some())
         };
         lines.filter(possible).collect()
@@ -112,10 +142,20 @@ impl Kind for Redlock {
                     self.bare(node, label, Pair, Who::RedisSet)
                 };
                 subjects.extend(self.labels.iter().enumerate().map(set));
+                let servers = (0..self.nodes.len()).map(|node| self.urls.server(node));
+                subjects.push(Subject {
+                    label: ALL_AT_ONCE,
+                    who: Who::RedisSetAll(servers.collect()),
+                    ..Subject::tenure(Pair)
+                });
             }
-            Dead | Slow => {
+            Dead => {
                 subjects.push(Subject::own_pair());
                 subjects.extend(self.without_last());
+            }
+            Slow => {
+                subjects.push(Subject::own_pair());
+                subjects.extend(self.the_quick_way());
             }
             Hot => subjects.push(Subject::own_pair()),
             Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, Who::RedisToken)),
@@ -163,7 +203,14 @@ impl Counter for Together {
 }
 
 const TOKEN: &str = "bare BLPOP";
+/// The bare pair of the slowest node while all are asked. Nodes that share a machine are quicker asked
+/// one by one than together, whoever asks.
+const ALL_AT_ONCE: &str = "bare, slowest of all";
 const OTHERS: &str = "the others alone";
+const SAME_WAY: &str = "same way, no delay";
+
+/// Of the answers of a node that is slow.
+const DELAY: Duration = Duration::from_millis(20);
 
 /// A port of the system that nobody listens on.
 const REFUSES: &str = "127.0.0.1:1";
@@ -183,7 +230,7 @@ const LINES: [Line; 21] = [
     Line::new(Dead, "p50_us", "a node dead, p50", Micros).beside(OWN_PAIR),
     Line::new(Dead, "p99_us", "a node dead, p99", Micros).beside(OWN_PAIR),
     Line::new(Slow, "p50_us", "a node slow, p50", Micros)
-        .beside(OTHERS)
+        .beside(SAME_WAY)
         .aims(RatioAtMost(1.1)),
     Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OWN_PAIR),
     Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
@@ -228,7 +275,13 @@ mod tests {
     fn every_line_compares_those_who_are_measured() {
         for line in &LINES {
             assert_eq!(line.who, crate::bench::kind::TENURE, "{line:?}");
-            let floors = [None, Some(OTHERS), Some(OWN_PAIR), Some(TOKEN)];
+            let floors = [
+                None,
+                Some(OTHERS),
+                Some(OWN_PAIR),
+                Some(SAME_WAY),
+                Some(TOKEN),
+            ];
             assert!(floors.contains(&line.floor), "{line:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! A way to a server that delays every answer, as a long cable would.
+//! A way to a server that may delay every answer, as a long cable would.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,17 +16,18 @@ use crate::exit_code;
 pub(super) struct Detour(SocketAddr);
 
 impl Detour {
-    pub(super) fn start(server: String) -> Result<Self> {
+    /// Leads to a server; its answers take so much longer.
+    pub(super) fn start(server: String, delay: Duration) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = listener.map_err(|error| {
-            let sentence = format!("no slow way to the last node can be made: {error}");
+            let sentence = format!("no other way to the last node can be made: {error}");
             Failure::new(exit_code::UNAVAILABLE, sentence)
         })?;
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Whoever cannot be led to the server finds the connection closed.
-                let _ = lead(client, &server);
+                let _ = lead(client, &server, delay);
             }
         });
         Ok(Self(address))
@@ -38,7 +39,7 @@ impl Detour {
 }
 
 /// Connects a client with the server, in threads that end with either.
-fn lead(mut client: TcpStream, server: &str) -> io::Result<()> {
+fn lead(mut client: TcpStream, server: &str, delay: Duration) -> io::Result<()> {
     let mut server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -52,7 +53,7 @@ fn lead(mut client: TcpStream, server: &str) -> io::Result<()> {
     thread::spawn(move || {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = server.read(&mut buffer) {
-            let due = Instant::now() + DELAY;
+            let due = Instant::now() + delay;
             if send.send((due, buffer[..length].to_vec())).is_err() {
                 return;
             }
@@ -71,5 +72,3 @@ fn deliver(delayed: &Receiver<(Instant, Vec<u8>)>, client: &mut TcpStream) {
     }
     let _ = client.shutdown(Shutdown::Both);
 }
-
-const DELAY: Duration = Duration::from_millis(20);

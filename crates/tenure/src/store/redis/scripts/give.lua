@@ -9,9 +9,9 @@ local freed = false
 if ARGV[5] == '0' then
   local lease = KEYS[1]
   local held = redis.call('HMGET', lease, ARGV[2], '\1')
-  local mine = ARGV[4] .. ' ' .. ARGV[3] .. ' '
-  if held[1] and held[2] and string.sub(held[2], 1, #mine) == mine then
-    if string.byte(held[2], #mine + 1) == 45 then
+  local number, who, flag = string.match(held[2] or '', '^(%d+) (%S+) (.)')
+  if held[1] and who == ARGV[3] and (ARGV[4] == '' or ARGV[4] == number) then
+    if flag == '-' then
       redis.call('DEL', lease)
       return 'freed'
     end
@@ -35,18 +35,18 @@ if ARGV[5] == '0' then
           fence = string.format('%.0f', last + 1)
           redis.call('SET', lease .. ':fence', last + count, 'PX', memory)
         end
-        local who, owner = string.match(id, '^([^:]+):(.*)$')
+        local session, owner = string.match(id, '^([^:]+):(.*)$')
         local waited = string.format('%.0f', now_us - asked)
-        if redis.call('PUBLISH', inbox .. who, 'g ' .. fence .. ' ' .. waited .. ' ' .. owner .. '\n' .. lease) > 0 then
+        if redis.call('PUBLISH', inbox .. session, 'g ' .. fence .. ' ' .. waited .. ' ' .. owner .. '\n' .. lease) > 0 then
           redis.call('LREM', line, 1, id)
-          local flag = '-'
+          flag = '-'
           if redis.call('EXISTS', line) == 1 then
             flag = 'l'
             redis.call('HDEL', places, id, '\1' .. owner)
           else
             redis.call('DEL', places)
           end
-          local holder = life == 'c' and who or '-'
+          local holder = life == 'c' and session or '-'
           redis.call('HSET', lease, owner, depth, '\1', fence .. ' ' .. holder .. ' ' .. flag .. '- ' .. about)
           redis.call('PEXPIRE', lease, ttl)
           return 'freed'

@@ -38,6 +38,11 @@ async fn a_held_lock_is_renewed_and_released_in_few_calls(lab: &Lab) {
         let released = party.releases_with(|release| release.fence = Some(fence));
         assert_eq!(released.await, Released::Freed);
         assert_eq!(lab.calls() - before, 2);
+        party.locks().await;
+        let before = lab.calls();
+        let released = party.releases_with(|release| release.fence = None);
+        assert_eq!(released.await, Released::Freed);
+        assert_eq!(lab.calls() - before, 2);
     }
 }
 

@@ -1,0 +1,118 @@
+//! What a recipe gives to who has the lock.
+
+use std::future::{Future, pending};
+use std::time::Duration;
+
+use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::task::JoinHandle;
+
+use crate::recipes::{Stage, Trouble};
+
+/// A lock that somebody believes to hold.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// What is locked.
+    pub(crate) name: String,
+    /// What stands in the store as the holder.
+    pub(crate) token: String,
+    /// The number of the grant, where the recipe has such numbers.
+    pub(crate) fence: Option<u64>,
+    /// What keeps it held.
+    pub(crate) keeper: Keeper,
+}
+
+/// What keeps a lock held.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    /// Nothing: it lasts as long as the store keeps it.
+    Nothing,
+    /// A task that renews it.
+    Renewal(Renewal),
+    /// A lock of this process.
+    Mutex(OwnedMutexGuard<()>),
+    /// tenure's own guard.
+    Guard(tenure::Guard),
+}
+
+impl Held {
+    /// A lock that nothing renews.
+    pub(crate) fn new(name: &str, token: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            token,
+            fence: None,
+            keeper: Keeper::Nothing,
+        }
+    }
+
+    /// The same lock, with a number.
+    pub(crate) fn with_fence(self, fence: u64) -> Self {
+        Self {
+            fence: Some(fence),
+            ..self
+        }
+    }
+
+    /// The same lock, held by this.
+    pub(crate) fn kept_by(self, keeper: Keeper) -> Self {
+        Self { keeper, ..self }
+    }
+
+    /// Waits until the holder notices that it holds nothing any more; for ever, if the recipe never tells.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a later call returns at once.
+    pub(crate) async fn lost(&self) {
+        match &self.keeper {
+            Keeper::Renewal(renewal) => renewal.lost().await,
+            Keeper::Guard(guard) => {
+                guard.lost().await;
+            }
+            Keeper::Nothing | Keeper::Mutex(_) => pending().await,
+        }
+    }
+}
+
+/// A task that renews a lock until it is dropped or told that the lock is lost.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    task: JoinHandle<()>,
+    lost: watch::Receiver<bool>,
+}
+
+impl Renewal {
+    /// Renews three times per ttl; `renew` says whether the lock is still held.
+    pub(crate) fn start<F, R>(ttl: Duration, mut renew: F) -> Self
+    where
+        F: FnMut() -> R + Send + 'static,
+        R: Future<Output = Result<bool, Trouble>> + Send,
+    {
+        let (tell, lost) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(ttl / 3).await;
+                // A fault of the wire says nothing about the lock, so the next turn tries again.
+                if matches!(renew().await, Ok(false)) {
+                    tell.send_replace(true);
+                    return;
+                }
+                Stage::reach("renewed").await;
+            }
+        });
+        Self { task, lost }
+    }
+
+    async fn lost(&self) {
+        let mut lost = self.lost.clone();
+        if lost.wait_for(|lost| *lost).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

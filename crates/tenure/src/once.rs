@@ -1,0 +1,184 @@
+//! One makes a result, and the others wait for it or take what there was before.
+
+use crate::driver::Mode;
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Health};
+use crate::lock::Lock;
+use crate::name::Fence;
+
+/// What a caller finds where the result is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen<T> {
+    /// A result that is good.
+    Fresh(T),
+    /// One that is to be made anew, but will do meanwhile for those who take it.
+    Stale(T),
+    /// None.
+    Missing,
+}
+
+/// A result, and where it is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Once<T> {
+    /// It was there, or another caller has made it meanwhile.
+    Found(T),
+    /// This caller made it.
+    Made(T),
+    /// Another caller is making a new one; this is the one before.
+    Stale(T),
+}
+
+impl<T> Once<T> {
+    /// Returns the result, wherever it is from.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Found(result) | Self::Made(result) | Self::Stale(result) => result,
+        }
+    }
+}
+
+impl Lock {
+    /// Makes a result once for all who want it: whoever holds the lock makes it, the others wait for it.
+    ///
+    /// `look` says what is there. If that is not [fresh](Seen::Fresh), the caller waits for the lock and looks once more,
+    /// because another may have made it meanwhile. Only then it calls `make`, which makes the result and puts it where
+    /// `look` finds it. The fence goes with that: a store that refuses smaller fences than the largest that it has seen keeps
+    /// a maker that was paused from replacing a newer result.
+    ///
+    /// A maker that fails returns its error, and the next caller in line makes the result.
+    ///
+    /// # Errors
+    ///
+    /// What `look` and `make` return; as [`lock`](Lock::lock); [`Error::Lost`] if the lock is lost while the result is made,
+    /// and then `make` is not polled any more; [`Error::InvalidOption`] if the lock is one that several can hold.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe as far as `look` and `make` are: dropping the future drops them, and gives up the lock or the place in line.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tenure::Result<()> {
+    /// use std::sync::Mutex;
+    /// use tenure::{Once, Seen};
+    ///
+    /// let locks = tenure::open("memory:").await?;
+    /// let cache = Mutex::new(None); // in earnest: Redis, a file, a table
+    /// let look = || async {
+    ///     Ok(cache.lock().unwrap().map_or(Seen::Missing, Seen::Fresh))
+    /// };
+    /// let rebuild = |_fence| async {
+    ///     *cache.lock().unwrap() = Some(42);
+    ///     Ok::<_, tenure::Error>(42)
+    /// };
+    /// let lock = locks.mutex("cache:answer");
+    /// assert_eq!(lock.once(look, rebuild).await?, Once::Made(42));
+    /// assert_eq!(lock.once(look, rebuild).await?, Once::Found(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn once<T, E, Looking, Making>(
+        &self,
+        look: impl Fn() -> Looking,
+        make: impl FnOnce(Fence) -> Making,
+    ) -> Result<Once<T>, E>
+    where
+        Looking: Future<Output = Result<Seen<T>, E>>,
+        Making: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.check_alone()?;
+        if let Seen::Fresh(result) = look().await? {
+            return Ok(Once::Found(result));
+        }
+        let guard = self.lock().await?;
+        make_if_missing(guard, look, make).await
+    }
+
+    /// The same, but nobody waits for a result while there is a [stale](Seen::Stale) one.
+    ///
+    /// Whoever finds a stale result and the lock free makes a new one; whoever finds the lock taken goes on with the
+    /// stale one at once. If there is none at all, all wait as in [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`once`](Self::once).
+    pub async fn once_or_stale<T, E, Looking, Making>(
+        &self,
+        look: impl Fn() -> Looking,
+        make: impl FnOnce(Fence) -> Making,
+    ) -> Result<Once<T>, E>
+    where
+        Looking: Future<Output = Result<Seen<T>, E>>,
+        Making: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.check_alone()?;
+        let guard = match look().await? {
+            Seen::Fresh(result) => return Ok(Once::Found(result)),
+            Seen::Stale(result) => match self.try_lock().await? {
+                Some(guard) => guard,
+                None => return Ok(Once::Stale(result)),
+            },
+            Seen::Missing => self.lock().await?,
+        };
+        make_if_missing(guard, look, make).await
+    }
+
+    /// Refuses a lock that several hold together: each of them would make the result.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        if self.mode() == Mode::Exclusive {
+            return Ok(());
+        }
+        Err(Error::InvalidOption {
+            option: "mode",
+            reason: "a result is made once under a lock that one alone holds: use a mutex"
+                .to_owned(),
+        })
+    }
+}
+
+/// Looks again, now that nobody else makes it, and makes it if it is still not there.
+async fn make_if_missing<T, E, Looking, Making>(
+    guard: Guard,
+    look: impl Fn() -> Looking,
+    make: impl FnOnce(Fence) -> Making,
+) -> Result<Once<T>, E>
+where
+    Looking: Future<Output = Result<Seen<T>, E>>,
+    Making: Future<Output = Result<T, E>>,
+    E: From<Error>,
+{
+    if let Seen::Fresh(result) = look().await? {
+        return Ok(Once::Found(result));
+    }
+    let result = tokio::select! {
+        biased;
+        loss = guard.lost() => {
+            let name = guard.name().clone();
+            return Err(Error::Lost { name, source: loss }.into());
+        }
+        made = make(guard.fence()) => made?,
+    };
+    // Dropped rather than waited for: the result is there, and the release goes its own way.
+    drop(guard);
+    Ok(Once::Made(result))
+}
+
+/// Returns an error if the lock was lost.
+pub(crate) fn check_held(guard: &Guard) -> Result<()> {
+    match guard.health() {
+        Health::Lost(source) => Err(Error::Lost {
+            name: guard.name().clone(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
