@@ -31,6 +31,7 @@ mod wire;
 mod workload;
 
 pub(crate) use child::play;
+pub(crate) use clock::now_ns;
 
 use kind::Kind;
 use machine::Machine;
