@@ -59,6 +59,8 @@ enum Verb {
     Demo(demo::DemoArgs),
     #[command(hide = true)]
     DemoCacheCopy,
+    #[command(hide = true)]
+    DemoCopy,
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -336,6 +338,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::BenchChild => bench::play(&store).await,
         Verb::Demo(args) => demo::demo(&store, args).await,
         Verb::DemoCacheCopy => demo::cache::play(&store).await,
+        Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }

@@ -16,6 +16,9 @@ pub(crate) mod flash_sale;
 #[command(disable_help_subcommand = true)]
 #[command(after_long_help = "\
 Examples:
+  tenure demo flash-sale
+  tenure demo flash-sale --lock none
+  tenure demo flash-sale --all
   tenure demo cache")]
 pub(crate) struct DemoArgs {
     #[command(subcommand)]
@@ -24,6 +27,7 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Subcommand)]
 enum Demo {
+    FlashSale(Box<flash_sale::FlashSaleArgs>),
     Cache(cache::CacheArgs),
 }
 
@@ -31,5 +35,6 @@ enum Demo {
 pub(crate) async fn demo(store: &Store, args: DemoArgs) -> Result<ExitCode> {
     match args.demo {
         Demo::Cache(args) => cache::cache(store, args).await,
+        Demo::FlashSale(args) => flash_sale::flash_sale(store, *args).await,
     }
 }
