@@ -89,7 +89,7 @@ pub(crate) async fn cache(store: &Store, args: CacheArgs) -> Result<ExitCode> {
     }
     match reports.iter().all(Report::is_as_promised) {
         true => Ok(exit_code::DONE),
-        false => Ok(ExitCode::from(exit_code::PROBLEM)),
+        false => Ok(ExitCode::from(exit_code::BROKEN)),
     }
 }
 
