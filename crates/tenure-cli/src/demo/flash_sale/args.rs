@@ -153,7 +153,7 @@ impl FlashSaleArgs {
     /// How many buyers come.
     pub(crate) fn buyers(&self) -> u64 {
         let usual = 4 * self.stock();
-        self.buyers.unwrap_or(usual.min(MOST))
+        self.buyers.unwrap_or_else(|| usual.min(MOST))
     }
 
     /// The faults that were asked for.

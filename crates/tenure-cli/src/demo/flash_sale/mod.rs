@@ -26,6 +26,7 @@ pub(crate) mod live;
 mod lock;
 pub(crate) mod record;
 mod sale;
+pub(crate) mod show;
 mod stage;
 mod stock;
 mod table;

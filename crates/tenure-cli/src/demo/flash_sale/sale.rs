@@ -27,7 +27,6 @@ use crate::output::millis;
 pub(super) struct Held {
     pub(super) record: Record,
     /// Another sale that somebody wants instead.
-    #[allow(dead_code, reason = "the live page, which orders another, comes next")]
     pub(super) next: Option<LockKind>,
 }
 
