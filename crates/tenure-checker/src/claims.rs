@@ -196,6 +196,13 @@ impl Claim {
         let answers = [granted, self.refused, self.unknown];
         answers.into_iter().flatten().min()
     }
+
+    /// When a claim no longer waited: it was answered or taken back, or its process ended.
+    pub(crate) fn closed(&self) -> Option<usize> {
+        let withdrawn = self.releases.first().map(|release| release.began);
+        let ends = [self.answered(), withdrawn, self.died];
+        ends.into_iter().flatten().min()
+    }
 }
 
 impl Contradictions {

@@ -18,8 +18,7 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     }
     for (number, claim) in view.claims.iter().enumerate() {
         let from_us = view.at(claim.asked).max(view.at(healed));
-        let closed = [claim.answered(), claim.died];
-        let closed = closed.into_iter().flatten().min();
+        let closed = claim.closed();
         let until_us = closed.map_or_else(|| view.end_us(), |event| view.at(event));
         if until_us > from_us.saturating_add(view.expect.patience_us) {
             let at = closed.unwrap_or(view.events.len());
