@@ -190,6 +190,29 @@ impl View<'_> {
 }
 
 impl Claim {
+    /// A claim of which nothing is known but that it was asked; its name and owner are to be filled in.
+    pub(crate) fn new(asked: usize, process: u32, number: u64, mode: Mode) -> Self {
+        Self {
+            number,
+            name: 0,
+            owner: 0,
+            mode,
+            process,
+            asked,
+            queued: None,
+            granted: None,
+            refused: None,
+            unknown: None,
+            lost: None,
+            releases: Vec::new(),
+            died: None,
+            until: None,
+            blocked: false,
+            nested_in: None,
+            reentry: false,
+        }
+    }
+
     /// The first answer to a claim: granted, refused or unknown.
     pub(crate) fn answered(&self) -> Option<usize> {
         let granted = self.granted.map(|grant| grant.event);

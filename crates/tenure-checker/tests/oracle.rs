@@ -80,7 +80,7 @@ fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
     let mut at_us = rng.u64(0..LENGTH / 2);
     let mut note = |at_us: u64, what: What| history.push(Event::new(at_us, process, what));
     let mode = match (kind, rng.u8(0..3)) {
-        (0, _) | (1, 0) => Mode::Exclusive,
+        (0, _) | (1 | 2, 0) => Mode::Exclusive,
         (1, _) => Mode::Shared,
         _ => Mode::Permits {
             take: rng.u32(1..=2),

@@ -103,7 +103,7 @@ fn a_promise_is_called_the_same_in_text_and_in_json() {
 #[test]
 fn long_histories_of_broken_locks_are_judged() {
     let mut history = Vec::new();
-    let claims = 60_000;
+    let claims = 20_000;
     for claim in 0..claims {
         let (at_us, process) = (claim * 10, u32::try_from(claim % 7).unwrap() + 1);
         let (name, mode) = ("stock".to_owned(), Mode::Exclusive);
@@ -136,7 +136,7 @@ fn long_histories_of_broken_locks_are_judged() {
     let wanted = [Promise::Exclusion, Promise::GrowingFences];
     assert_eq!(verdict.broken(), wanted, "{verdict}");
     let counts: Vec<_> = verdict.findings().iter().map(|found| found.count).collect();
-    assert_eq!(counts, [59_999, 59_999]);
+    assert_eq!(counts, [19_999, 19_999]);
 }
 
 fn written(event: &Event) -> String {

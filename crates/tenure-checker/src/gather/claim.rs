@@ -2,63 +2,45 @@
 
 use super::{Life, Reader};
 use crate::claims::{Claim, Grant, Release, Write};
-use crate::history::{Event, Freed, Mode, What, Written};
+use crate::history::{Event, Freed, What, Written};
 
 /// So many events at most are looked at for one that stands behind in the same microsecond.
 const TIES: usize = 1_000;
 
 impl<'a> Reader<'a> {
-    pub(super) fn asked(
-        &mut self,
-        place: usize,
-        process: u32,
-        number: u64,
-        name: &'a str,
-        mode: Mode,
-        owner: &'a str,
-    ) {
+    pub(super) fn asked(&mut self, place: usize, process: u32, what: &'a What) {
+        let What::Asked {
+            claim: number,
+            name,
+            mode,
+            owner,
+        } = what
+        else {
+            return;
+        };
         self.noted_by(place, process);
-        let name = self.name(name);
-        let owners = self.owners.len();
-        let owner = *self.owners.entry(owner).or_insert(owners);
         let claim = self.view.claims.len();
-        if self.numbers.contains_key(&number) {
+        if *self.numbers.entry(*number).or_insert(claim) != claim {
             self.contradict(|| format!("claim {number} was asked for twice"));
             return;
         }
-        self.numbers.insert(number, claim);
-        self.view
-            .noted
-            .entry((process, owner))
-            .or_default()
-            .push(place);
+        let name = self.name(name);
+        let owners = self.owners.len();
+        let owner = *self.owners.entry(owner).or_insert(owners);
+        let noted = self.view.noted.entry((process, owner));
+        noted.or_default().push(place);
         self.view.names[name].claims.push(claim);
-        let mut died = None;
+        let mut asked = Claim::new(place, process, *number, *mode);
+        asked.name = name;
+        asked.owner = owner;
+        asked.nested_in = self.holding(name, owner);
+        asked.blocked = self.holders[name].against(owner, *mode).is_some();
         let asker = self.processes.entry(process).or_default();
         match asker.life {
-            Life::Killed(end, _) | Life::Ended(end) => died = Some(end),
-            _ => asker.claims.push(claim),
+            Life::Killed(end, _) | Life::Ended(end) => asked.died = Some(end),
+            Life::Unseen | Life::Alive => asker.claims.push(claim),
         }
-        let nested_in = self.holding(name, owner);
-        self.view.claims.push(Claim {
-            number,
-            name,
-            owner,
-            mode,
-            process,
-            asked: place,
-            queued: None,
-            granted: None,
-            refused: None,
-            unknown: None,
-            lost: None,
-            releases: Vec::new(),
-            died,
-            until: None,
-            blocked: self.holders[name].against(owner, mode).is_some(),
-            nested_in,
-            reentry: false,
-        });
+        self.view.claims.push(asked);
     }
 
     /// What happened to a claim, told by its own process; only its place in line may be seen by others.
@@ -166,14 +148,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn wrote(&mut self, place: usize, name: &'a str, what: &What) {
+    pub(super) fn wrote(&mut self, place: usize, what: &'a What) {
         let What::Wrote {
             claim: number,
+            ref name,
             fence,
             read,
             version,
             outcome,
-            ..
         } = *what
         else {
             return;

@@ -90,13 +90,8 @@ impl<'a> Reader<'a> {
             What::Over { kind, target } => self.over(place, kind, *target),
             What::Healed => self.view.healed = Some(place),
             What::Left { .. } => self.view.left.push(place),
-            What::Asked {
-                claim,
-                name,
-                mode,
-                owner,
-            } => self.asked(place, event.process, *claim, name, *mode, owner),
-            What::Wrote { name, .. } => self.wrote(place, name, &event.what),
+            What::Asked { .. } => self.asked(place, event.process, &event.what),
+            What::Wrote { .. } => self.wrote(place, &event.what),
             What::Queued { claim }
             | What::Granted { claim, .. }
             | What::Refused { claim }
