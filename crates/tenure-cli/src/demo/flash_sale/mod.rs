@@ -26,6 +26,7 @@ pub(crate) mod live;
 mod lock;
 pub(crate) mod record;
 mod sale;
+pub(crate) mod show;
 mod stage;
 mod stock;
 mod table;
@@ -75,7 +76,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
 
 /// Holds one sale, with a bar that shows how far it is.
 async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
-    let bar = progress(stage.args.buyers);
+    let bar = progress(stage.args.buyers());
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;
