@@ -1,0 +1,216 @@
+//! What the lab prints.
+
+use std::io::Write;
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use serde::Serialize;
+use tenure_checker::{Promise, Verdict};
+
+use super::case::Case;
+use super::run::{Play, Played, words};
+use crate::error::Result;
+use crate::output::print_json;
+
+/// How much is told of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    InShort,
+    InFull,
+}
+
+/// Prints the cases without playing them.
+pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
+    if json {
+        return print_json(
+            &cases
+                .iter()
+                .map(|case| CaseJson::new(case))
+                .collect::<Vec<_>>(),
+        );
+    }
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"]);
+    for case in cases {
+        table.add_row([
+            case.number.to_string(),
+            case.name().to_owned(),
+            case.title.to_owned(),
+            case.fault.to_owned(),
+            case.breaks.to_string(),
+        ]);
+    }
+    writeln!(anstream::stdout(), "{table}")?;
+    Ok(())
+}
+
+/// Prints what came of a case.
+pub(super) fn print(played: &Played, told: Told) -> Result<()> {
+    let case = played.case;
+    let mut out = anstream::stdout().lock();
+    writeln!(
+        out,
+        "{BOLD}{}. {} ({}){BOLD:#}",
+        case.number,
+        case.title,
+        case.name()
+    )?;
+    writeln!(out, "   fault: {}", case.fault)?;
+    if told == Told::InFull {
+        writeln!(out)?;
+        for line in case
+            .lesson
+            .lines()
+            .skip_while(|line| line.starts_with('#') || line.is_empty())
+        {
+            writeln!(out, "   {line}")?;
+        }
+        writeln!(out)?;
+    }
+    match played.is_flagged() {
+        true => writeln!(out, "   {RED}{}{RED:#}", words(&played.broken.verdict))?,
+        false => writeln!(
+            out,
+            "   {}, but it should be broken: {}",
+            words(&played.broken.verdict),
+            case.breaks
+        )?,
+    }
+    print_proof(&mut out, &played.broken.verdict)?;
+    writeln!(out, "   tenure {}", case.instead)?;
+    match played.tenure.verdict.is_valid() {
+        true => writeln!(out, "   {GREEN}tenure in the same play: valid{GREEN:#}")?,
+        false => {
+            writeln!(
+                out,
+                "   {RED}tenure in the same play: {}{RED:#}",
+                words(&played.tenure.verdict)
+            )?;
+            print_proof(&mut out, &played.tenure.verdict)?;
+        }
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+/// The few events that prove it, or why there is no proof.
+fn print_proof(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
+    let proofs = verdict.findings().iter().map(ToString::to_string);
+    let reasons = match verdict {
+        Verdict::Unknown { reasons, .. } => reasons.clone(),
+        _ => Vec::new(),
+    };
+    for text in proofs.chain(reasons) {
+        for line in text.lines() {
+            writeln!(out, "     {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints all cases in a table, and what it comes to.
+pub(super) fn print_summary(results: &[Played]) -> Result<()> {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header([
+        "CASE",
+        "NAME",
+        "MUST BREAK",
+        "THE BROKEN LOCK",
+        "TENURE",
+        "AS EXPECTED",
+    ]);
+    for played in results {
+        let case = played.case;
+        let expected = if played.is_as_expected() { "yes" } else { "NO" };
+        table.add_row([
+            case.number.to_string(),
+            case.name().to_owned(),
+            case.breaks.to_string(),
+            words(&played.broken.verdict),
+            words(&played.tenure.verdict),
+            expected.to_owned(),
+        ]);
+    }
+    let flagged = results.iter().filter(|played| played.is_flagged()).count();
+    let valid = results
+        .iter()
+        .filter(|played| played.tenure.verdict.is_valid())
+        .count();
+    let all = results.len();
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{table}")?;
+    writeln!(
+        out,
+        "{flagged} of {all} broken locks flagged for the right reason, tenure valid in {valid} of {all} plays"
+    )?;
+    Ok(())
+}
+
+/// All results as JSON: scripts depend on it.
+#[derive(Debug, Serialize)]
+pub(super) struct Json<'a> {
+    cases: Vec<PlayedJson<'a>>,
+    as_expected: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PlayedJson<'a> {
+    #[serde(flatten)]
+    case: CaseJson<'a>,
+    broken: &'a Play,
+    tenure: &'a Play,
+    flagged: bool,
+    as_expected: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct CaseJson<'a> {
+    number: u32,
+    name: &'a str,
+    title: &'a str,
+    fault: &'a str,
+    breaks: Promise,
+    instead: &'a str,
+    lesson: &'a str,
+}
+
+impl<'a> Json<'a> {
+    pub(super) fn new(results: &'a [Played]) -> Self {
+        Self {
+            cases: results.iter().map(PlayedJson::new).collect(),
+            as_expected: results.iter().all(Played::is_as_expected),
+        }
+    }
+}
+
+impl<'a> PlayedJson<'a> {
+    fn new(played: &'a Played) -> Self {
+        Self {
+            case: CaseJson::new(played.case),
+            broken: &played.broken,
+            tenure: &played.tenure,
+            flagged: played.is_flagged(),
+            as_expected: played.is_as_expected(),
+        }
+    }
+}
+
+impl<'a> CaseJson<'a> {
+    fn new(case: &'a Case) -> Self {
+        Self {
+            number: case.number,
+            name: case.name(),
+            title: case.title,
+            fault: case.fault,
+            breaks: case.breaks,
+            instead: case.instead,
+            lesson: case.lesson,
+        }
+    }
+}
+
+const BOLD: anstyle::Style = anstyle::Style::new().bold();
+const RED: anstyle::Style = anstyle::AnsiColor::Red.on_default();
+const GREEN: anstyle::Style = anstyle::AnsiColor::Green.on_default();
