@@ -73,7 +73,7 @@ fn is_meant(case: &Case, word: &str) -> bool {
 }
 
 /// Short enough to wait for, and long enough for a slow machine to do something in it.
-pub(super) const SHORT: Duration = Duration::from_secs(2);
+pub(super) const SHORT: Duration = Duration::from_secs(3);
 
 /// Longer than a play.
 pub(super) const LONG: Duration = Duration::from_secs(60);

@@ -22,9 +22,9 @@ pub(super) fn urls(scene: &Scene, ports: &[u16]) -> Vec<String> {
             .map(|it| format!("redis://{it}/"))
             .collect();
     }
-    // The servers are new and hold nothing, and the machine may be slow.
+    // The servers are new and hold nothing; and a client that was paused shall find its votes, not a timeout.
     let all = addresses.join(",");
-    vec![format!("redlock://{all}?restart_delay=off&timeout=2s")]
+    vec![format!("redlock://{all}?restart_delay=off&timeout=20s")]
 }
 
 /// Whether the lock is taken, as the server sees it.

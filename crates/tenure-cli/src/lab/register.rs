@@ -53,3 +53,33 @@ impl Register {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(register: &mut Register, fence: Option<u64>, read: u64) -> Written {
+        match register.write(1, "stock", fence, read) {
+            What::Wrote { outcome, .. } => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_smaller_fence_is_refused_where_fences_are_checked() {
+        let mut register = Register::new(Checks::Fences);
+        assert_eq!(outcome(&mut register, Some(7), 0), Written::Accepted);
+        assert_eq!(outcome(&mut register, Some(7), 1), Written::Accepted);
+        assert_eq!(outcome(&mut register, Some(6), 2), Written::Stale);
+        assert_eq!(outcome(&mut register, None, 2), Written::Stale);
+        assert_eq!(register.version(), 2);
+    }
+
+    #[test]
+    fn everything_is_accepted_where_nothing_is_checked() {
+        let mut register = Register::new(Checks::Nothing);
+        assert_eq!(outcome(&mut register, Some(7), 0), Written::Accepted);
+        assert_eq!(outcome(&mut register, Some(6), 0), Written::Accepted);
+        assert_eq!(register.version(), 1);
+    }
+}

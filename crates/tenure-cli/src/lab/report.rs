@@ -10,7 +10,7 @@ use tenure_checker::{Promise, Verdict};
 use super::case::Case;
 use super::run::{Play, Played, words};
 use crate::error::Result;
-use crate::output::print_json;
+use crate::output::{print_json, terminal_width};
 
 /// How much is told of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +58,9 @@ pub(super) fn print(played: &Played, told: Told) -> Result<()> {
     )?;
     writeln!(out, "   fault: {}", case.fault)?;
     if told == Told::InFull {
+        let width = terminal_width().map_or(WIDTH, usize::from).clamp(40, WIDTH);
         writeln!(out)?;
-        for line in case
-            .lesson
-            .lines()
-            .skip_while(|line| line.starts_with('#') || line.is_empty())
-        {
+        for line in wrapped(case.lesson, width - 3) {
             writeln!(out, "   {line}")?;
         }
         writeln!(out)?;
@@ -92,6 +89,29 @@ pub(super) fn print(played: &Played, told: Told) -> Result<()> {
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// A lesson without its heading, its paragraphs broken into lines of this width.
+fn wrapped(lesson: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let body = lesson.split("\n\n").filter(|part| !part.starts_with('#'));
+    for paragraph in body {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let mut line = String::new();
+        for word in paragraph.split_whitespace() {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
 }
 
 /// The few events that prove it, or why there is no proof.
@@ -214,3 +234,33 @@ impl<'a> CaseJson<'a> {
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const RED: anstyle::Style = anstyle::AnsiColor::Red.on_default();
 const GREEN: anstyle::Style = anstyle::AnsiColor::Green.on_default();
+
+/// The longest line of a story.
+const WIDTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::cases;
+
+    #[test]
+    fn a_lesson_is_broken_into_lines() {
+        let lines = wrapped("# Title\n\none two\nthree\n\nfour\n", 9);
+        assert_eq!(lines, ["one two", "three", "", "four"]);
+    }
+
+    #[test]
+    fn every_case_has_a_lesson_worth_reading() {
+        for case in cases::ALL {
+            let heading = format!("# {}. {}", case.number, case.title);
+            assert_eq!(case.lesson.lines().next(), Some(heading.as_str()));
+            let sentences = case.lesson.matches(['.', '?']).count();
+            assert!(
+                (5..=20).contains(&sentences),
+                "{}: {sentences}",
+                case.name()
+            );
+            assert!(case.lesson.contains("tenure"), "{}", case.name());
+        }
+    }
+}

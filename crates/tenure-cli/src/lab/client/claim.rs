@@ -67,6 +67,7 @@ impl Claim {
                 self.note(What::Granted { claim, fence })?;
                 self.hold(recipe.as_ref(), held, deeds).await
             }
+            Err(trouble) if trouble.nothing_changed() => self.note(What::Refused { claim }),
             Err(trouble) => {
                 let error = trouble.to_string();
                 self.note(What::Unknown { claim, error })

@@ -197,7 +197,7 @@ fn claim_of(what: &What) -> Option<u64> {
 }
 
 /// How long a claim may take after the last fault: more than a ttl, and little enough to wait for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// By so much a wait that never ends outlasts the patience, so that the history shows it.
 const BEYOND: Duration = Duration::from_millis(200);
