@@ -60,7 +60,13 @@ fn play(scene: &mut Scene) -> Result<()> {
     scene.go(ann, "asked")?;
     if scene.is_tenure() {
         scene.release(second)?;
-        scene.finish(first)?;
+        scene.answered(first)?;
+        // Votes that came too late are an error to the caller, who may ask again.
+        let again = match scene.is_granted(first) {
+            true => first,
+            false => scene.ask(ann)?,
+        };
+        scene.finish(again)?;
     } else {
         scene.granted(first)?;
         scene.release(first)?;

@@ -40,6 +40,13 @@ impl Scene {
         self.noted(claim, |what| matches!(what, What::Granted { .. }))
     }
 
+    /// Waits until the claim has its answer, whatever it is.
+    pub(in crate::lab) fn answered(&mut self, claim: u64) -> Result<()> {
+        self.until("a client has its answer", |scene| {
+            Ok(scene.is_answered(claim))
+        })
+    }
+
     /// Waits until the holder has noticed its loss.
     pub(in crate::lab) fn lost(&mut self, claim: u64) -> Result<()> {
         self.until("a holder notices its loss", |scene| {
