@@ -114,13 +114,6 @@ fn without_redis_the_lab_says_what_to_install() {
 }
 
 #[test]
-fn a_client_by_hand_is_refused() {
-    let ended = end(&mut bare(&["lab-client"]));
-    assert_ne!(ended.out, "{}");
-    assert!(!ended.out.contains("Ready"), "{}", ended.out);
-}
-
-#[test]
 fn a_lab_that_is_killed_leaves_no_client_behind_that_stands_still() {
     let mut lab = bare(&["lab", "no-fence"])
         .stdin(Stdio::null())
