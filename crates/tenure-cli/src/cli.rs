@@ -12,7 +12,8 @@ use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
 use crate::{
-    bench, by_hand, doctor, duration, exit_code, inspect, lab, output, pages, run, store, watch,
+    bench, by_hand, demo, doctor, duration, exit_code, inspect, lab, output, pages, run, store,
+    torture, watch,
 };
 
 /// Locks that hold across processes and machines.
@@ -56,9 +57,17 @@ enum Verb {
     Bench(bench::BenchArgs),
     #[command(hide = true)]
     BenchChild,
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoCacheCopy,
+    #[command(hide = true)]
+    DemoCopy,
     Lab(lab::LabArgs),
     #[command(hide = true)]
     LabClient,
+    Torture(torture::TortureArgs),
+    #[command(hide = true)]
+    TortureClient,
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -334,8 +343,13 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Doctor(args) => doctor::doctor(&store, args).await,
         Verb::Bench(args) => bench::bench(&store, args).await,
         Verb::BenchChild => bench::play(&store).await,
+        Verb::Demo(args) => demo::demo(&store, args).await,
+        Verb::DemoCacheCopy => demo::cache::play(&store).await,
+        Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Lab(args) => lab::lab(&args),
         Verb::LabClient => lab::play().await,
+        Verb::Torture(args) => torture::torture(&store, args).await,
+        Verb::TortureClient => torture::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }

@@ -18,6 +18,7 @@ mod recipes;
 mod run;
 mod signals;
 mod store;
+mod torture;
 mod watch;
 
 use std::process::ExitCode;

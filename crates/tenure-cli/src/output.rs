@@ -267,7 +267,7 @@ pub(crate) fn start_log(default: Option<&str>) {
     }
 }
 
-/// Returns how many columns the terminal has, if the output is one.
+/// Returns how wide the terminal is, if the output is one.
 pub(crate) fn terminal_width() -> Option<u16> {
     // This fails where the output is no terminal.
     let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;

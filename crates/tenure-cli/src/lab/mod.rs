@@ -36,7 +36,8 @@ pub(crate) use client::play;
 /// did not land, which proves nothing). Then tenure plays the same part.
 ///
 /// With a CASE the whole story of the mistake is told. Ends with 0 if every broken lock was flagged
-/// for the right reason and tenure was valid each time, otherwise with 1. Needs redis-server.
+/// for the right reason and tenure was valid each time, otherwise with 1. Needs redis-server; --store
+/// is not used.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -92,7 +93,7 @@ pub(crate) fn lab(args: &LabArgs) -> Result<ExitCode> {
     }
     match results.iter().all(run::Played::is_as_expected) {
         true => Ok(exit_code::DONE),
-        false => Ok(ExitCode::from(exit_code::NOT_AS_EXPECTED)),
+        false => Ok(ExitCode::from(exit_code::BROKEN)),
     }
 }
 
