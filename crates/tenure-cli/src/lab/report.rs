@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use tenure_checker::{Promise, Verdict};
 
@@ -29,9 +29,7 @@ pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
                 .collect::<Vec<_>>(),
         );
     }
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"]);
+    let mut table = table(["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"]);
     for case in cases {
         table.add_row([
             case.number.to_string(),
@@ -45,49 +43,81 @@ pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
     Ok(())
 }
 
+/// An empty table that fits on the terminal.
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
+    table.set_header(header);
+    table
+}
+
 /// Prints what came of a case.
 pub(super) fn print(played: &Played, told: Told) -> Result<()> {
     let case = played.case;
+    let (broken, tenure) = (&played.broken, &played.tenure);
+    let (number, title, name) = (case.number, case.title, case.name());
     let mut out = anstream::stdout().lock();
-    writeln!(
-        out,
-        "{BOLD}{}. {} ({}){BOLD:#}",
-        case.number,
-        case.title,
-        case.name()
-    )?;
+    writeln!(out, "{BOLD}{number}. {title} ({name}){BOLD:#}")?;
     writeln!(out, "   fault: {}", case.fault)?;
     if told == Told::InFull {
-        let width = terminal_width().map_or(WIDTH, usize::from).clamp(40, WIDTH);
-        writeln!(out)?;
-        for line in wrapped(case.lesson, width - 3) {
-            writeln!(out, "   {line}")?;
-        }
-        writeln!(out)?;
+        print_lesson(&mut out, case)?;
+        print_history(&mut out, "what happened", broken)?;
     }
+    let words = words(&broken.verdict);
     match played.is_flagged() {
-        true => writeln!(out, "   {RED}{}{RED:#}", words(&played.broken.verdict))?,
-        false => writeln!(
-            out,
-            "   {}, but it should be broken: {}",
-            words(&played.broken.verdict),
-            case.breaks
-        )?,
+        true => writeln!(out, "   {RED}{words}{RED:#}")?,
+        false => writeln!(out, "   {words}, but it should be broken: {}", case.breaks)?,
     }
-    print_proof(&mut out, &played.broken.verdict)?;
+    print_proof(&mut out, &broken.verdict)?;
     writeln!(out, "   tenure {}", case.instead)?;
-    match played.tenure.verdict.is_valid() {
-        true => writeln!(out, "   {GREEN}tenure in the same play: valid{GREEN:#}")?,
+    if told == Told::InFull {
+        writeln!(out)?;
+        print_history(&mut out, "tenure in the same play", tenure)?;
+    }
+    print_tenure(&mut out, &tenure.verdict)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn print_tenure(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
+    let words = words(verdict);
+    match verdict.is_valid() {
+        true => writeln!(out, "   {GREEN}tenure in the same play: {words}{GREEN:#}")?,
         false => {
-            writeln!(
-                out,
-                "   {RED}tenure in the same play: {}{RED:#}",
-                words(&played.tenure.verdict)
-            )?;
-            print_proof(&mut out, &played.tenure.verdict)?;
+            writeln!(out, "   {RED}tenure in the same play: {words}{RED:#}")?;
+            print_proof(out, verdict)?;
         }
+    }
+    Ok(())
+}
+
+fn print_lesson(out: &mut impl Write, case: &Case) -> Result<()> {
+    let width = terminal_width().map_or(WIDTH, usize::from);
+    writeln!(out)?;
+    for line in wrapped(case.lesson, width.clamp(40, WIDTH) - 3) {
+        let indent = if line.is_empty() { "" } else { "   " };
+        writeln!(out, "{indent}{line}")?;
     }
     writeln!(out)?;
+    Ok(())
+}
+
+/// All that was noted in a play, as a time table.
+fn print_history(out: &mut impl Write, title: &str, play: &Play) -> Result<()> {
+    writeln!(out, "   {title}:")?;
+    let start_us = play.history.first().map_or(0, |event| event.at_us);
+    for event in &play.history {
+        let after_ms = (event.at_us - start_us) / 1000;
+        let who = match event.process {
+            0 => "the lab".to_owned(),
+            process => format!("client {process}"),
+        };
+        writeln!(out, "     {after_ms:>6} ms  {who:<9} {}", event.what)?;
+    }
     Ok(())
 }
 
@@ -131,9 +161,7 @@ fn print_proof(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
 
 /// Prints all cases in a table, and what it comes to.
 pub(super) fn print_summary(results: &[Played]) -> Result<()> {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header([
+    let mut table = table([
         "CASE",
         "NAME",
         "MUST BREAK",

@@ -28,7 +28,7 @@ pub(super) struct Played {
 pub(super) struct Play {
     #[serde(flatten)]
     pub(super) verdict: Verdict,
-    history: History,
+    pub(super) history: History,
 }
 
 impl Played {
@@ -51,7 +51,7 @@ pub(super) fn all(
     let (next, given_up) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, results) = channel();
     let bar = progress(cases.len());
-    thread::scope(|scope| {
+    let told = thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(cases.len()) {
             let (sender, next, given_up) = (sender.clone(), &next, &given_up);
             scope.spawn(move || {
@@ -77,8 +77,9 @@ pub(super) fn all(
             }
         }
         Ok(())
-    })
-    .inspect(|()| bar.finish_and_clear())
+    });
+    bar.finish_and_clear();
+    told
 }
 
 /// Plays one case with the broken lock and with tenure.
