@@ -12,7 +12,8 @@ use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
 use crate::{
-    bench, by_hand, doctor, duration, exit_code, inspect, output, pages, run, store, torture, watch,
+    bench, by_hand, demo, doctor, duration, exit_code, inspect, output, pages, run, store, torture,
+    watch,
 };
 
 /// Locks that hold across processes and machines.
@@ -56,6 +57,11 @@ enum Verb {
     Bench(bench::BenchArgs),
     #[command(hide = true)]
     BenchChild,
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoCacheCopy,
+    #[command(hide = true)]
+    DemoCopy,
     Torture(torture::TortureArgs),
     #[command(hide = true)]
     TortureClient,
@@ -334,6 +340,9 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Doctor(args) => doctor::doctor(&store, args).await,
         Verb::Bench(args) => bench::bench(&store, args).await,
         Verb::BenchChild => bench::play(&store).await,
+        Verb::Demo(args) => demo::demo(&store, args).await,
+        Verb::DemoCacheCopy => demo::cache::play(&store).await,
+        Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Torture(args) => torture::torture(&store, args).await,
         Verb::TortureClient => torture::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 pub(crate) const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const PROBLEM: u8 = 1;
-/// A torture saw a broken promise.
+/// tenure broke a promise in a demonstration or under torture, or a fault that was asked for did not happen.
 pub(crate) const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
 pub(crate) const USAGE: u8 = 2;
@@ -42,7 +42,8 @@ pub(crate) fn of_signal_number(number: i32) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  nothing to show or to evict; doctor: a problem was found; torture: a promise was broken
+    1  nothing to show or to evict; doctor: a problem was found; demo, lab, torture: a promise
+       was broken
     2  wrong usage: a bad name, duration, owner or URL of a store
     3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable
