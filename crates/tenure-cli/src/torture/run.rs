@@ -147,6 +147,9 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
         .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
+    if stage.readers_share_fences() {
+        expect = expect.readers_share_fences();
+    }
     for fault in &plan.faults {
         expect = expect.fault(fault.word());
     }
