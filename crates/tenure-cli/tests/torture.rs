@@ -239,6 +239,7 @@ fn a_store_that_is_not_there_is_told_in_one_sentence() {
 #[test]
 fn a_client_is_not_called_by_hand() {
     let ended = end(&mut bare(&["torture-client", "--store", "memory:"]));
+    assert_eq!(ended.code, 2, "{ended:?}");
     assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
 }
 
