@@ -73,10 +73,12 @@ impl Crew {
             self.members().present.push(member);
             return Ok(());
         }
+        let at_us = now_us();
         self.note(0, fault(Fault::Kill, member.number));
         member.child.kill().map_err(|error| trouble(&error))?;
         member.child.wait().map_err(|error| trouble(&error))?;
         member.read_to_end();
+        self.recorder.killed(member.number, at_us);
         self.add()
     }
 
@@ -281,6 +283,7 @@ fn read_all(from: ChildStdout, recorder: &Recorder) {
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
             Ok(Said::Noted(event)) => recorder.note(event),
+            Ok(Said::Believes { claim, until_us }) => recorder.believes(claim, until_us),
             Ok(Said::Failed(sentence)) => recorder.fail(sentence),
             Err(error) => recorder.fail(format!("a client said what nobody understands: {error}")),
         }

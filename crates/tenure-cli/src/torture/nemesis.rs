@@ -11,6 +11,7 @@ use tenure_testkit::Fault as Broken;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
+use super::Plan;
 use super::clock::now_us;
 use super::crew::Crew;
 use super::fault::Fault;
@@ -29,23 +30,23 @@ pub(super) struct Nemesis {
 impl Nemesis {
     /// Begins to make faults.
     pub(super) fn start(
-        faults: &[Fault],
-        seed: u64,
-        ttl: Duration,
+        plan: &Plan,
         crew: &Arc<Crew>,
         stage: &Arc<Stage>,
         recorder: &Arc<Recorder>,
     ) -> Self {
         let stop = Arc::new(Stop::default());
         let (of_clients, of_store): (Vec<_>, Vec<_>) =
-            faults.iter().partition(|fault| fault.hits_a_client());
-        let lanes = [of_clients, of_store].into_iter().zip(seed..);
+            plan.faults.iter().partition(|fault| fault.hits_a_client());
+        let lanes = [of_clients, of_store].into_iter().zip(plan.seed..);
         let lanes = lanes.filter(|(faults, _)| !faults.is_empty());
         let lanes = lanes.map(|(faults, seed)| {
             let lane = Lane {
                 faults,
                 lots: Rng::with_seed(seed),
-                ttl,
+                ttl: plan.ttl,
+                // Short enough for each kind to have its turn.
+                gap: plan.ttl.min(plan.time / 12),
                 crew: Arc::clone(crew),
                 stage: Arc::clone(stage),
                 recorder: Arc::clone(recorder),
@@ -76,6 +77,8 @@ struct Lane {
     faults: Vec<Fault>,
     lots: Rng,
     ttl: Duration,
+    /// How long all is well between two faults, at the longest.
+    gap: Duration,
     crew: Arc<Crew>,
     stage: Arc<Stage>,
     recorder: Arc<Recorder>,
@@ -89,7 +92,7 @@ impl Lane {
             let mut round = self.faults.clone();
             self.lots.shuffle(&mut round);
             for fault in round {
-                let gap = self.ttl * self.lots.u32(5..=50) / 100;
+                let gap = self.gap * self.lots.u32(20..=100) / 100;
                 if !self.stop.sleep(gap) {
                     return Ok(());
                 }

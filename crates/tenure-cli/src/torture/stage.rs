@@ -168,6 +168,11 @@ impl Stage {
         self.kind != Kind::Redlock
     }
 
+    /// Whether readers that ask at the same time may get the same fence, as those of servers that vote may.
+    pub(super) fn readers_share_fences(&self) -> bool {
+        self.kind == Kind::Redlock
+    }
+
     /// Returns what the store promises, whatever of these faults happens.
     pub(super) fn promises(&self, faults: &[Fault]) -> Vec<Promise> {
         let mut promises = vec![
