@@ -10,11 +10,24 @@ pub type History = Vec<Event>;
 pub struct Event {
     /// When, in microseconds of the machine's boot-time clock, which all its processes share.
     pub at_us: u64,
-    /// The process that noted it; 0 is the one that runs the others, makes the faults and keeps the resource.
+    /// The process that noted it, or that began or ended; 0 is the one that runs the others, makes the faults and keeps the
+    /// resource.
     pub process: u32,
     /// What happened.
     #[serde(flatten)]
     pub what: What,
+}
+
+impl Event {
+    /// Notes what happened when to which process.
+    #[must_use]
+    pub fn new(at_us: u64, process: u32, what: What) -> Self {
+        Self {
+            at_us,
+            process,
+            what,
+        }
+    }
 }
 
 /// What happened.
@@ -26,7 +39,7 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum What {
-    /// The process has begun.
+    /// The process has begun; after an end with the same number, another one in its place.
     Started,
     /// The process has ended: as it should, or by a crash of its own that no fault explains.
     Ended {
@@ -100,7 +113,8 @@ pub enum What {
         /// What the resource said.
         outcome: Written,
     },
-    /// A fault was made, and seen to have landed.
+    /// A fault was made, and seen to have landed. A `kill` ends its target: what that one notes later was on its way, and is
+    /// believed if its `ended` is noted as well.
     Fault {
         /// Which kind: `kill`, `pause`, `reply-loss` …
         kind: String,

@@ -29,6 +29,21 @@ pub enum Promise {
     HonestErrors,
 }
 
+impl Promise {
+    /// Every promise that the checker knows.
+    pub const ALL: [Self; 9] = [
+        Self::Exclusion,
+        Self::NoLostUpdate,
+        Self::FencedWrites,
+        Self::GrowingFences,
+        Self::OwnerOnly,
+        Self::Order,
+        Self::Liveness,
+        Self::NothingLeft,
+        Self::HonestErrors,
+    ];
+}
+
 /// What a run has to show, and which promises its lock makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -39,13 +54,19 @@ pub struct Expect {
     pub grants: usize,
     /// Fewer grants that somebody had to wait for say nothing.
     pub contended: usize,
-    /// The faults that have to have landed.
+    /// Fewer accepted writes say nothing.
+    #[serde(default)]
+    pub writes: usize,
+    /// The faults that have to have landed, each as often as it is named.
     pub faults: Vec<String>,
     /// How long after the last fault a claim may still wait, in microseconds.
     pub patience_us: u64,
     /// By how much two who were seen in line may go in in another order, in microseconds: a lease may be passed on inside
     /// a process for so long.
     pub order_slack_us: u64,
+    /// How long an owner may take to notice its loss, from the first thing that it notes after a pause, in microseconds.
+    #[serde(default)]
+    pub notice_us: u64,
 }
 
 /// What came of a run.
@@ -64,13 +85,46 @@ pub enum Verdict {
         /// What happened.
         statistics: Statistics,
     },
-    /// Nothing was seen broken, but the run says too little: this is no pass.
+    /// The run says too little, or its history contradicts itself: this is no pass.
     Unknown {
-        /// What was missing, a sentence each.
+        /// What was missing or cannot be, a sentence each.
         reasons: Vec<String>,
         /// What happened.
         statistics: Statistics,
     },
+}
+
+impl Verdict {
+    /// Whether every promise was kept; *unknown* is no.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Self::Valid { .. })
+    }
+
+    /// The promises that were broken.
+    #[must_use]
+    pub fn broken(&self) -> Vec<Promise> {
+        self.findings().iter().map(|found| found.promise).collect()
+    }
+
+    /// What was found broken; empty unless it is broken.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        match self {
+            Self::Broken { findings, .. } => findings,
+            Self::Valid { .. } | Self::Unknown { .. } => &[],
+        }
+    }
+
+    /// What happened in the run, counted.
+    #[must_use]
+    pub fn statistics(&self) -> &Statistics {
+        match self {
+            Self::Valid { statistics }
+            | Self::Broken { statistics, .. }
+            | Self::Unknown { statistics, .. } => statistics,
+        }
+    }
 }
 
 /// A promise that was broken.
@@ -80,7 +134,7 @@ pub struct Finding {
     pub promise: Promise,
     /// What happened, in a sentence.
     pub sentence: String,
-    /// The few events that prove it.
+    /// The few events that prove it, in order of time.
     pub events: Vec<Event>,
     /// How many times it was seen in the run.
     pub count: usize,

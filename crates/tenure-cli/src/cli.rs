@@ -12,7 +12,7 @@ use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
 use crate::{
-    bench, by_hand, doctor, duration, exit_code, inspect, output, pages, run, store, watch,
+    bench, by_hand, demo, doctor, duration, exit_code, inspect, output, pages, run, store, watch,
 };
 
 /// Locks that hold across processes and machines.
@@ -56,6 +56,9 @@ enum Verb {
     Bench(bench::BenchArgs),
     #[command(hide = true)]
     BenchChild,
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoCopy,
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -331,6 +334,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Doctor(args) => doctor::doctor(&store, args).await,
         Verb::Bench(args) => bench::bench(&store, args).await,
         Verb::BenchChild => bench::play(&store).await,
+        Verb::Demo(args) => demo::demo(&store, args).await,
+        Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }

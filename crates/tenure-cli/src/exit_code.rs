@@ -11,6 +11,8 @@ use rustix::process::Signal;
 pub(crate) const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const PROBLEM: u8 = 1;
+/// tenure broke a promise in a demonstration, or a fault that was asked for did not happen.
+pub(crate) const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
 pub(crate) const USAGE: u8 = 2;
 /// The store cannot be reached, or cannot be trusted.
@@ -38,7 +40,7 @@ pub(crate) fn of_signal_number(number: i32) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  nothing to show or to evict; doctor: a problem was found
+    1  nothing to show or to evict; doctor: a problem was found; demo: a promise was broken
     2  wrong usage: a bad name, duration, owner or URL of a store
    69  the store is unavailable
    75  busy: the lock is taken, or was not free in time (see --busy-code)

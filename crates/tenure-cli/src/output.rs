@@ -267,7 +267,8 @@ pub(crate) fn start_log(default: Option<&str>) {
     }
 }
 
-fn terminal_width() -> Option<u16> {
+/// Returns how wide the terminal is, if the output is one.
+pub(crate) fn terminal_width() -> Option<u16> {
     // This fails where the output is no terminal.
     let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
     (size.ws_col > 0).then_some(size.ws_col)

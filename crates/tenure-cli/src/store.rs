@@ -8,45 +8,56 @@ use crate::error::Result;
 /// The store to ask.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
-    /// Where the locks live
+    /// Where the locks live [default: local:]
     #[arg(
         long = "store",
         value_name = "URL",
         global = true,
         display_order = 900,
         env = "TENURE_STORE",
-        hide_env_values = true,
-        default_value = "local:"
+        hide_env_values = true
     )]
-    url: String,
+    url: Option<String>,
 }
 
 impl Store {
+    /// Returns the store of a URL.
+    pub(crate) fn of(url: &str) -> Self {
+        Self {
+            url: Some(url.to_owned()),
+        }
+    }
+
     /// Opens the store.
     pub(crate) async fn open(&self) -> Result<Client> {
-        Ok(tenure::open(&self.url).await?)
+        Ok(tenure::open(self.url()).await?)
     }
 
     /// Returns the URL, which may hold a password.
     pub(crate) fn url(&self) -> &str {
-        &self.url
+        self.url.as_deref().unwrap_or(DEFAULT)
+    }
+
+    /// Returns whether somebody chose the store.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some()
     }
 
     /// Returns the same store, opened with one more option.
     pub(crate) fn with_option(&self, option: &str) -> Self {
-        let url = &self.url;
+        let url = self.url();
         let separator = if url.contains('?') { '&' } else { '?' };
         Self {
-            url: format!("{url}{separator}{option}"),
+            url: Some(format!("{url}{separator}{option}")),
         }
     }
 
     /// Returns the URL as it may be shown.
     pub(crate) fn shown(&self) -> String {
         // Whatever follows the scheme belongs to the URL, also a quote in a password.
-        match self.url.split_once("://") {
+        match self.url().split_once("://") {
             Some((scheme, address)) => format!("{scheme}://{}", without_password(address)),
-            None => self.url.clone(),
+            None => self.url().to_owned(),
         }
     }
 }
@@ -84,6 +95,8 @@ fn without_password(address: &str) -> String {
     }
 }
 
+const DEFAULT: &str = "local:";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +117,7 @@ mod tests {
             assert_eq!(without_passwords(url), shown);
         }
         let store = Store {
-            url: "redlock://u:it's secret@a,u:secret@b?db=1,c".to_owned(),
+            url: Some("redlock://u:it's secret@a,u:secret@b?db=1,c".to_owned()),
         };
         assert_eq!(store.shown(), "redlock://u:…@b?…");
     }

@@ -17,7 +17,7 @@ use crate::wait;
 /// the pipe closes, because we close it or because we are killed, the shell kills the program. The shell is in a process
 /// group of its own, so that a signal to our group, by which test runners end a test, does not end the shell first.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     pid: Pid,
     guardian: Child,
     leash: Option<ChildStdin>,
@@ -25,7 +25,11 @@ pub(crate) struct Process {
 
 impl Process {
     /// Runs `program` in `folder`, a temporary one that goes when we are killed, and appends what it writes to `log`.
-    pub(crate) fn start(program: &Path, args: &[&str], folder: &Path, log: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn start(program: &Path, args: &[&str], folder: &Path, log: &Path) -> Result<Self> {
         let action = || format!("start {}", program.display());
         let log_file = fs::File::options().create(true).append(true).open(log);
         let log_file = log_file.map_err(Error::io(action()))?;
@@ -62,12 +66,12 @@ impl Process {
     }
 
     /// Returns the program's process id, also after its end.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Returns whether the program has neither ended nor been killed.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.leash.is_some() && !matches!(self.state(), None | Some('Z' | 'X'))
     }
 
@@ -77,7 +81,11 @@ impl Process {
     }
 
     /// Kills the program and returns once it is gone.
-    pub(crate) fn kill(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If its end cannot be waited for.
+    pub fn kill(&mut self) -> Result<()> {
         if let Some(mut leash) = self.leash.take() {
             // It fails only if the guardian has ended, and then there is nobody to tell.
             let _ = leash.write_all(KEEP);

@@ -31,6 +31,8 @@ mod wire;
 mod workload;
 
 pub(crate) use child::play;
+pub(crate) use contender::redis::client as redis_client;
+pub(crate) use kind::redlock::url::Nodes;
 
 use kind::Kind;
 use machine::Machine;

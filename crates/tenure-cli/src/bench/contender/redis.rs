@@ -165,7 +165,7 @@ pub(in crate::bench) fn name_of(process: u32) -> String {
 }
 
 /// Reads the server's address from a store's URL, whose options only tenure knows.
-pub(in crate::bench) fn client(url: &str) -> Result<Client> {
+pub(crate) fn client(url: &str) -> Result<Client> {
     let address = url.split('?').next().unwrap_or(url);
     let opened = address.into_connection_info().and_then(|info| {
         let redis = info.redis_settings().clone();

@@ -14,7 +14,7 @@ use crate::exit_code;
 mod local;
 mod memory;
 mod redis;
-mod redlock;
+pub(super) mod redlock;
 
 /// A kind of store, as the benchmark sees it.
 pub(super) trait Kind: Debug {

@@ -12,7 +12,7 @@ use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, 
 use crate::error::Result;
 
 mod detour;
-mod url;
+pub(in crate::bench) mod url;
 
 use detour::Detour;
 use url::Nodes;

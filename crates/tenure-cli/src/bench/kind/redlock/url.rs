@@ -4,14 +4,14 @@
 
 /// The nodes as the URL writes them, each with options of its own, and the options for all.
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     scheme: String,
     nodes: Vec<String>,
     options: String,
 }
 
 impl Nodes {
-    pub(super) fn of(url: &str) -> Self {
+    pub(crate) fn of(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
         let last = rest.rfind(',').map_or(0, |comma| comma + 1);
         // Options behind the last node are for all.
@@ -29,7 +29,7 @@ impl Nodes {
     }
 
     /// The URL of one node as a server by itself.
-    pub(super) fn server(&self, node: usize) -> String {
+    pub(crate) fn server(&self, node: usize) -> String {
         let node = &self.nodes[node];
         if is_whole(node) {
             return node.clone();

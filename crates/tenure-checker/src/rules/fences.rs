@@ -1,0 +1,122 @@
+//! Fences grow strictly, grant after grant.
+
+use std::collections::HashMap;
+
+use super::Breaches;
+use crate::claims::{Grant, Name, View};
+
+/// Looks for fences that repeat, that do not grow, or that are missing at some grants of a name.
+pub(super) fn rule(view: &View<'_>) -> Breaches {
+    let mut breaches = Breaches::default();
+    for name in &view.names {
+        let numbered: Vec<Numbered> = numbered(view, name);
+        mixture(view, name, &mut breaches);
+        let judged = repeats(view, &numbered, &mut breaches);
+        growth(view, &numbered, &judged, &mut breaches);
+    }
+    breaches
+}
+
+/// A grant with a fence.
+struct Numbered {
+    claim: usize,
+    event: usize,
+    fence: u64,
+}
+
+fn numbered(view: &View<'_>, name: &Name<'_>) -> Vec<Numbered> {
+    let grants = name.grants.iter().filter_map(|claim| {
+        let Grant { event, fence } = view.claims[*claim].granted?;
+        Some(Numbered {
+            claim: *claim,
+            event,
+            fence: fence?,
+        })
+    });
+    grants.collect()
+}
+
+fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
+    let has = |claim: usize| {
+        view.claims[claim]
+            .granted
+            .is_some_and(|it| it.fence.is_some())
+    };
+    let Some((first, others)) = name.grants.split_first() else {
+        return;
+    };
+    let other = others.iter().find(|claim| has(**claim) != has(*first));
+    let (Some(other), Some(one)) = (other, view.grant_of(*first)) else {
+        return;
+    };
+    let event = view.grant_of(*other).unwrap_or(one);
+    breaches.note(event, || {
+        let name = name.text;
+        let sentence = format!("some grants of \"{name}\" carry a fence and some carry none");
+        (sentence, vec![one, event])
+    });
+}
+
+/// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
+///
+/// An owner that holds a name already may be given the fence that it has.
+fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
+    // Of each fence the grant that is believed in for the longest.
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut judged = Vec::with_capacity(grants.len());
+    let until = |claim: usize| view.claims[claim].until.unwrap_or(usize::MAX);
+    for grant in grants {
+        let first = seen.get(&grant.fence).copied();
+        judged.push(first.is_some());
+        if let Some(first) = first {
+            let owns = view.claims[first].owner == view.claims[grant.claim].owner;
+            if !owns || until(first) < grant.event {
+                breaches.note(grant.event, || twice(view, first, grant));
+            }
+        }
+        if first.is_none_or(|first| until(first) < until(grant.claim)) {
+            seen.insert(grant.fence, grant.claim);
+        }
+    }
+    judged
+}
+
+fn twice(view: &View<'_>, first: usize, grant: &Numbered) -> (String, Vec<usize>) {
+    let (one, two) = (view.called(first), view.called(grant.claim));
+    let (fence, name) = (grant.fence, view.name_of(first));
+    let sentence = format!("{two} was granted \"{name}\" with fence {fence}, as {one} was before");
+    let mut events: Vec<_> = view.grant_of(first).into_iter().collect();
+    events.extend([view.claims[grant.claim].asked, grant.event]);
+    (sentence, events)
+}
+
+/// Looks for grants that were asked for after a larger fence was reported.
+fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut Breaches) {
+    let asked = |grant: &Numbered| view.at(view.claims[grant.claim].asked);
+    let mut by_ask: Vec<usize> = (0..grants.len()).collect();
+    by_ask.sort_by_key(|number| asked(&grants[*number]));
+    let mut reported = grants.iter().peekable();
+    let mut largest: Option<&Numbered> = None;
+    for number in by_ask {
+        let grant = &grants[number];
+        while let Some(before) = reported.next_if(|it| view.at(it.event) < asked(grant)) {
+            if largest.is_none_or(|largest| largest.fence < before.fence) {
+                largest = Some(before);
+            }
+        }
+        let larger = largest.filter(|largest| largest.fence > grant.fence);
+        if let Some(largest) = larger.filter(|_| !judged[number]) {
+            breaches.note(grant.event, || shrinks(view, largest, grant));
+        }
+    }
+}
+
+fn shrinks(view: &View<'_>, largest: &Numbered, grant: &Numbered) -> (String, Vec<usize>) {
+    let (one, two) = (view.called(largest.claim), view.called(grant.claim));
+    let (more, less, name) = (largest.fence, grant.fence, view.name_of(grant.claim));
+    let sentence = format!(
+        "{two} was granted \"{name}\" with fence {less}, although {one} had been granted {more} before it asked"
+    );
+    let asked = view.claims[grant.claim].asked;
+    (sentence, vec![largest.event, asked, grant.event])
+}

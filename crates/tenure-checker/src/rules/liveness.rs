@@ -1,0 +1,78 @@
+//! After the faults everybody who waits gets on, a nested call included, and nobody crashes by waiting.
+
+use super::Breaches;
+use crate::claims::{End, View};
+
+/// Looks for crashes at any time, and for claims that wait too long after the last fault.
+pub(super) fn rule(view: &View<'_>) -> Breaches {
+    let mut breaches = Breaches::default();
+    for end in view.ends.iter().filter(|end| end.crashed) {
+        breaches.note(end.event, || crashed(view, end));
+    }
+    // Without the word that it is over, a fault explains any wait.
+    let Some(healed) = view.healed else {
+        return breaches;
+    };
+    if view.faults.last().is_some_and(|last| *last > healed) {
+        return breaches;
+    }
+    for (number, claim) in view.claims.iter().enumerate() {
+        let from_us = view.at(claim.asked).max(view.at(healed));
+        let closed = [claim.answered(), claim.died];
+        let closed = closed.into_iter().flatten().min();
+        let until_us = closed.map_or_else(|| view.end_us(), |event| view.at(event));
+        if until_us > from_us.saturating_add(view.expect.patience_us) {
+            let at = closed.unwrap_or(view.events.len());
+            breaches.note(at, || waits(view, number, healed, closed));
+        }
+    }
+    breaches
+}
+
+fn crashed(view: &View<'_>, end: &End) -> (String, Vec<usize>) {
+    let process = end.process;
+    match end.waiting {
+        Some(claim) => {
+            let number = view.claims[claim].number;
+            let name = view.name_of(claim);
+            let sentence =
+                format!("process {process} crashed while claim {number} waited for \"{name}\"");
+            (sentence, vec![view.claims[claim].asked, end.event])
+        }
+        None => (
+            format!("process {process} crashed, and no fault explains it"),
+            vec![end.event],
+        ),
+    }
+}
+
+fn waits(
+    view: &View<'_>,
+    number: usize,
+    healed: usize,
+    closed: Option<usize>,
+) -> (String, Vec<usize>) {
+    let claim = &view.claims[number];
+    let (called, name) = (view.called(number), view.name_of(number));
+    let patience_ms = view.expect.patience_us / 1_000;
+    let holds = |outer: &usize| view.claims[*outer].until.is_none();
+    let outer = claim.nested_in.filter(holds).filter(|_| closed.is_none());
+    let sentence = match (closed, outer) {
+        (None, Some(outer)) => {
+            let outer = view.claims[outer].number;
+            format!(
+                "{called} waits for \"{name}\", which its own owner holds by claim {outer}: it locked itself out"
+            )
+        }
+        (None, None) => format!(
+            "{called} asked for \"{name}\" and still had no answer {patience_ms} ms after the last fault"
+        ),
+        (Some(_), _) => format!(
+            "{called} asked for \"{name}\" and waited more than {patience_ms} ms after the last fault"
+        ),
+    };
+    let last = view.events.len().saturating_sub(1);
+    let mut events = vec![claim.asked, healed, closed.unwrap_or(last)];
+    events.extend(outer.and_then(|outer| view.grant_of(outer)));
+    (sentence, events)
+}

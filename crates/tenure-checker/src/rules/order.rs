@@ -1,0 +1,127 @@
+//! Who came first is served first.
+
+use super::Breaches;
+use crate::claims::{Claim, Name, View};
+use crate::history::Mode;
+
+/// Looks for claims in line that a later one of another process went past.
+pub(super) fn rule(view: &View<'_>) -> Breaches {
+    let mut breaches = Breaches::default();
+    for name in &view.names {
+        sweep(view, name, &mut breaches);
+    }
+    breaches
+}
+
+/// One who came after the claims that are looked at, and when it went in.
+#[derive(Clone, Copy)]
+struct Entry {
+    claim: usize,
+    process: u32,
+    granted_us: u64,
+}
+
+/// Goes back in time, so that those who asked later than the one in line are always known.
+fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
+    let slack = view.expect.order_slack_us;
+    let mut late = name.claims.iter().rev().peekable();
+    let mut line: Vec<_> = name
+        .claims
+        .iter()
+        .filter_map(|number| Some((waits(view, &view.claims[*number])?, *number)))
+        .collect();
+    line.sort_unstable_by(|one, other| other.cmp(one));
+    let mut earliest = Earliest::default();
+    for ((queued_us, until_us), number) in line {
+        let asked = |claim: &&usize| view.at(view.claims[**claim].asked);
+        let arrived_us = queued_us.saturating_add(slack);
+        while let Some(claim) = late.next_if(|claim| asked(claim) > arrived_us) {
+            if let Some(entry) = enters(view, *claim) {
+                earliest.add(entry);
+            }
+        }
+        let process = view.claims[number].process;
+        let past = earliest.of_another(process);
+        let past = past.filter(|it| it.granted_us.saturating_add(slack) < until_us);
+        if let Some(past) = past {
+            let granted = view.grant_of(past.claim).unwrap_or_default();
+            breaches.note(granted, || tell(view, number, past.claim));
+        }
+    }
+}
+
+/// From when to when a claim stood in line, if it had a right to its place all the time.
+fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
+    let queued_us = view.at(claim.queued?);
+    let gone = claim.refused.or(claim.unknown).or_else(|| {
+        let withdrawn = claim.releases.first().map(|release| release.began);
+        let died = claim.died.or(withdrawn);
+        died.filter(|_| claim.granted.is_none())
+    });
+    if claim.mode != Mode::Exclusive || gone.is_some() {
+        return None;
+    }
+    let until = claim.granted.map(|grant| grant.event);
+    let until_us = until.map_or_else(|| view.end_us(), |event| view.at(event));
+    let last = until.unwrap_or(view.events.len());
+    let pauses = view.pauses.get(&claim.process).map_or(&[][..], |all| all);
+    let ended = pauses.partition_point(|it| it.over.is_some_and(|over| over < claim.asked));
+    let paused = pauses.get(ended).is_some_and(|pause| pause.from < last);
+    (!paused && queued_us < until_us).then_some((queued_us, until_us))
+}
+
+/// When a claim went in. A nested call of the holder goes past nobody.
+fn enters(view: &View<'_>, number: usize) -> Option<Entry> {
+    let claim = &view.claims[number];
+    let grant = claim.granted?;
+    let counts = claim.mode == Mode::Exclusive && !claim.reentry;
+    counts.then(|| Entry {
+        claim: number,
+        process: claim.process,
+        granted_us: view.at(grant.event),
+    })
+}
+
+/// The earliest entries of two different processes: one of them is another's than anybody's.
+#[derive(Default)]
+struct Earliest {
+    first: Option<Entry>,
+    second: Option<Entry>,
+}
+
+impl Earliest {
+    fn add(&mut self, entry: Entry) {
+        let before = |it: &Option<Entry>| it.is_none_or(|it| entry.granted_us <= it.granted_us);
+        if before(&self.first) {
+            let same = self.first.is_some_and(|it| it.process == entry.process);
+            if !same {
+                self.second = self.first;
+            }
+            self.first = Some(entry);
+        } else if self.first.is_some_and(|it| it.process != entry.process) && before(&self.second) {
+            self.second = Some(entry);
+        }
+    }
+
+    fn of_another(&self, process: u32) -> Option<Entry> {
+        let first = self.first.filter(|it| it.process != process);
+        first.or(self.second)
+    }
+}
+
+fn tell(view: &View<'_>, number: usize, past: usize) -> (String, Vec<usize>) {
+    let (early, late, name) = (view.called(number), view.called(past), view.name_of(number));
+    let claim = &view.claims[number];
+    let so_far = match claim.granted {
+        Some(_) => "before it",
+        None => "while it still waits",
+    };
+    let sentence = format!(
+        "{late} asked for \"{name}\" when {early} already stood in line, and was granted it {so_far}"
+    );
+    let mut events = vec![view.claims[past].asked];
+    events.extend(claim.queued);
+    events.extend(view.grant_of(past));
+    events.extend(view.grant_of(number));
+    (sentence, events)
+}

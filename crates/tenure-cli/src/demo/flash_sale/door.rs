@@ -1,0 +1,98 @@
+//! The lock of a copy, by its name: what a sale goes through before it touches the stock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Client, Guard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::lock::LockKind;
+use super::wire::Settings;
+use crate::error::Result;
+
+/// A lock that is ready to be taken.
+#[derive(Debug)]
+pub(super) enum Door {
+    /// Always open.
+    Open,
+    /// A lock of this process.
+    Process(Arc<Mutex<()>>),
+    /// tenure's lock, which a task may take again while it holds it.
+    Tenure {
+        client: Client,
+        name: String,
+        ttl: Duration,
+    },
+}
+
+/// What was got at the door, and is to be given back.
+#[derive(Debug)]
+pub(super) enum Pass {
+    /// Nothing.
+    Nothing,
+    /// The lock of this process, open again when dropped.
+    Process { _held: OwnedMutexGuard<()> },
+    /// tenure's guard.
+    Tenure(Guard),
+}
+
+impl Door {
+    pub(super) async fn open(settings: &Settings) -> Result<Self> {
+        Ok(match settings.lock {
+            LockKind::None => Self::Open,
+            LockKind::Process => Self::Process(Arc::default()),
+            LockKind::Tenure => Self::Tenure {
+                client: tenure::open(&settings.store).await?,
+                name: settings.name.clone(),
+                ttl: Duration::from_millis(settings.ttl_ms),
+            },
+        })
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: who leaves gives up the place in line.
+    pub(super) async fn enter(&self) -> Result<Pass> {
+        Ok(match self {
+            Self::Open => Pass::Nothing,
+            Self::Process(mutex) => Pass::Process {
+                _held: Arc::clone(mutex).lock_owned().await,
+            },
+            Self::Tenure { client, name, ttl } => {
+                let lock = client.mutex(name).ttl(*ttl).reentrant();
+                Pass::Tenure(lock.lock().await?)
+            }
+        })
+    }
+
+    /// Takes the lock again in a nested step of who has it, where the lock knows such a thing.
+    pub(super) async fn enter_again(&self) -> Result<Pass> {
+        match self {
+            Self::Open | Self::Process(_) => Ok(Pass::Nothing),
+            Self::Tenure { .. } => self.enter().await,
+        }
+    }
+
+    /// Gives the lock back.
+    pub(super) async fn leave(&self, pass: Pass) -> Result<()> {
+        match pass {
+            Pass::Nothing | Pass::Process { .. } => {}
+            Pass::Tenure(guard) => {
+                guard.release().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pass {
+    /// Returns the number of the grant, which the stock checks.
+    pub(super) fn fence(&self) -> Option<u64> {
+        match self {
+            Self::Nothing | Self::Process { .. } => None,
+            Self::Tenure(guard) => Some(guard.fence().get()),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Faults on purpose: a slow sale, a frozen copy, a killed one, each for certain in the middle of a sale.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::crew::Copy;
+use super::live::{CopyState, Live};
+use super::record::{FaultKind, FaultSeen, Outcome};
+use super::wire::Said;
+use crate::error::Result;
+
+/// The faults of one sale: those that wait for their moment, and those that go on.
+#[derive(Debug)]
+pub(super) struct Faults {
+    tasks: JoinSet<Result<()>>,
+    going_on: Arc<AtomicUsize>,
+    times: Times,
+    live: Live,
+}
+
+/// How long faults last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// A slow sale.
+    pub(super) slow: Duration,
+    /// A pause: longer than a lease.
+    pub(super) pause: Duration,
+}
+
+impl Faults {
+    pub(super) fn new(times: Times, live: &Live) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            going_on: Arc::default(),
+            times,
+            live: live.clone(),
+        }
+    }
+
+    /// Lets a fault come to a copy, in its next sale once so many pieces are sold.
+    pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, sold: u64) {
+        let (copy, live, times) = (Arc::clone(copy), self.live.clone(), self.times);
+        let going_on = Arc::clone(&self.going_on);
+        self.tasks.spawn(async move {
+            live.until_sold(sold).await;
+            inflict(kind, &copy, times, &live, &going_on).await
+        });
+    }
+
+    /// Waits for a fault that has failed, for ever if none does.
+    pub(super) async fn failed(&mut self) -> crate::error::Failure {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(Err(failure))) => return failure,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits for the faults that go on; those that still wait for their moment do not happen.
+    pub(super) async fn finish(mut self) -> Result<()> {
+        while self.going_on.load(Ordering::Acquire) > 0 {
+            match self.tasks.join_next().await {
+                Some(Ok(ended)) => ended?,
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        self.tasks.shutdown().await;
+        Ok(())
+    }
+}
+
+/// Waits for the middle of a sale, makes the fault, and says what became of the sale.
+async fn inflict(
+    kind: FaultKind,
+    copy: &Copy,
+    times: Times,
+    live: &Live,
+    going_on: &AtomicUsize,
+) -> Result<()> {
+    let mut from_us = 0;
+    let begun = |from_us: &mut u64, state| {
+        going_on.fetch_add(1, Ordering::Release);
+        *from_us = live.now_us();
+        live.copy(copy.number(), copy.pid(), state);
+    };
+    let outcome = match kind {
+        FaultKind::Slow => {
+            let begun = || begun(&mut from_us, CopyState::Slow);
+            of(&copy.slow(times.slow, begun).await?)
+        }
+        FaultKind::Pause => {
+            let begun = || begun(&mut from_us, CopyState::Frozen);
+            of(&copy.pause(times.pause, begun).await?)
+        }
+        FaultKind::Kill => {
+            copy.kill(|| begun(&mut from_us, CopyState::Killed)).await?;
+            Outcome::Error
+        }
+    };
+    live.copy(copy.number(), copy.pid(), CopyState::Serving);
+    live.fault(FaultSeen {
+        kind,
+        copy: copy.number(),
+        from_us,
+        to_us: live.now_us(),
+        outcome,
+    });
+    going_on.fetch_sub(1, Ordering::Release);
+    Ok(())
+}
+
+/// What became of the sale that had halted.
+fn of(said: &Said) -> Outcome {
+    match said {
+        Said::WentOn { outcome } => *outcome,
+        _ => Outcome::Error,
+    }
+}
