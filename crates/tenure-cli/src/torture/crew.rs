@@ -17,12 +17,14 @@ use crate::run::guardian::own_program;
 use super::clock::now_us;
 use super::fault::Fault;
 use super::recorder::Recorder;
+use super::stage::SIDES;
 use super::wire::{FINISH, Order, Said};
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
 pub(super) struct Crew {
-    url: String,
+    /// Which way to the store the halves of them take.
+    urls: [String; SIDES],
     /// What all are told, but for their number and seed.
     order: Order,
     recorder: Arc<Recorder>,
@@ -48,13 +50,13 @@ struct Member {
 impl Crew {
     /// Starts so many clients.
     pub(super) fn start(
-        url: &str,
+        urls: &[String; SIDES],
         order: Order,
         size: u32,
         recorder: &Arc<Recorder>,
     ) -> Result<Self> {
         let crew = Self {
-            url: url.to_owned(),
+            urls: urls.clone(),
             order,
             recorder: Arc::clone(recorder),
             members: Mutex::default(),
@@ -152,7 +154,8 @@ impl Crew {
             ..self.order.clone()
         };
         self.note(number, What::Started);
-        let member = Member::start(&self.url, &order, &self.recorder)?;
+        let url = &self.urls[number as usize % SIDES];
+        let member = Member::start(url, &order, &self.recorder)?;
         members.present.push(member);
         Ok(())
     }

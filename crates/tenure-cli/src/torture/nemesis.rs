@@ -122,7 +122,7 @@ impl Lane {
 
     /// Loses one answer and its connection with it, or all answers for a while.
     fn lose_replies(&mut self) {
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let before = ways.replies_lost();
         let begun_us = now_us();
         if self.lots.bool() {
@@ -146,7 +146,7 @@ impl Lane {
     }
 
     fn cut(&mut self) {
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let before = ways.connections_cut();
         let begun_us = now_us();
         ways.cut();
@@ -161,7 +161,7 @@ impl Lane {
             true => self.lots.u32(20..=80),
             false => self.lots.u32(120..=250),
         };
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let begun_us = now_us();
         ways.set(Broken::Freeze);
         let landed = ways.are_silent();
@@ -193,14 +193,6 @@ impl Lane {
             self.note_over(Fault::Restart);
         }
         Ok(())
-    }
-
-    /// The way to one server, or now and then to all of them.
-    fn ways(&mut self) -> Ways {
-        match self.lots.u32(..3) {
-            0 => Ways::all(&self.stage),
-            _ => Ways::one(&self.stage, self.lots.usize(..)),
-        }
     }
 
     fn note_at(&self, at_us: u64, fault: Fault) {

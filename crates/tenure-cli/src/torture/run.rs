@@ -35,7 +35,7 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
         register: register.port(),
         permits: stage.has_permits(),
     };
-    let crew = Crew::start(stage.url(), order, plan.processes, &recorder)?;
+    let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;
     let run = Run {
         plan,
         crew: Arc::new(crew),
