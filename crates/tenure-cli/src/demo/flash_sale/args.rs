@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::demo::flash_sale::lock::LockKind;
 use crate::demo::flash_sale::record::FaultKind;
+use crate::demo::flash_sale::shown::ShownArgs;
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -97,6 +98,9 @@ pub(crate) struct FlashSaleArgs {
     /// Print JSON: an array of the records, one for each lock
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
 }
 
 /// Who spreads the buyers over the copies.

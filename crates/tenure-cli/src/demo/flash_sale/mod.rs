@@ -25,8 +25,10 @@ mod front;
 pub(crate) mod live;
 mod lock;
 pub(crate) mod record;
+mod report;
 mod sale;
 pub(crate) mod show;
+mod shown;
 mod stage;
 mod stock;
 mod table;
@@ -55,7 +57,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         true => LockKind::all(),
         false => vec![args.lock],
     };
-    let json = args.json;
+    let (json, shown) = (args.json, args.shown.clone());
     let stage = Stage::open(store, args, &locks).await?;
     let live = Live::new();
     let (_control, mut orders) = Control::new();
@@ -64,6 +66,9 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         records.push((lock, one(&stage, lock, &live, &mut orders).await?));
     }
     drop(stage);
+    if let Some(file) = &shown.report {
+        report::write(file, &records)?;
+    }
     match json {
         true => print_json(&records.iter().map(|(_, record)| record).collect::<Vec<_>>())?,
         false => table::print(&records)?,
