@@ -75,8 +75,8 @@ fn is_meant(case: &Case, word: &str) -> bool {
 /// Short enough to wait for, and long enough for a slow machine to do something in it.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 
-/// Longer than a play.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+/// Longer than any step of a play may take.
+pub(super) const LONG: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {
