@@ -75,8 +75,8 @@ fn is_meant(case: &Case, word: &str) -> bool {
 /// Short enough to wait for, and long enough for a slow machine to do something in it.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 
-/// Longer than a play.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+/// Longer than any step of a play may take.
+pub(super) const LONG: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {
@@ -85,13 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_recipe_with_a_mistake_has_its_case() {
+    fn every_recipe_has_its_case() {
         let shown: Vec<_> = cases::ALL.iter().map(|case| case.recipe).collect();
-        // That one is done right, and is there to be compared with.
-        let broken = Kind::value_variants().iter().copied();
-        let broken = broken.filter(|kind| kind.name() != "spin");
-        let broken: Vec<_> = broken.collect();
-        assert_eq!(shown, broken);
+        assert_eq!(shown, Kind::value_variants());
     }
 
     #[test]

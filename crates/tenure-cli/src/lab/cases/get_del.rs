@@ -3,7 +3,7 @@
 use tenure_checker::Promise;
 use tenure_testkit::{Fault, Proxy, RedisServer};
 
-use crate::lab::case::{Case, SHORT};
+use crate::lab::case::{Case, LONG, SHORT};
 use crate::lab::props::{curtain, urls};
 use crate::lab::scene::Scene;
 use crate::lab::upset::{Result, Upset};
@@ -29,7 +29,8 @@ fn play(scene: &mut Scene) -> Result<()> {
     let wire = Proxy::start(server.port())?;
     let ann = scene.enter(&urls(scene, &[wire.port()]))?;
     let direct = urls(scene, &[server.port()]);
-    let (bob, eve) = (scene.enter(&direct)?, scene.enter(&direct)?);
+    // A long lease: that it is not renewed shall not be what lets a third one in.
+    let (bob, eve) = (scene.enter_for(&direct, LONG)?, scene.enter(&direct)?);
     let first = scene.lock(ann)?;
     scene.halt(ann, "after-get")?;
     if scene.is_tenure() {

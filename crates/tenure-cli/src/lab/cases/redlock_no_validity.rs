@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_checker::Promise;
 use tenure_testkit::{Fault, Proxy, RedisServer};
 
-use crate::lab::case::{Case, SHORT};
+use crate::lab::case::{Case, LONG, SHORT};
 use crate::lab::props::{curtain, is_taken, urls};
 use crate::lab::scene::Scene;
 use crate::lab::upset::Result;
@@ -37,7 +37,8 @@ fn play(scene: &mut Scene) -> Result<()> {
     let wires = wires.collect::<std::result::Result<Vec<_>, _>>()?;
     let detour: Vec<_> = wires.iter().map(Proxy::port).collect();
     let ann = scene.enter(&urls(scene, &detour))?;
-    let bob = scene.enter(&urls(scene, &ports))?;
+    // A long lease: that it is not renewed shall not be what breaks it.
+    let bob = scene.enter_for(&urls(scene, &ports), LONG)?;
     for wire in &wires {
         wire.set(Fault::Delay(DELAY));
     }

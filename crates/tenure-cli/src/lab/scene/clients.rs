@@ -1,5 +1,7 @@
 //! Clients come and go.
 
+use std::time::Duration;
+
 use tenure_checker::What;
 
 use super::Scene;
@@ -10,12 +12,17 @@ use crate::lab::wire::{Order, Step};
 impl Scene {
     /// Starts a client on these servers, and waits until it has opened its lock.
     pub(in crate::lab) fn enter(&mut self, urls: &[String]) -> Result<u32> {
+        self.enter_for(urls, self.ttl)
+    }
+
+    /// The same with a ttl of its own.
+    pub(in crate::lab) fn enter_for(&mut self, urls: &[String], ttl: Duration) -> Result<u32> {
         let process = u32::try_from(self.players.len() + 1).unwrap_or(u32::MAX);
         let order = Order {
             process,
             who: self.who,
             urls: urls.to_vec(),
-            ttl: self.ttl,
+            ttl,
         };
         let player = Player::start(&order, self.said.clone())?;
         self.players.insert(process, player);
