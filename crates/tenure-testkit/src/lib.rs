@@ -18,6 +18,7 @@
 //! # Ok::<(), tenure_testkit::Error>(())
 //! ```
 
+mod browser;
 mod error;
 mod port;
 mod process;
@@ -25,6 +26,7 @@ mod proxy;
 mod redis;
 mod wait;
 
+pub use browser::{Browser, Scheme};
 pub use error::{Error, Result};
 pub use port::Port;
 pub use process::Process;

@@ -25,7 +25,10 @@ mod front;
 pub(crate) mod live;
 mod lock;
 pub(crate) mod record;
+mod report;
 mod sale;
+pub(crate) mod show;
+mod shown;
 mod stage;
 mod stock;
 mod table;
@@ -54,7 +57,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         true => LockKind::all(),
         false => vec![args.lock],
     };
-    let json = args.json;
+    let (json, shown) = (args.json, args.shown.clone());
     let stage = Stage::open(store, args, &locks).await?;
     let live = Live::new();
     let (_control, mut orders) = Control::new();
@@ -63,6 +66,9 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         records.push((lock, one(&stage, lock, &live, &mut orders).await?));
     }
     drop(stage);
+    if let Some(file) = &shown.report {
+        report::write(file, &records)?;
+    }
     match json {
         true => print_json(&records.iter().map(|(_, record)| record).collect::<Vec<_>>())?,
         false => table::print(&records)?,
@@ -75,7 +81,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
 
 /// Holds one sale, with a bar that shows how far it is.
 async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
-    let bar = progress(stage.args.buyers);
+    let bar = progress(stage.args.buyers());
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;
@@ -102,7 +108,8 @@ fn broken(records: &[(LockKind, Record)]) -> Option<String> {
         return None;
     }
     let list = broken.iter().map(|sentence| sentence.as_str());
-    Some(format!("tenure: {}", list.collect::<Vec<_>>().join("; ")))
+    let list = list.collect::<Vec<_>>().join("; ");
+    Some(format!("the sale failed: {list}"))
 }
 
 /// A bar on stderr, if that is a terminal.

@@ -91,7 +91,7 @@ fn row(record: &Record) -> Vec<Cell> {
 }
 
 /// A fault in words.
-fn told(fault: &FaultSeen) -> String {
+pub(super) fn told(fault: &FaultSeen) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let (copy, from, to) = (fault.copy, seconds(fault.from_us), seconds(fault.to_us));
     let became = match fault.outcome {
