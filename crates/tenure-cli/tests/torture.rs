@@ -246,7 +246,7 @@ fn a_client_is_not_called_by_hand() {
 /// Tortures servers that the command starts itself, with all faults.
 fn of_own_servers(servers: &str) -> Value {
     let flags = [
-        "torture", "--server", servers, "--for", "10s", "--names", "5", "--ttl", "500ms", "--json",
+        "torture", "--server", servers, "--for", "10s", "--ttl", "500ms", "--json",
     ];
     verdict(&end(&mut bare(&flags)), 0)
 }

@@ -8,9 +8,6 @@ use tenure::{Client, Name, Owner};
 use tenure_checker::{Event, Freed, Mode, What};
 use tokio::time::{sleep, timeout};
 
-use crate::error::{Failure, Result};
-use crate::exit_code;
-
 use super::address::Address;
 use super::clock::now_us;
 use super::recorder::Recorder;
@@ -75,23 +72,24 @@ pub(super) async fn look_for_rests(
     address: Option<&Address>,
     patience: Duration,
     recorder: &Arc<Recorder>,
-) -> Result<()> {
+) {
     let give_up = Instant::now() + patience;
-    let mut found = listed(client, names).await?;
+    let mut found = listed(client, names).await;
     while !found.is_empty() && Instant::now() < give_up {
         sleep(TICK).await;
-        found = listed(client, names).await?;
+        found = listed(client, names).await;
     }
     if let Some(address) = address {
-        let mut kept = keys(address, names)?;
+        let mut kept = keys(address, names);
         while !kept.is_empty() && Instant::now() < give_up {
             for name in names {
-                if let Some(guard) = client.mutex(name.as_str()).try_lock().await? {
-                    guard.release().await?;
+                // If it fails, the keys stay and it is done again.
+                if let Ok(Some(guard)) = client.mutex(name.as_str()).try_lock().await {
+                    let _ = guard.release().await;
                 }
             }
             sleep(TICK).await;
-            kept = keys(address, names)?;
+            kept = keys(address, names);
         }
         found.extend(kept);
     }
@@ -102,35 +100,35 @@ pub(super) async fn look_for_rests(
             what: What::Left { found },
         });
     }
-    Ok(())
 }
 
-/// The names that somebody holds or waits for.
-async fn listed(client: &Client, names: &[Name]) -> Result<Vec<String>> {
+/// The names that somebody holds or waits for, or why that is not known.
+async fn listed(client: &Client, names: &[Name]) -> Vec<String> {
     let mut found = Vec::new();
     for name in names {
-        for entry in client.list(Some(name)).await? {
-            found.push(format!(
-                "{}: {} hold it and {} wait for it",
-                entry.name,
-                entry.holders.len(),
-                entry.waiters.len()
-            ));
+        match client.list(Some(name)).await {
+            Ok(entries) => found.extend(entries.iter().map(|entry| {
+                let (holders, waiters) = (entry.holders.len(), entry.waiters.len());
+                format!("{name}: {holders} hold it and {waiters} wait for it")
+            })),
+            Err(error) => found.push(format!("{name}, of which the store says only: {error}")),
         }
     }
-    Ok(found)
+    found
 }
 
-/// The keys of the names on all servers.
-fn keys(address: &Address, names: &[Name]) -> Result<Vec<String>> {
+/// The keys of the names on all servers, or why they are not known.
+fn keys(address: &Address, names: &[Name]) -> Vec<String> {
     let mut found = Vec::new();
     for server in address.each() {
         for name in names {
-            let keys = keys_of(&server, prefix(address), name);
-            found.extend(keys.map_err(|error| trouble(&error))?);
+            match keys_of(&server, prefix(address), name) {
+                Ok(keys) => found.extend(keys),
+                Err(error) => found.push(format!("{name}, of which a server says only: {error}")),
+            }
         }
     }
-    Ok(found)
+    found
 }
 
 /// The keys of a name in a Redis server, but for its last fence, which goes by itself.
@@ -155,11 +153,6 @@ fn keys_of(server: &str, prefix: &str, name: &Name) -> redis::RedisResult<Vec<St
 
 fn prefix(address: &Address) -> &str {
     address.option("prefix").unwrap_or("tenure:")
-}
-
-fn trouble(error: &redis::RedisError) -> Failure {
-    let sentence = format!("the servers could not be looked at after the run: {error}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 const TICK: Duration = Duration::from_millis(100);

@@ -47,7 +47,7 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
     };
     run.storm().await?;
     run.quiet().await?;
-    run.look().await?;
+    run.look().await;
     run.progress.finish_and_clear();
     Ok((expect, run.recorder.history()))
 }
@@ -118,7 +118,7 @@ impl Run<'_> {
     }
 
     /// Looks whether every name is free, and whether anything is left.
-    async fn look(&self) -> Result<()> {
+    async fn look(&self) {
         self.progress
             .set_message("looking whether anything is left");
         let (names, recorder) = (&self.names, &self.recorder);
@@ -126,7 +126,7 @@ impl Run<'_> {
         let ttl = self.plan.ttl;
         ending::probe(&self.client, names, ttl, patience + SECOND, recorder).await;
         let address = self.stage.address();
-        ending::look_for_rests(&self.client, names, address, patience, recorder).await
+        ending::look_for_rests(&self.client, names, address, patience, recorder).await;
     }
 
     fn note(&self, what: What) {
@@ -160,8 +160,9 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
 /// shorter, since most of it is then the first fault of each kind.
 fn least(each: u64, time: Duration) -> usize {
     let (time, quarter) = (millis(time), millis(15 * SECOND));
+    let short = time.min(quarter);
     let share = each * time / quarter;
-    usize::try_from(share * time.min(quarter) / quarter).unwrap_or(usize::MAX)
+    usize::try_from(share * short * short / quarter / quarter).unwrap_or(usize::MAX)
 }
 
 /// How long anything may take when all is healed: leases and places of the dead end by themselves, some one after another.
@@ -214,7 +215,7 @@ mod tests {
         let least = |seconds| least(100, seconds * SECOND);
         assert_eq!(
             [least(5), least(10), least(15), least(60)],
-            [11, 44, 100, 400]
+            [3, 29, 100, 400]
         );
     }
 }

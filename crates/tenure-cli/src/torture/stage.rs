@@ -80,14 +80,14 @@ impl Stage {
             server.start().map(Mutex::new).map_err(trouble)
         });
         let started = started.collect::<Result<Vec<_>>>()?;
-        let url = url_of(kind, &started, ttl);
-        let address = Address::parse(&url);
+        let direct = url_of(kind, &started);
+        let url = with_timeout(&direct, ttl);
         let mut stage = Self {
             kind,
             shown: url.clone(),
-            urls: [url.clone(), url.clone()],
-            direct: url,
-            address: address.ok(),
+            address: Address::parse(&url).ok(),
+            urls: [url.clone(), url],
+            direct,
             proxies: Vec::new(),
             servers: started,
         };
@@ -236,18 +236,24 @@ fn check(faults: &[Fault], kind: Kind, no_proxy: Option<&str>) -> Result<()> {
     }
 }
 
-fn url_of(kind: Kind, servers: &[Mutex<RedisServer>], ttl: Duration) -> String {
+fn url_of(kind: Kind, servers: &[Mutex<RedisServer>]) -> String {
     let places = servers.iter().map(|server| {
         let server = server.lock().unwrap_or_else(PoisonError::into_inner);
         format!("127.0.0.1:{}", server.port())
     });
     let places = places.collect::<Vec<_>>().join(",");
-    // Well below a third of the ttl, so that a renewal whose answer is lost is made again in time.
-    let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
     match kind {
-        Kind::Redlock => format!("redlock://{places}?restart_delay=off&timeout={timeout}ms"),
-        _ => format!("redis://{places}/?timeout={timeout}ms&connect_timeout={timeout}ms"),
+        Kind::Redlock => format!("redlock://{places}?restart_delay=off"),
+        _ => format!("redis://{places}/"),
     }
+}
+
+/// The same for clients: an answer has to come well within a third of the ttl, so that a renewal whose answer is lost is made
+/// again in time.
+fn with_timeout(url: &str, ttl: Duration) -> String {
+    let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}timeout={timeout}ms")
 }
 
 fn trouble(error: tenure_testkit::Error) -> Failure {
