@@ -12,7 +12,8 @@ use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
 use crate::{
-    bench, by_hand, demo, doctor, duration, exit_code, inspect, output, pages, run, store, watch,
+    bench, by_hand, demo, doctor, duration, exit_code, inspect, output, pages, run, store, torture,
+    watch,
 };
 
 /// Locks that hold across processes and machines.
@@ -58,7 +59,12 @@ enum Verb {
     BenchChild,
     Demo(demo::DemoArgs),
     #[command(hide = true)]
+    DemoCacheCopy,
+    #[command(hide = true)]
     DemoCopy,
+    Torture(torture::TortureArgs),
+    #[command(hide = true)]
+    TortureClient,
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -335,7 +341,10 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Bench(args) => bench::bench(&store, args).await,
         Verb::BenchChild => bench::play(&store).await,
         Verb::Demo(args) => demo::demo(&store, args).await,
+        Verb::DemoCacheCopy => demo::cache::play(&store).await,
         Verb::DemoCopy => demo::flash_sale::copy().await,
+        Verb::Torture(args) => torture::torture(&store, args).await,
+        Verb::TortureClient => torture::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }

@@ -11,10 +11,12 @@ use rustix::process::Signal;
 pub(crate) const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const PROBLEM: u8 = 1;
-/// tenure broke a promise in a demonstration, or a fault that was asked for did not happen.
+/// tenure broke a promise in a demonstration or under torture, or a fault that was asked for did not happen.
 pub(crate) const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
 pub(crate) const USAGE: u8 = 2;
+/// A torture says nothing: it had too little of something.
+pub(crate) const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The lock is busy, or was not free in time.
@@ -40,8 +42,10 @@ pub(crate) fn of_signal_number(number: i32) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  nothing to show or to evict; doctor: a problem was found; demo: a promise was broken
+    1  nothing to show or to evict; doctor: a problem was found; demo, lab, torture: a promise
+       was broken
     2  wrong usage: a bad name, duration, owner or URL of a store
+    3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner

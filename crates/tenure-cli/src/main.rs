@@ -17,6 +17,7 @@ mod recipes;
 mod run;
 mod signals;
 mod store;
+mod torture;
 mod watch;
 
 use std::process::ExitCode;

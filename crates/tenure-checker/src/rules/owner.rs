@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Breaches;
-use crate::claims::{Claim, Name, View};
+use crate::claims::{Claim, Grant, Name, View};
 use crate::history::{Freed, Mode};
 
 /// Looks for releases that report *freed* while another, who came later, holds the name.
@@ -18,7 +18,7 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
 /// What matters in one name, in order of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// A claim lets go, or its process ends.
+    /// A claim is believed in no longer.
     Goes,
     /// A claim begins to let go, and will report success.
     Frees { told: usize },
@@ -53,7 +53,7 @@ fn steps(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, Step, usize)> {
         if let Some((event, _)) = came(claim, *number) {
             steps.push((view.at(event), Step::Comes, *number));
         }
-        if let Some(event) = let_go(claim) {
+        if let Some(event) = claim.until {
             steps.push((view.at(event), Step::Goes, *number));
         }
         for release in &claim.releases {
@@ -82,15 +82,20 @@ impl Present {
     }
 
     /// A claim of another owner that came after this one, excludes it, and stays until after the report.
+    ///
+    /// A smaller fence came earlier, however late its owner was told: after a pause, say.
     fn robbed_by(&self, view: &View<'_>, number: usize, told: usize) -> Option<usize> {
         let claim = &view.claims[number];
-        let (granted, _) = came(claim, number)?;
+        let Grant {
+            event: granted,
+            fence,
+        } = claim.granted?;
         let robbed = |other: &usize| {
             let other = &view.claims[*other];
             let stays = let_go(other).is_none_or(|gone| view.at(gone) > view.at(told));
-            let later = other
-                .granted
-                .is_some_and(|it| view.at(it.event) > view.at(granted));
+            let later = other.granted.is_some_and(|it| {
+                view.at(it.event) > view.at(granted) && (it.fence.is_none() || it.fence >= fence)
+            });
             other.owner != claim.owner && stays && later
         };
         let later = granted + 1;
@@ -108,7 +113,7 @@ fn came(claim: &Claim, number: usize) -> Option<(usize, usize)> {
     claim.granted.map(|grant| (grant.event, number))
 }
 
-/// A loss is no letting go: it may be the very harm that is looked for.
+/// A loss during the release is no letting go: it may be the very harm that is looked for.
 fn let_go(claim: &Claim) -> Option<usize> {
     let released = claim.releases.first().map(|release| release.began);
     [released, claim.died].into_iter().flatten().min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Nanoseconds of the machine's clock, comparable between its processes.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 

@@ -31,6 +31,7 @@ mod wire;
 mod workload;
 
 pub(crate) use child::play;
+pub(crate) use clock::now_ns;
 pub(crate) use contender::redis::client as redis_client;
 pub(crate) use kind::redlock::url::Nodes;
 

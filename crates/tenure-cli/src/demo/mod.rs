@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use crate::error::Result;
 use crate::store::Store;
 
+pub(crate) mod cache;
 pub(crate) mod flash_sale;
 
 /// Show with real processes what a lock is good for
@@ -17,7 +18,8 @@ pub(crate) mod flash_sale;
 Examples:
   tenure demo flash-sale
   tenure demo flash-sale --lock none
-  tenure demo flash-sale --all")]
+  tenure demo flash-sale --all
+  tenure demo cache")]
 pub(crate) struct DemoArgs {
     #[command(subcommand)]
     demo: Demo,
@@ -26,11 +28,13 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Subcommand)]
 enum Demo {
     FlashSale(Box<flash_sale::FlashSaleArgs>),
+    Cache(cache::CacheArgs),
 }
 
 /// Shows the demo that was asked for.
 pub(crate) async fn demo(store: &Store, args: DemoArgs) -> Result<ExitCode> {
     match args.demo {
+        Demo::Cache(args) => cache::cache(store, args).await,
         Demo::FlashSale(args) => flash_sale::flash_sale(store, *args).await,
     }
 }

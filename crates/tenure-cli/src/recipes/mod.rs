@@ -32,10 +32,12 @@ mod renew_any_owner;
 mod renew_recreate;
 mod setnx;
 mod setnx_expire;
+mod spin;
 mod stage;
 mod trouble;
 
 pub(crate) use held::{Held, Keeper, Renewal};
+pub(crate) use spin::Spin;
 pub(crate) use stage::{Reached, Stage};
 pub(crate) use trouble::Trouble;
 

@@ -49,13 +49,8 @@ impl Place {
     /// Starts `tenure run` with flags, and a shell script as its command.
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
         let mut command = self.tenure(&["run"]);
-        command
-            .args(flags)
-            .args(["--", "sh", "-c", script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Running(Some(command.spawn().unwrap()))
+        command.args(flags).args(["--", "sh", "-c", script]);
+        Running::start(&mut command)
     }
 
     /// Starts a holder of a name that holds until the file `end` exists.
@@ -154,6 +149,15 @@ fn code(status: ExitStatus) -> i32 {
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
+    /// Starts a command that nobody types to, and keeps what it prints.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self(Some(command.spawn().unwrap()))
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.0.as_ref().unwrap().id()
     }

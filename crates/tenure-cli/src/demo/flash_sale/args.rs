@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::demo::flash_sale::lock::LockKind;
+use crate::demo::flash_sale::look::LookArgs;
 use crate::demo::flash_sale::record::FaultKind;
-use crate::demo::flash_sale::shown::ShownArgs;
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -35,16 +35,16 @@ Examples:
   tenure demo flash-sale --pause --kill                  # a frozen copy, and a killed one
   tenure demo flash-sale --slow 20s --ttl 2s             # a sale that outlives its lease
   tenure demo flash-sale --store redis://127.0.0.1/
-  tenure demo flash-sale --all --stock 500 --buyers 2000
+  tenure demo flash-sale --all --slow 5s --kill           # every lock side by side
   tenure demo flash-sale --json | jq .[0].totals")]
 pub(crate) struct FlashSaleArgs {
-    /// How many pieces there are to sell
-    #[arg(long, value_name = "NUMBER", default_value_t = 5000, value_parser = number(1, 1_000_000))]
-    pub(crate) stock: u64,
+    /// How many pieces there are to sell [default: 5000, with --all 500]
+    #[arg(long, value_name = "NUMBER", value_parser = number(1, MOST))]
+    stock: Option<u64>,
 
-    /// How many buyers come, each with one request
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = number(1, 1_000_000))]
-    pub(crate) buyers: u64,
+    /// How many buyers come, each with one request [default: 4 for each piece]
+    #[arg(long, value_name = "NUMBER", value_parser = number(1, MOST))]
+    buyers: Option<u64>,
 
     /// How many buyers wait for an answer at the same time
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = small(1, 1000))]
@@ -100,7 +100,7 @@ pub(crate) struct FlashSaleArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) shown: ShownArgs,
+    pub(crate) look: LookArgs,
 }
 
 /// Who spreads the buyers over the copies.
@@ -133,15 +133,31 @@ impl FlashSaleArgs {
         if self.pause && self.copies < 2 {
             return wrong("--pause needs another copy that goes on meanwhile; write --copies 2");
         }
-        if self.stock < FEWEST_FOR_FAULTS && !self.faults().is_empty() {
+        if self.stock() < FEWEST_FOR_FAULTS && !self.faults().is_empty() {
             return wrong("a fault needs a sale to happen in; write --stock 10 or more");
         }
-        if self.buyers < self.stock && !self.faults().is_empty() {
+        if self.buyers() < self.stock() && !self.faults().is_empty() {
             return wrong(
                 "a fault needs enough buyers; write at least as many --buyers as --stock",
             );
         }
         Ok(())
+    }
+
+    /// How many pieces there are to sell.
+    pub(crate) fn stock(&self) -> u64 {
+        let usual = match self.all {
+            // The slowest lock decides how long it takes.
+            true => 500,
+            false => 5000,
+        };
+        self.stock.unwrap_or(usual)
+    }
+
+    /// How many buyers come.
+    pub(crate) fn buyers(&self) -> u64 {
+        let usual = 4 * self.stock();
+        self.buyers.unwrap_or_else(|| usual.min(MOST))
     }
 
     /// The faults that were asked for.
@@ -166,4 +182,5 @@ fn small(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
 
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
+const MOST: u64 = 1_000_000;
 const FEWEST_FOR_FAULTS: u64 = 10;

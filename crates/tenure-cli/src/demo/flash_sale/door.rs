@@ -7,8 +7,11 @@ use tenure::{Client, Guard};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::lock::LockKind;
+use super::stock::Shelf;
 use super::wire::Settings;
-use crate::error::Result;
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::recipes::{Held, Recipe, Spin};
 
 /// A lock that is ready to be taken.
 #[derive(Debug)]
@@ -23,6 +26,12 @@ pub(super) enum Door {
         name: String,
         ttl: Duration,
     },
+    /// A lock as people write it.
+    Recipe {
+        recipe: Arc<dyn Recipe>,
+        name: String,
+        nested: bool,
+    },
 }
 
 /// What was got at the door, and is to be given back.
@@ -34,6 +43,8 @@ pub(super) enum Pass {
     Process { _held: OwnedMutexGuard<()> },
     /// tenure's guard.
     Tenure(Guard),
+    /// What a recipe gives.
+    Recipe(Held),
 }
 
 impl Door {
@@ -45,6 +56,11 @@ impl Door {
                 client: tenure::open(&settings.store).await?,
                 name: settings.name.clone(),
                 ttl: Duration::from_millis(settings.ttl_ms),
+            },
+            lock => Self::Recipe {
+                recipe: recipe(lock, settings).await?,
+                name: settings.name.clone(),
+                nested: lock.is_nested(),
             },
         })
     }
@@ -64,24 +80,31 @@ impl Door {
                 let lock = client.mutex(name).ttl(*ttl).reentrant();
                 Pass::Tenure(lock.lock().await?)
             }
+            Self::Recipe { recipe, name, .. } => {
+                Pass::Recipe(recipe.lock(name).await.map_err(|error| failed(&error))?)
+            }
         })
     }
 
     /// Takes the lock again in a nested step of who has it, where the lock knows such a thing.
     pub(super) async fn enter_again(&self) -> Result<Pass> {
         match self {
-            Self::Open | Self::Process(_) => Ok(Pass::Nothing),
-            Self::Tenure { .. } => self.enter().await,
+            Self::Open | Self::Process(_) | Self::Recipe { nested: false, .. } => Ok(Pass::Nothing),
+            Self::Tenure { .. } | Self::Recipe { .. } => self.enter().await,
         }
     }
 
     /// Gives the lock back.
     pub(super) async fn leave(&self, pass: Pass) -> Result<()> {
-        match pass {
-            Pass::Nothing | Pass::Process { .. } => {}
-            Pass::Tenure(guard) => {
+        match (pass, self) {
+            (Pass::Tenure(guard), _) => {
                 guard.release().await?;
             }
+            (Pass::Recipe(held), Self::Recipe { recipe, .. }) => {
+                let unlocked = recipe.unlock(held).await;
+                unlocked.map_err(|error| failed(&error))?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -93,6 +116,27 @@ impl Pass {
         match self {
             Self::Nothing | Self::Process { .. } => None,
             Self::Tenure(guard) => Some(guard.fence().get()),
+            Self::Recipe(held) => held.fence,
         }
     }
+}
+
+async fn recipe(lock: LockKind, settings: &Settings) -> Result<Arc<dyn Recipe>> {
+    let ttl = Duration::from_millis(settings.ttl_ms);
+    // With several servers, recipes know the one on which the stock lives.
+    let server = match &settings.shelf {
+        Shelf::Redis { url, .. } => url,
+        Shelf::File(_) => &settings.store,
+    };
+    let opened = match lock.recipe() {
+        Some(kind) => kind.open(std::slice::from_ref(server), ttl).await,
+        None => Spin::open(server, ttl)
+            .await
+            .map(|spin| Arc::new(spin) as _),
+    };
+    opened.map_err(|error| failed(&error))
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(exit_code::UNAVAILABLE, format!("the lock failed: {why}"))
 }

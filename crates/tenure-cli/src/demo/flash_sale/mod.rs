@@ -24,10 +24,12 @@ mod fault;
 mod front;
 pub(crate) mod live;
 mod lock;
+mod look;
+mod page;
 pub(crate) mod record;
 mod report;
 mod sale;
-mod shown;
+mod show;
 mod stage;
 mod stock;
 mod table;
@@ -56,8 +58,11 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         true => LockKind::all(),
         false => vec![args.lock],
     };
-    let (json, shown) = (args.json, args.shown.clone());
+    let (json, look) = (args.json, args.look.clone());
     let stage = Stage::open(store, args, &locks).await?;
+    if look.page {
+        return page::serve(&stage, &look, &locks).await;
+    }
     let live = Live::new();
     let (_control, mut orders) = Control::new();
     let mut records = Vec::new();
@@ -65,7 +70,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         records.push((lock, one(&stage, lock, &live, &mut orders).await?));
     }
     drop(stage);
-    if let Some(file) = &shown.report {
+    if let Some(file) = &look.report {
         report::write(file, &records)?;
     }
     match json {
@@ -80,7 +85,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
 
 /// Holds one sale, with a bar that shows how far it is.
 async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
-    let bar = progress(stage.args.buyers);
+    let bar = progress(stage.args.buyers());
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;

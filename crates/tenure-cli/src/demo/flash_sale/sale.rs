@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use tenure::Name;
 use tenure_testkit::Port;
 use tokio::task::JoinSet;
 
@@ -26,7 +27,6 @@ use crate::output::millis;
 pub(super) struct Held {
     pub(super) record: Record,
     /// Another sale that somebody wants instead.
-    #[allow(dead_code, reason = "the live page, which orders another, comes next")]
     pub(super) next: Option<LockKind>,
 }
 
@@ -42,33 +42,35 @@ pub(super) async fn hold(
     orders: &mut Orders,
 ) -> Result<Held> {
     let stock = stage.shelf.open().await?;
-    stock.fill(stage.args.stock).await?;
-    let held = hold_with(stage, lock, stock.as_ref(), live, orders).await;
-    stock.remove().await?;
+    stock.fill(stage.args.stock()).await?;
+    let name = Stage::name()?;
+    let held = hold_with(stage, lock, &name, stock.as_ref(), live, orders).await;
+    stock.remove(name.as_str()).await?;
     held
 }
 
 async fn hold_with(
     stage: &Stage,
     lock: LockKind,
+    name: &Name,
     stock: &dyn Stock,
     live: &Live,
     orders: &mut Orders,
 ) -> Result<Held> {
     let args = &stage.args;
-    let copies = crew(stage, lock).await?;
+    let copies = crew(stage, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
     let front = Front::start(args.front, args.port, &ports, stage.folder.path())?;
     let pids: Vec<_> = copies
         .iter()
         .map(|copy| (copy.number(), copy.pid()))
         .collect();
-    let line = (lock == LockKind::Tenure).then(|| (stage.client.clone(), stage.name.clone()));
-    live.begin(lock, args.stock, args.buyers, &pids, line);
+    let line = (lock == LockKind::Tenure).then(|| (stage.client.clone(), name.clone()));
+    live.begin(lock, args.stock(), args.buyers(), &pids, line);
     let began_unix_ms = unix_ms();
     let mut faults = Faults::new(times(stage), live);
     arm(stage, lock, &copies, &mut faults);
-    let load = buyers::start(front.port(), args.buyers, args.at_once, live);
+    let load = buyers::start(front.port(), args.buyers(), args.at_once, live);
     let end = until_over(stage, &copies, load, &mut faults, live, orders).await?;
     faults.finish().await?;
     let seconds = live.now_us() as f64 / 1e6;
@@ -78,15 +80,15 @@ async fn hold_with(
     for copy in copies {
         copy.end().await;
     }
-    let totals = Totals::of(&sales, args.stock, stock.counted().await?);
+    let totals = Totals::of(&sales, args.stock(), stock.counted().await?);
     live.sum_up(totals);
     let mut record = Record {
         lock: lock.name(),
         store: stage.shown(),
         front: front_name,
         copies: args.copies,
-        stock: args.stock,
-        buyers: args.buyers,
+        stock: args.stock(),
+        buyers: args.buyers(),
         at_once: args.at_once,
         ttl_ms: millis(args.ttl),
         began_unix_ms,
@@ -108,7 +110,7 @@ async fn hold_with(
 }
 
 /// Starts the copies, one after another.
-async fn crew(stage: &Stage, lock: LockKind) -> Result<Vec<Arc<Copy>>> {
+async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
     let mut copies = Vec::new();
     for number in 1..=stage.args.copies {
         let port = Port::free().map_err(|error| {
@@ -121,7 +123,7 @@ async fn crew(stage: &Stage, lock: LockKind) -> Result<Vec<Arc<Copy>>> {
             number,
             port: port.number(),
             lock,
-            name: stage.name.as_str().to_owned(),
+            name: name.as_str().to_owned(),
             store: stage.store.url().to_owned(),
             shelf: stage.shelf.clone(),
             ttl_ms: millis(stage.args.ttl),
@@ -146,7 +148,7 @@ fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        faults.arm(kind, &copies[place], stage.args.stock * tenths / 10);
+        faults.arm(kind, &copies[place], stage.args.stock() * tenths / 10);
     }
 }
 
@@ -258,5 +260,5 @@ fn unix_ms() -> u64 {
 }
 
 const PAST_THE_LEASE: Duration = Duration::from_secs(2);
-const SPARE: Duration = Duration::from_secs(20);
+const SPARE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);

@@ -18,8 +18,6 @@ pub(crate) struct Stage {
     pub(super) args: FlashSaleArgs,
     pub(super) store: Store,
     pub(super) shelf: Shelf,
-    /// What is locked: a name that nobody else uses.
-    pub(super) name: Name,
     /// Looks at who holds the lock and who waits.
     pub(super) client: Client,
     pub(super) folder: TempDir,
@@ -35,7 +33,6 @@ impl Stage {
         locks: &[LockKind],
     ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir()?;
-        let id = format!("{:08x}", fastrand::u32(..));
         let named = store.is_named();
         let server = match named {
             false if locks.iter().any(|lock| lock.needs_redis()) => Some(own_server()?),
@@ -49,7 +46,7 @@ impl Stage {
         let shelf = match server_of(store.url())? {
             Some(url) => Shelf::Redis {
                 url,
-                key: format!("tenure-demo:{id}:stock"),
+                key: format!("tenure-demo:{}:stock", id()),
             },
             None => Shelf::File(folder.path().join("stock")),
         };
@@ -59,13 +56,18 @@ impl Stage {
         }
         Ok(Self {
             client: store.open().await?,
-            name: Name::new(&format!("tenure-demo/{id}/inventory"))?,
             args,
             store,
             shelf,
             folder,
             _server: server,
         })
+    }
+
+    /// Returns what is locked in a sale: a name that nobody else uses, nor another sale, since a
+    /// broken lock may stay taken for ever.
+    pub(super) fn name() -> Result<Name> {
+        Ok(Name::new(&format!("tenure-demo/{}/inventory", id()))?)
     }
 
     /// Returns where the locks live, as it may be shown.
@@ -92,6 +94,11 @@ fn server_of(url: &str) -> Result<Option<String>> {
         "memory" => wrong("memory: is for one process, and the copies are several; try local:"),
         _ => Ok(None),
     }
+}
+
+/// A text that nobody else has.
+fn id() -> String {
+    format!("{:08x}", fastrand::u32(..))
 }
 
 fn own_server() -> Result<RedisServer> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::record::FaultSeen;
-use super::scale::Scale;
+use super::scale::{Scale, round_step};
 use super::thin::{Point, thin};
 use super::words::{self, escape};
 
@@ -29,7 +29,7 @@ pub(super) struct Axis {
     pub(super) spacing: Spacing,
     pub(super) text: fn(f64) -> String,
     pub(super) ticks: u32,
-    /// What stands at the end of the axis, such as a unit.
+    /// What stands above the upright axis.
     pub(super) name: &'static str,
 }
 
@@ -43,6 +43,16 @@ pub(super) enum Spacing {
 }
 
 impl Axis {
+    /// The same axis up to the next round value.
+    fn rounded_up(mut self) -> Self {
+        if self.spacing == Spacing::Linear {
+            let (from, to) = self.values;
+            let step = round_step((to - from.min(0.0)) / f64::from(self.ticks));
+            self.values.1 = (to / step - 1e-9).ceil() * step;
+        }
+        self
+    }
+
     fn scale(&self, places: (f64, f64)) -> Scale {
         match self.spacing {
             Spacing::Linear => Scale::linear(self.values, places),
@@ -55,6 +65,8 @@ impl Chart {
     /// An empty frame; `rows` lines of text have room above it.
     pub(super) fn new(title: &str, about: &str, x: Axis, y: Axis, rows: usize) -> Self {
         let top = TOP + ROW * rows as f64;
+        // The upper axis ends at a round value; what is below zero takes only the room that it needs.
+        let y = y.rounded_up();
         let mut chart = Self {
             title: escape(title),
             about: escape(about),
@@ -64,7 +76,7 @@ impl Chart {
             body: String::new(),
             over: String::new(),
         };
-        chart.draw_axes(&x, &y, top);
+        chart.draw_axes(&x, &y);
         chart
     }
 
@@ -239,7 +251,7 @@ impl Chart {
         );
     }
 
-    fn draw_axes(&mut self, x: &Axis, y: &Axis, top: f64) {
+    fn draw_axes(&mut self, x: &Axis, y: &Axis) {
         for tick in self.y.ticks(y.ticks) {
             let (at, text) = (self.y.at(tick), (y.text)(tick));
             let class = if tick == 0.0 { "axis" } else { "grid" };
@@ -261,11 +273,8 @@ impl Chart {
         }
         let _ = write!(
             self.under,
-            r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/><text class="unit" x="{LEFT}" y="{}" text-anchor="start">{}</text><text class="unit" x="{RIGHT}" y="{}" text-anchor="end">{}</text>"#,
-            short(top - 8.0),
+            r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/><text class="unit" x="0" y="11">{}</text>"#,
             y.name,
-            HEIGHT - 3.0,
-            x.name,
         );
     }
 }
@@ -317,10 +326,10 @@ fn short(place: f64) -> String {
 pub(super) const MOST_ROWS: usize = 3;
 
 const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 250.0;
+const HEIGHT: f64 = 234.0;
 const LEFT: f64 = 54.0;
 const RIGHT: f64 = 470.0;
-const TOP: f64 = 24.0;
+const TOP: f64 = 26.0;
 const BOTTOM: f64 = 208.0;
 const MIDDLE: f64 = (LEFT + RIGHT) / 2.0;
 

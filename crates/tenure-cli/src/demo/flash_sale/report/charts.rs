@@ -110,12 +110,8 @@ pub(super) fn waits(record: &Record, id: &str) -> String {
         };
         waits.iter().map(point).collect::<Vec<_>>()
     };
-    chart.line(
-        "p99",
-        "99 of 100 waited up to",
-        &line(|waited| waited.most_us),
-    );
-    chart.line("p50", "half waited up to", &line(|waited| waited.half_us));
+    chart.line("p99", "p99", &line(|waited| waited.most_us));
+    chart.line("p50", "p50", &line(|waited| waited.half_us));
     chart.svg(id)
 }
 
@@ -134,7 +130,7 @@ pub(super) fn spread(record: &Record, id: &str) -> String {
     let last = spread.last().map_or(10.0, |(upper, _)| *upper);
     let highest = spread.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     let x = Axis {
-        name: "wait for the lock",
+        name: "",
         ticks: 6,
         ..wait_axis((first * 1.01, last * 0.99))
     };
@@ -153,8 +149,8 @@ pub(super) fn spread(record: &Record, id: &str) -> String {
         let tip = format!("{from} to {to}\n{}\u{202f}% of all", number(share * 100.0));
         chart.tip(range, &tip);
     }
-    chart.mark(half, &format!("half: {}", time(half)), 2);
-    chart.mark(most, &format!("99 of 100: {}", time(most)), 1);
+    chart.mark(half, &format!("p50 {}", time(half)), 2);
+    chart.mark(most, &format!("p99 {}", time(most)), 1);
     chart.svg(id)
 }
 
@@ -172,9 +168,9 @@ fn over_time(record: &Record, title: &str, about: &str, y: Axis) -> Chart {
     let x = Axis {
         values: (0.0, record.seconds),
         spacing: Spacing::Linear,
-        text: number,
+        text: |seconds| format!("{}\u{202f}s", number(seconds)),
         ticks: 6,
-        name: "seconds",
+        name: "",
     };
     let rows = record.faults.len().min(MOST_ROWS);
     let mut chart = Chart::new(title, about, x, y, rows);
@@ -198,7 +194,7 @@ fn wait_axis(values: (f64, f64)) -> Axis {
         spacing: Spacing::Log,
         text: time,
         ticks: 5,
-        name: "wait",
+        name: "wait for the lock",
     }
 }
 

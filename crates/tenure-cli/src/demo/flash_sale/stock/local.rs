@@ -83,7 +83,7 @@ impl Stock for File {
     }
 
     /// It goes with its folder.
-    async fn remove(&self) -> Result<()> {
+    async fn remove(&self, _lock: &str) -> Result<()> {
         Ok(())
     }
 }

@@ -32,8 +32,8 @@ pub(crate) trait Stock: std::fmt::Debug + Send + Sync {
     /// Returns what is left, and what was counted.
     async fn counted(&self) -> Result<Counted>;
 
-    /// Removes it.
-    async fn remove(&self) -> Result<()>;
+    /// Removes it, and what a broken lock of this name may have left behind on its server.
+    async fn remove(&self, lock: &str) -> Result<()>;
 }
 
 /// What became of a write.

@@ -43,7 +43,7 @@ impl Redis {
 #[async_trait]
 impl Stock for Redis {
     async fn fill(&self, left: u64) -> Result<()> {
-        self.remove().await?;
+        self.ask::<()>(redis::cmd("DEL").arg(&self.key)).await?;
         let mut set = redis::cmd("HSET");
         set.arg(&self.key).arg("left").arg(left);
         self.ask(&set).await
@@ -82,8 +82,8 @@ impl Stock for Redis {
         })
     }
 
-    async fn remove(&self) -> Result<()> {
-        self.ask(redis::cmd("DEL").arg(&self.key)).await
+    async fn remove(&self, lock: &str) -> Result<()> {
+        self.ask(redis::cmd("DEL").arg(&self.key).arg(lock)).await
     }
 }
 

@@ -1,0 +1,196 @@
+//! `demo cache`: a hot entry expires, and one caller makes it anew instead of hundreds.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+
+use crate::error::{Failure, Result};
+use crate::output::print_json;
+use crate::run::guardian::own_program;
+use crate::store::Store;
+use crate::{duration, exit_code};
+
+mod copy;
+mod entry;
+mod report;
+
+pub(crate) use copy::play;
+
+use copy::{Calls, Keeper, Settings};
+use entry::Cache;
+use report::Report;
+
+/// Rebuild a cache entry once instead of hundreds of times
+///
+/// Several copies of a service, each its own process with many callers, read one hot cache entry. When it expires, whoever finds
+/// that out makes it anew, which is slow. Without a lock all callers do so at once; with a lock inside each copy, one of each copy
+/// does; with tenure's `once`, one does and the others wait for it, or go on with the old entry meanwhile (stale).
+///
+/// Runs all of them in turn and puts them side by side, or the one of --lock. The entry is a file in a temporary folder; so is
+/// the store of the lock, unless --store names another.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure demo cache
+  tenure demo cache --copies 8 --callers 100 --rebuild 1s
+  tenure demo cache --lock tenure --store redis://127.0.0.1/
+  tenure demo cache --json | jq '.[] | {lock, rebuilds_per_expiry}'")]
+pub(crate) struct CacheArgs {
+    /// How many copies of the service
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    copies: u32,
+
+    /// How many callers each copy has
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    callers: u32,
+
+    /// How many times the entry expires
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    expiries: u64,
+
+    /// How long the entry is fresh
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "500ms")]
+    fresh: Duration,
+
+    /// How long it takes to make it anew
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "200ms")]
+    rebuild: Duration,
+
+    /// Only this one
+    #[arg(long, value_name = "LOCK")]
+    lock: Option<Keeper>,
+
+    /// Print JSON: an array of {lock, expiries, rebuilds, rebuilds_per_expiry, most, …}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the demo and prints what came of it; ends with 1 if tenure made an entry more than once.
+pub(crate) async fn cache(store: &Store, args: CacheArgs) -> Result<ExitCode> {
+    let keepers = match args.lock {
+        Some(keeper) => vec![keeper],
+        None => vec![Keeper::None, Keeper::Process, Keeper::Tenure, Keeper::Stale],
+    };
+    let progress = progress(&keepers);
+    let mut reports = Vec::new();
+    for keeper in keepers {
+        progress.set_message(format!("lock: {}", keeper.name()));
+        reports.push(run(store, &args, keeper).await?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    match args.json {
+        true => print_json(&reports)?,
+        false => report::print(&reports, args.copies * args.callers)?,
+    }
+    match reports.iter().all(Report::is_as_promised) {
+        true => Ok(exit_code::DONE),
+        false => Ok(ExitCode::from(exit_code::BROKEN)),
+    }
+}
+
+async fn run(store: &Store, args: &CacheArgs, keeper: Keeper) -> Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let url = match store.is_named() {
+        true => store.url().to_owned(),
+        false => format!("local:{}", folder.path().join("locks").display()),
+    };
+    // Told here rather than by each copy.
+    Store::of(&url).open().await?;
+    let cache = Cache::new(folder.path(), args.fresh);
+    // The first entry is there from the start: only what expires is made anew.
+    cache.rebuild(0, None, Duration::ZERO).await?;
+    let mut copies = Vec::new();
+    for copy in 1..=args.copies {
+        let settings = Settings {
+            folder: folder.path().to_owned(),
+            keeper,
+            copy,
+            callers: args.callers,
+            fresh: args.fresh,
+            rebuild: args.rebuild,
+            expiries: args.expiries,
+        };
+        copies.push(Copy::start(&url, &settings)?);
+    }
+    let mut calls = Calls::default();
+    for copy in copies {
+        let each = tokio::task::spawn_blocking(|| copy.calls()).await;
+        let each = each.map_err(|error| trouble(&error))??;
+        calls.hits += each.hits;
+        calls.stale += each.stale;
+        calls.misses_us.extend(each.misses_us);
+    }
+    let mut rebuilds = cache.rebuilds()?;
+    rebuilds.retain(|rebuild| (1..=args.expiries).contains(&rebuild.expired));
+    Ok(Report::new(keeper, args.expiries, &rebuilds, calls))
+}
+
+/// A process of a copy, killed when dropped; it ends by itself when we do.
+#[derive(Debug)]
+struct Copy(Child);
+
+impl Copy {
+    fn start(url: &str, settings: &Settings) -> Result<Self> {
+        let mut command = Command::new(own_program()?);
+        let child = command
+            .arg("demo-cache-copy")
+            // Not an argument: everybody can read those, and a URL may hold a password.
+            .env("TENURE_STORE", url)
+            // An interrupt at the terminal ends us, and us alone.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut copy = Self(child.map_err(|error| trouble(&error))?);
+        let mut line = serde_json::to_string(settings).map_err(|error| trouble(&error))?;
+        line.push('\n');
+        let Some(to) = copy.0.stdin.as_mut() else {
+            return Err(trouble(&"it has no pipe"));
+        };
+        to.write_all(line.as_bytes())
+            .map_err(|error| trouble(&error))?;
+        Ok(copy)
+    }
+
+    /// Waits for what its callers met.
+    fn calls(mut self) -> Result<Calls> {
+        let mut line = String::new();
+        if let Some(from) = self.0.stdout.take() {
+            BufReader::new(from).read_line(&mut line)?;
+        }
+        let calls: Calls = serde_json::from_str(&line).map_err(|_| trouble(&"it ended early"))?;
+        match calls.failed {
+            Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
+            None => Ok(calls),
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A bar on stderr, if that is a terminal.
+fn progress(keepers: &[Keeper]) -> ProgressBar {
+    let bar = ProgressBar::new(keepers.len() as u64);
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    bar
+}
+
+fn trouble(why: &dyn std::fmt::Display) -> Failure {
+    let sentence = format!("a copy of the service cannot be used: {why}");
+    Failure::new(exit_code::UNAVAILABLE, sentence)
+}
+
+const TICK: Duration = Duration::from_millis(200);

@@ -1,0 +1,151 @@
+//! The classic recipe done right: a hash with owner and depth, changed by scripts, renewed while held; who finds
+//! it taken sleeps for 20 ms and tries again.
+//!
+//! Its own task may take it again. What it lacks is a line of waiters and a fence: the baseline for speed.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::Script;
+use redis::aio::MultiplexedConnection;
+use tenure_checker::Freed;
+
+use crate::recipes::classic::{PAUSE, connect, freed, millis, token};
+use crate::recipes::{Held, Keeper, Recipe, Renewal, Trouble};
+
+/// A lock of this process on one server.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    redis: MultiplexedConnection,
+    ttl: Duration,
+    /// Which process asks; the task follows.
+    process: String,
+}
+
+impl Spin {
+    pub(crate) async fn open(url: &str, ttl: Duration) -> Result<Self, Trouble> {
+        Ok(Self {
+            redis: connect(url).await?,
+            ttl,
+            process: token(),
+        })
+    }
+
+    /// The running task, which may take again what it holds.
+    fn owner(&self) -> String {
+        match tokio::task::try_id() {
+            Some(task) => format!("{}:{task}", self.process),
+            None => format!("{}:{}", self.process, token()),
+        }
+    }
+
+    fn renewal(&self, name: &str, owner: &str) -> Renewal {
+        let (redis, ttl) = (self.redis.clone(), self.ttl);
+        let (name, owner) = (name.to_owned(), owner.to_owned());
+        Renewal::start(ttl, move || {
+            let (mut redis, name, owner) = (redis.clone(), name.clone(), owner.clone());
+            async move {
+                let mut call = RENEW.key(name);
+                call.arg(owner).arg(millis(ttl));
+                Ok(call.invoke_async(&mut redis).await?)
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Recipe for Spin {
+    async fn lock(&self, name: &str) -> Result<Held, Trouble> {
+        let owner = self.owner();
+        let mut redis = self.redis.clone();
+        loop {
+            let mut call = ACQUIRE.key(name);
+            call.arg(&owner).arg(millis(self.ttl));
+            let depth: u64 = call.invoke_async(&mut redis).await?;
+            match depth {
+                0 => tokio::time::sleep(PAUSE).await,
+                1 => {
+                    let renewal = self.renewal(name, &owner);
+                    return Ok(Held::new(name, owner).kept_by(Keeper::Renewal(renewal)));
+                }
+                // The outer call renews for all.
+                _ => return Ok(Held::new(name, owner)),
+            }
+        }
+    }
+
+    async fn unlock(&self, held: Held) -> Result<Freed, Trouble> {
+        let mut call = RELEASE.key(&held.name);
+        call.arg(&held.token);
+        let lowered: u64 = call.invoke_async(&mut self.redis.clone()).await?;
+        Ok(freed(lowered))
+    }
+}
+
+/// Takes the lock, or takes it once more; returns how often the owner has it, 0 if another does.
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+           local depth = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+           redis.call('PEXPIRE', KEYS[1], ARGV[2])
+           return depth
+         end
+         return 0",
+    )
+});
+
+/// Gives it back once; returns 1 if the owner had it.
+static RELEASE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+           return 0
+         end
+         if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) == 0 then
+           redis.call('DEL', KEYS[1])
+         end
+         return 1",
+    )
+});
+
+/// Restarts its ttl; returns 1 if the owner has it.
+static RENEW: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+           return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+         end
+         return 0",
+    )
+});
+
+#[cfg(test)]
+mod tests {
+    use tenure_testkit::RedisServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_task_takes_it_twice_and_others_wait_for_both_releases() {
+        let server = RedisServer::start().unwrap();
+        let ttl = Duration::from_secs(30);
+        let spin = std::sync::Arc::new(Spin::open(&server.url(), ttl).await.unwrap());
+        let other = Spin::open(&server.url(), ttl).await.unwrap();
+        let mine = std::sync::Arc::clone(&spin);
+        let (outer, inner) = tokio::spawn(async move {
+            let outer = mine.lock("a").await.unwrap();
+            (outer, mine.lock("a").await.unwrap())
+        })
+        .await
+        .unwrap();
+        assert_eq!(spin.unlock(inner).await.unwrap(), Freed::Freed);
+        let mut theirs = std::pin::pin!(other.lock("a"));
+        let still_taken = tokio::time::timeout(Duration::from_millis(100), theirs.as_mut()).await;
+        assert!(still_taken.is_err());
+        assert_eq!(spin.unlock(outer).await.unwrap(), Freed::Freed);
+        let theirs = theirs.await.unwrap();
+        let token = theirs.token.clone();
+        assert_eq!(other.unlock(theirs).await.unwrap(), Freed::Freed);
+        let gone = Held::new("a", token);
+        assert_eq!(other.unlock(gone).await.unwrap(), Freed::NotHeld);
+    }
+}

@@ -1,0 +1,126 @@
+//! A client of a torture: a process that locks, works and lets go until it is told to finish.
+//!
+//! Two tasks share one client of the store, so that there is a local line too. What they do is drawn by lot, from a
+//! seed.
+
+use std::cell::Cell;
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tenure::Client;
+use tokio::sync::mpsc;
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::store::Store;
+
+use super::wire::{FINISH, Order, Said};
+use notes::Notes;
+use task::Task;
+
+mod held;
+mod lots;
+mod notes;
+mod register;
+mod task;
+
+/// Plays the part of one client.
+pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
+    let mut lines = listen();
+    let order = lines.recv().await.ok_or_else(not_by_hand)?;
+    let order: Order = serde_json::from_str(&order).map_err(|_| not_by_hand())?;
+    let notes = Notes::new(order.process);
+    let finish = Rc::new(Cell::new(false));
+    let told = async {
+        while let Some(line) = lines.recv().await {
+            if line == FINISH {
+                finish.set(true);
+            }
+        }
+        // The thread that listens ends the process before this can be.
+        std::future::pending::<()>().await;
+    };
+    let worked = tokio::select! {
+        worked = work(store, order, &notes, &finish) => worked,
+        () = told => Ok(()),
+    };
+    if let Err(failure) = &worked {
+        notes.say(&Said::Failed(failure.to_string()));
+    }
+    worked.map(|()| exit_code::DONE)
+}
+
+async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>>) -> Result<()> {
+    let Some(client) = open(store, finish).await? else {
+        return Ok(());
+    };
+    let tasks = tokio::task::LocalSet::new();
+    let mut ends = Vec::new();
+    for number in 0..TASKS {
+        let task = Task::new(&client, &order, number, notes, finish).await?;
+        ends.push(tasks.spawn_local(task.run()));
+    }
+    let all = async {
+        for end in ends {
+            end.await.map_err(|error| {
+                Failure::new(
+                    exit_code::UNAVAILABLE,
+                    format!("a task of the client failed: {error}"),
+                )
+            })??;
+        }
+        // What was dropped is given back in the background.
+        client.settled().await;
+        Ok(())
+    };
+    tasks.run_until(all).await
+}
+
+/// Opens the store, which may be down for the moment; `None` if it is time to finish.
+async fn open(store: &Store, finish: &Cell<bool>) -> Result<Option<Client>> {
+    while !finish.get() {
+        match tenure::open(store.url()).await {
+            Ok(client) => return Ok(Some(client)),
+            Err(tenure::Error::Unavailable { .. } | tenure::Error::Indeterminate { .. }) => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Listens on a thread of its own, so that this process ends with the one that started it, whatever it is doing.
+fn listen() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            // Nobody listens when the part is over.
+            let _ = sender.send(line);
+        }
+        end_now();
+    });
+    lines
+}
+
+#[expect(
+    clippy::exit,
+    reason = "whoever started this process is gone, and nothing is worth cleaning up"
+)]
+fn end_now() {
+    std::process::exit(0);
+}
+
+fn not_by_hand() -> Failure {
+    let sentence = "torture-client is a part of 'tenure torture' and not called by hand";
+    Failure::new(exit_code::USAGE, sentence)
+}
+
+/// How many tasks of a client lock at the same time.
+const TASKS: u32 = 2;
+
+/// When to try again to open a store that is down.
+const AGAIN: Duration = Duration::from_millis(50);

@@ -1,0 +1,304 @@
+//! The client processes, as the one that started them sees them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tenure_checker::{Event, What};
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::run::guardian::own_program;
+
+use super::clock::now_us;
+use super::fault::Fault;
+use super::recorder::Recorder;
+use super::wire::{FINISH, Order, Said};
+
+/// All client processes; those that are left are killed on drop.
+#[derive(Debug)]
+pub(super) struct Crew {
+    url: String,
+    /// What all are told, but for their number and seed.
+    order: Order,
+    recorder: Arc<Recorder>,
+    members: Mutex<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    started: u32,
+    present: Vec<Member>,
+}
+
+/// One process.
+#[derive(Debug)]
+struct Member {
+    number: u32,
+    child: Child,
+    to: ChildStdin,
+    /// Ends when the process has said all.
+    reader: JoinHandle<()>,
+}
+
+impl Crew {
+    /// Starts so many clients.
+    pub(super) fn start(
+        url: &str,
+        order: Order,
+        size: u32,
+        recorder: &Arc<Recorder>,
+    ) -> Result<Self> {
+        let crew = Self {
+            url: url.to_owned(),
+            order,
+            recorder: Arc::clone(recorder),
+            members: Mutex::default(),
+        };
+        for _ in 0..size {
+            crew.add()?;
+        }
+        Ok(crew)
+    }
+
+    /// Kills the one that the lot falls on, and starts another.
+    pub(super) fn kill(&self, lot: usize) -> Result<()> {
+        let mut member = self.take(lot)?;
+        // Stopped first: then all that it did has an earlier time than its end, and all that follows from it a later.
+        if !member.stop()? {
+            self.members().present.push(member);
+            return Ok(());
+        }
+        self.note(0, fault(Fault::Kill, member.number));
+        member.child.kill().map_err(|error| trouble(&error))?;
+        member.child.wait().map_err(|error| trouble(&error))?;
+        member.read_to_end();
+        self.add()
+    }
+
+    /// Stops the one that the lot falls on, until `nap` returns.
+    pub(super) fn pause(&self, lot: usize, nap: impl FnOnce()) -> Result<()> {
+        let member = self.take(lot)?;
+        if !member.stop()? {
+            self.members().present.push(member);
+            return Ok(());
+        }
+        let target = Some(member.number);
+        self.note(0, fault(Fault::Pause, member.number));
+        nap();
+        let kind = Fault::Pause.word().to_owned();
+        self.note(0, What::Over { kind, target });
+        let gone_on = member.go_on();
+        self.members().present.push(member);
+        gone_on.map(drop)
+    }
+
+    /// Looks for clients that have ended though nobody asked for it, and starts others.
+    pub(super) fn replace_the_crashed(&self) -> Result<()> {
+        let mut crashed = Vec::new();
+        let mut members = self.members();
+        for index in (0..members.present.len()).rev() {
+            let ended = members.present[index].child.try_wait();
+            if ended.map_err(|error| trouble(&error))?.is_some() {
+                crashed.push(members.present.swap_remove(index));
+            }
+        }
+        drop(members);
+        for mut member in crashed {
+            member.read_to_end();
+            self.note(member.number, What::Ended { crashed: true });
+            self.add()?;
+        }
+        Ok(())
+    }
+
+    /// Lets all finish what they have begun; returns how many had to be killed because they did not.
+    pub(super) fn finish(&self, patience: Duration) -> Result<usize> {
+        let mut members = std::mem::take(&mut self.members().present);
+        for member in &mut members {
+            // It fails if the process has crashed, which is seen below.
+            let _ = writeln!(member.to, "{FINISH}");
+        }
+        let give_up = Instant::now() + patience;
+        let mut stuck = 0;
+        for mut member in members {
+            let ended = member.ended(give_up)?;
+            if ended.is_none() {
+                stuck += 1;
+                member.child.kill().map_err(|error| trouble(&error))?;
+                member.child.wait().map_err(|error| trouble(&error))?;
+            }
+            member.read_to_end();
+            // What does not end is told by its claims that have no end.
+            let crashed = ended.is_some_and(|status| !status.success());
+            self.note(member.number, What::Ended { crashed });
+        }
+        Ok(stuck)
+    }
+
+    fn add(&self) -> Result<()> {
+        let mut members = self.members();
+        members.started += 1;
+        let number = members.started;
+        let order = Order {
+            process: number,
+            seed: self.order.seed.wrapping_add(u64::from(number) * 1000),
+            ..self.order.clone()
+        };
+        self.note(number, What::Started);
+        let member = Member::start(&self.url, &order, &self.recorder)?;
+        members.present.push(member);
+        Ok(())
+    }
+
+    /// Takes one out: every other lot falls on those who hold something, since a fault there says more.
+    fn take(&self, lot: usize) -> Result<Member> {
+        let holders = self.recorder.holders();
+        let mut members = self.members();
+        let present = &members.present;
+        let holding = |index: &usize| holders.contains(&present[*index].number);
+        let mut from: Vec<_> = (0..present.len()).filter(holding).collect();
+        if lot.is_multiple_of(2) || from.is_empty() {
+            from = (0..present.len()).collect();
+        }
+        let Some(index) = from.get(lot / 2 % from.len().max(1)) else {
+            return Err(trouble(&"none is left"));
+        };
+        let index = *index;
+        Ok(members.present.swap_remove(index))
+    }
+
+    fn note(&self, process: u32, what: What) {
+        self.recorder.note(Event {
+            at_us: now_us(),
+            process,
+            what,
+        });
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    fn start(url: &str, order: &Order, recorder: &Arc<Recorder>) -> Result<Self> {
+        let mut command = Command::new(own_program().map_err(|error| trouble(&error))?);
+        command
+            .arg("torture-client")
+            // Not an argument: everybody can read those, and a URL may hold a password.
+            .env("TENURE_STORE", url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| trouble(&error))?;
+        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(trouble(&"it has no pipes"));
+        };
+        let recorder = Arc::clone(recorder);
+        let mut member = Self {
+            number: order.process,
+            child,
+            to,
+            reader: thread::spawn(move || read_all(from, &recorder)),
+        };
+        let order = serde_json::to_string(order).map_err(|error| trouble(&error))?;
+        writeln!(member.to, "{order}").map_err(|error| trouble(&error))?;
+        Ok(member)
+    }
+
+    /// Stops it where it stands, and returns once it does; `false` if it has crashed before.
+    fn stop(&self) -> Result<bool> {
+        self.signal(Signal::STOP)?;
+        self.wait_for_state(|state| state == 'T')
+    }
+
+    /// Lets it go on, and returns once it does; `false` if it has crashed before.
+    fn go_on(&self) -> Result<bool> {
+        self.signal(Signal::CONT)?;
+        self.wait_for_state(|state| state != 'T')
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| trouble(&"it has no process id"))?;
+        // The id is its own until it is waited for, and only whoever has taken it does that.
+        kill_process(pid, signal).map_err(|error| trouble(&error))
+    }
+
+    fn wait_for_state(&self, wanted: impl Fn(char) -> bool) -> Result<bool> {
+        let give_up = Instant::now() + PATIENCE;
+        while Instant::now() < give_up {
+            match self.state() {
+                Some('Z' | 'X') | None => return Ok(false),
+                Some(state) if wanted(state) => return Ok(true),
+                Some(_) => thread::sleep(TICK),
+            }
+        }
+        Err(trouble(&"a signal does not reach it"))
+    }
+
+    /// The kernel's letter for what the process does.
+    fn state(&self) -> Option<char> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.chars().next()
+    }
+
+    /// Waits for its end.
+    fn ended(&mut self, give_up: Instant) -> Result<Option<std::process::ExitStatus>> {
+        loop {
+            let ended = self.child.try_wait().map_err(|error| trouble(&error))?;
+            if ended.is_some() || Instant::now() >= give_up {
+                return Ok(ended);
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Waits until all that it said is noted; it has ended.
+    fn read_to_end(&mut self) {
+        let reader = std::mem::replace(&mut self.reader, thread::spawn(|| ()));
+        // A panic in there has been printed, and what it did not read is missing in the history.
+        let _ = reader.join();
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Notes all that a process says.
+fn read_all(from: ChildStdout, recorder: &Recorder) {
+    for line in BufReader::new(from).lines() {
+        let Ok(line) = line else { return };
+        match serde_json::from_str(&line) {
+            Ok(Said::Noted(event)) => recorder.note(event),
+            Ok(Said::Failed(sentence)) => recorder.fail(sentence),
+            Err(error) => recorder.fail(format!("a client said what nobody understands: {error}")),
+        }
+    }
+}
+
+fn fault(fault: Fault, target: u32) -> What {
+    What::Fault {
+        kind: fault.word().to_owned(),
+        target: Some(target),
+    }
+}
+
+fn trouble(why: &dyn std::fmt::Display) -> Failure {
+    let sentence = format!("a client process of the torture cannot be used: {why}");
+    Failure::new(exit_code::UNAVAILABLE, sentence)
+}
+
+/// How long a signal may take, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_millis(1);

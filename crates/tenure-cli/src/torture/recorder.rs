@@ -1,0 +1,167 @@
+//! Where all events of a run come together.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_checker::{Event, History, What};
+
+/// The events so far, and what they add up to.
+#[derive(Debug, Default)]
+pub(super) struct Recorder(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    events: History,
+    /// The claims that wait for an answer, by owner.
+    open: HashMap<String, u64>,
+    /// The claims that somebody believes to hold, and their processes.
+    held: HashMap<u64, u32>,
+    counts: Counts,
+    /// Why the run cannot go on.
+    failed: Option<String>,
+}
+
+/// What a look at a run shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) grants: usize,
+    pub(super) faults: usize,
+}
+
+impl Recorder {
+    /// Notes an event.
+    pub(super) fn note(&self, event: Event) {
+        let mut state = self.state();
+        match &event.what {
+            What::Asked { claim, owner, .. } => {
+                state.open.insert(owner.clone(), *claim);
+            }
+            What::Granted { claim, .. } => {
+                state.counts.grants += 1;
+                state.answered(*claim);
+                state.held.insert(*claim, event.process);
+            }
+            What::Lost { claim } | What::Releasing { claim } => {
+                state.held.remove(claim);
+            }
+            What::Refused { claim } | What::Unknown { claim, .. } => state.answered(*claim),
+            What::Fault { .. } => state.counts.faults += 1,
+            _ => {}
+        }
+        state.events.push(event);
+    }
+
+    /// Returns the claim of this owner that waits for an answer, the first time that it is asked for.
+    pub(super) fn seen_in_line(&self, owner: &str) -> Option<u64> {
+        self.state().open.remove(owner)
+    }
+
+    /// Returns the processes that hold something, as far as is known; some of them may have ended.
+    pub(super) fn holders(&self) -> Vec<u32> {
+        let mut holders: Vec<_> = self.state().held.values().copied().collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    /// Notes that the run cannot go on; the first reason counts.
+    pub(super) fn fail(&self, sentence: String) {
+        self.state().failed.get_or_insert(sentence);
+    }
+
+    /// Returns why the run cannot go on.
+    pub(super) fn failed(&self) -> Option<String> {
+        self.state().failed.clone()
+    }
+
+    /// Takes out all events, in the order of their times.
+    pub(super) fn history(&self) -> History {
+        let mut events = std::mem::take(&mut self.state().events);
+        // Stable: events of the same time stay in the order in which they were noted.
+        events.sort_by_key(|event| event.at_us);
+        let mut ends = HashMap::new();
+        for event in &events {
+            if let What::Granted { claim, .. }
+            | What::Refused { claim }
+            | What::Unknown { claim, .. } = event.what
+            {
+                ends.insert(claim, event.at_us);
+            }
+        }
+        // The line was looked at a moment before it was noted, and a claim may have left it meanwhile.
+        let is_late = |claim: &u64, at_us| ends.get(claim).is_some_and(|end| *end <= at_us);
+        events.retain(|event| match &event.what {
+            What::Queued { claim } => !is_late(claim, event.at_us),
+            _ => true,
+        });
+        events
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn answered(&mut self, claim: u64) {
+        self.open.retain(|_, open| *open != claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(recorder: &Recorder, at_us: u64, what: What) {
+        recorder.note(Event {
+            at_us,
+            process: 1,
+            what,
+        });
+    }
+
+    fn asked(claim: u64, owner: &str) -> What {
+        What::Asked {
+            claim,
+            name: "a".to_owned(),
+            mode: tenure_checker::Mode::Exclusive,
+            owner: owner.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_waiter_is_seen_once_and_not_after_its_answer() {
+        let recorder = Recorder::default();
+        note(&recorder, 1, asked(1, "ann"));
+        note(&recorder, 2, asked(2, "bob"));
+        assert_eq!(recorder.seen_in_line("ann"), Some(1));
+        assert_eq!(recorder.seen_in_line("ann"), None);
+        note(&recorder, 3, What::Refused { claim: 2 });
+        assert_eq!(recorder.seen_in_line("bob"), None);
+    }
+
+    #[test]
+    fn who_holds_something_is_known_until_it_lets_go() {
+        let recorder = Recorder::default();
+        let fence = None;
+        note(&recorder, 1, What::Granted { claim: 1, fence });
+        assert_eq!(recorder.holders(), [1]);
+        note(&recorder, 2, What::Releasing { claim: 1 });
+        assert!(recorder.holders().is_empty());
+    }
+
+    #[test]
+    fn a_history_is_in_the_order_of_its_times_without_those_seen_in_line_too_late() {
+        let recorder = Recorder::default();
+        note(&recorder, 4, What::Queued { claim: 1 });
+        note(&recorder, 3, What::Refused { claim: 1 });
+        note(&recorder, 2, What::Queued { claim: 1 });
+        note(&recorder, 1, asked(1, "ann"));
+        let times: Vec<_> = recorder.history().iter().map(|event| event.at_us).collect();
+        assert_eq!(times, [1, 2, 3]);
+    }
+}

@@ -1,0 +1,198 @@
+//! One run: the storm, the healing, the quiet, the look at what is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tenure::{Client, Name};
+use tenure_checker::{Event, Expect, History, What};
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+
+use super::clock::now_us;
+use super::crew::Crew;
+use super::nemesis::Nemesis;
+use super::recorder::Recorder;
+use super::register::Register;
+use super::stage::Stage;
+use super::wire::Order;
+use super::{Plan, ending, watcher};
+
+/// Makes a run, and returns what was to be expected of it and what happened.
+pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> {
+    let expect = expect(&stage, plan);
+    let client = tenure::open(stage.direct()).await?;
+    let names = names(plan)?;
+    let recorder = Arc::new(Recorder::default());
+    let register = Register::start(&recorder)?;
+    let order = Order {
+        process: 0,
+        seed: plan.seed,
+        names: names.iter().map(|name| name.as_str().to_owned()).collect(),
+        ttl: plan.ttl,
+        register: register.port(),
+        permits: stage.has_permits(),
+    };
+    let crew = Crew::start(stage.url(), order, plan.processes, &recorder)?;
+    let run = Run {
+        plan,
+        crew: Arc::new(crew),
+        stage: Arc::new(stage),
+        client,
+        names,
+        recorder,
+        progress: progress(),
+    };
+    run.storm().await?;
+    run.quiet().await?;
+    run.look().await?;
+    run.progress.finish_and_clear();
+    Ok((expect, run.recorder.history()))
+}
+
+/// A run under way.
+#[derive(Debug)]
+struct Run<'a> {
+    plan: &'a Plan,
+    crew: Arc<Crew>,
+    stage: Arc<Stage>,
+    /// Looks at the store, past all faults.
+    client: Client,
+    names: Vec<Name>,
+    recorder: Arc<Recorder>,
+    progress: ProgressBar,
+}
+
+impl Run<'_> {
+    /// Makes faults while the clients work; afterwards all is whole.
+    async fn storm(&self) -> Result<()> {
+        let Plan {
+            faults, seed, ttl, ..
+        } = self.plan;
+        let nemesis = Nemesis::start(faults, *seed, *ttl, &self.crew, &self.stage, &self.recorder);
+        let stormed = tokio::select! {
+            stormed = self.wait_for_the_end() => stormed,
+            () = watcher::watch(&self.client, &self.names, &self.recorder) => Ok(()),
+        };
+        self.progress.set_message("the faults end");
+        let healed = in_background(move || nemesis.stop()).await;
+        stormed?;
+        healed?;
+        self.note(What::Healed);
+        Ok(())
+    }
+
+    /// Waits until the storm is over, or cannot go on.
+    async fn wait_for_the_end(&self) -> Result<()> {
+        let end = Instant::now() + self.plan.time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            if let Some(sentence) = self.recorder.failed() {
+                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            }
+            self.crew.replace_the_crashed()?;
+            let counts = self.recorder.counts();
+            self.progress.set_message(format!(
+                "storm: {} grants, {} faults, {} s left",
+                counts.grants,
+                counts.faults,
+                left.as_secs() + 1
+            ));
+            tokio::time::sleep(left.min(TICK)).await;
+        }
+    }
+
+    /// Lets all clients finish what they have begun.
+    async fn quiet(&self) -> Result<()> {
+        self.progress
+            .set_message("all is healed, the clients finish");
+        let (crew, patience) = (Arc::clone(&self.crew), patience(self.plan));
+        // A little longer than what is judged: the history has to say that it was too long.
+        in_background(move || crew.finish(patience + SECOND)).await?;
+        if let Some(sentence) = self.recorder.failed() {
+            return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+        }
+        Ok(())
+    }
+
+    /// Looks whether every name is free, and whether anything is left.
+    async fn look(&self) -> Result<()> {
+        self.progress
+            .set_message("looking whether anything is left");
+        let (names, recorder) = (&self.names, &self.recorder);
+        let patience = patience(self.plan);
+        let ttl = self.plan.ttl;
+        ending::probe(&self.client, names, ttl, patience + SECOND, recorder).await;
+        let address = self.stage.address();
+        ending::look_for_rests(&self.client, names, address, patience, recorder).await
+    }
+
+    fn note(&self, what: What) {
+        self.recorder.note(Event {
+            at_us: now_us(),
+            process: 0,
+            what,
+        });
+    }
+}
+
+/// What the run has to show.
+fn expect(stage: &Stage, plan: &Plan) -> Expect {
+    let seconds = usize::try_from(plan.time.as_secs()).unwrap_or(usize::MAX);
+    let mut expect = Expect::new()
+        .only(stage.promises(&plan.faults))
+        .grants(100 * seconds / 15)
+        .contended(50 * seconds / 15)
+        .writes(20 * seconds / 15)
+        .patience(patience(plan))
+        .order_slack(ORDER_SLACK);
+    for fault in &plan.faults {
+        expect = expect.fault(fault.word());
+    }
+    expect
+}
+
+/// How long anything may take when all is healed: leases and places of the dead end by themselves, some one after another.
+fn patience(plan: &Plan) -> Duration {
+    30 * SECOND + 10 * plan.ttl
+}
+
+/// Names that nobody else has.
+fn names(plan: &Plan) -> Result<Vec<Name>> {
+    let run = format!("{}-{:x}", std::process::id(), now_us());
+    let names = (1..=plan.names).map(|number| Name::new(&format!("tenure-torture/{run}/{number}")));
+    Ok(names.collect::<tenure::Result<_>>()?)
+}
+
+/// Does what blocks on a thread of its own.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| {
+        let sentence = format!("a part of the torture failed: {error}");
+        Failure::new(exit_code::UNAVAILABLE, sentence)
+    })?
+}
+
+/// A line on stderr, if that is a terminal.
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {spinner} {msg}") {
+        bar.set_style(style);
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    bar
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(200);
+
+/// A lease may be passed on inside a process for 5 ms, and a grant is noted a moment after it was made.
+const ORDER_SLACK: Duration = Duration::from_millis(100);

@@ -1,0 +1,253 @@
+//! The store under test, with the places at which faults can be made.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tenure_checker::Promise;
+use tenure_testkit::{Persistence, Proxy, RedisServer};
+
+use crate::error::{Failure, Result};
+use crate::exit_code;
+use crate::store::Store;
+
+use super::address::Address;
+use super::fault::Fault;
+
+/// Servers that a torture can start by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Servers {
+    /// One Redis server, which keeps every answered write
+    Redis,
+    /// Three of them, which vote
+    Redlock,
+}
+
+/// A store, and who stands in front of it.
+#[derive(Debug)]
+pub(super) struct Stage {
+    kind: Kind,
+    shown: String,
+    /// The way of the clients, through the proxies.
+    url: String,
+    /// The way of those who only look, past them.
+    direct: String,
+    /// The servers' addresses, if they can be asked one by one.
+    address: Option<Address>,
+    /// A place on the way to each server, if faults need it.
+    proxies: Vec<Proxy>,
+    /// The servers, if they are our own.
+    servers: Vec<Mutex<RedisServer>>,
+}
+
+/// What is different between the stores, for a torture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Local,
+    Redis,
+    Redlock,
+}
+
+impl Stage {
+    /// Uses a store that is there.
+    pub(super) fn of(store: &Store, faults: &[Fault]) -> Result<Self> {
+        let url = store.url();
+        let kind = kind(url)?;
+        let address = Address::parse(url);
+        check(faults, kind, address.as_ref().err().copied())?;
+        let mut stage = Self {
+            kind,
+            shown: store.shown(),
+            url: url.to_owned(),
+            direct: url.to_owned(),
+            address: address.ok(),
+            proxies: Vec::new(),
+            servers: Vec::new(),
+        };
+        stage.stand_in_front(faults)?;
+        Ok(stage)
+    }
+
+    /// Starts servers for the run.
+    pub(super) fn start(servers: Servers, ttl: Duration, faults: &[Fault]) -> Result<Self> {
+        let (kind, count) = match servers {
+            Servers::Redis => (Kind::Redis, 1),
+            Servers::Redlock => (Kind::Redlock, 3),
+        };
+        let started = (0..count).map(|_| {
+            // They are killed and come back with all that they answered.
+            let server = RedisServer::builder().persistence(Persistence::AofAlways);
+            server.start().map(Mutex::new).map_err(trouble)
+        });
+        let started = started.collect::<Result<Vec<_>>>()?;
+        let url = url_of(kind, &started, ttl);
+        let address = Address::parse(&url);
+        let mut stage = Self {
+            kind,
+            shown: url.clone(),
+            url: url.clone(),
+            direct: url,
+            address: address.ok(),
+            proxies: Vec::new(),
+            servers: started,
+        };
+        stage.stand_in_front(faults)?;
+        Ok(stage)
+    }
+
+    /// Returns the faults that can be made on a store.
+    pub(super) fn possible(store: &Store, servers: Option<Servers>) -> Result<Vec<Fault>> {
+        let url = store.url();
+        let can = |fault: &Fault| match servers {
+            Some(_) => true,
+            None if fault.hits_a_client() => true,
+            None => fault.is_of_the_wire() && Address::parse(url).is_ok(),
+        };
+        if servers.is_none() {
+            kind(url)?;
+        }
+        Ok(Fault::ALL.into_iter().filter(can).collect())
+    }
+
+    /// Puts a proxy in front of each server, if a fault needs it.
+    fn stand_in_front(&mut self, faults: &[Fault]) -> Result<()> {
+        let Some(address) = &self.address else {
+            return Ok(());
+        };
+        if !faults.iter().any(|fault| fault.is_of_the_wire()) {
+            return Ok(());
+        }
+        let proxies = address
+            .ports()
+            .map(|port| Proxy::start(port).map_err(trouble));
+        self.proxies = proxies.collect::<Result<_>>()?;
+        let ports: Vec<_> = self.proxies.iter().map(Proxy::port).collect();
+        self.url = address.on(&ports);
+        Ok(())
+    }
+
+    /// Returns the store as it may be shown.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns the URL for clients, which may hold a password.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the URL past all proxies, which may hold a password.
+    pub(super) fn direct(&self) -> &str {
+        &self.direct
+    }
+
+    /// Returns the servers' addresses, if they are Redis servers that can be asked one by one.
+    pub(super) fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
+    }
+
+    /// Returns the places on the way to the servers.
+    pub(super) fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+
+    /// Returns how many servers are our own.
+    pub(super) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Returns one of our own servers.
+    pub(super) fn server(&self, number: usize) -> MutexGuard<'_, RedisServer> {
+        self.servers[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the store has permits.
+    pub(super) fn has_permits(&self) -> bool {
+        self.kind != Kind::Redlock
+    }
+
+    /// Returns what the store promises, whatever of these faults happens.
+    pub(super) fn promises(&self, faults: &[Fault]) -> Vec<Promise> {
+        let mut promises = vec![
+            Promise::Exclusion,
+            Promise::NoLostUpdate,
+            Promise::FencedWrites,
+            Promise::GrowingFences,
+            Promise::OwnerOnly,
+            Promise::Liveness,
+            Promise::NothingLeft,
+            Promise::HonestErrors,
+        ];
+        // A waiter whose connection is broken when its turn comes is passed over; and servers that vote promise an order
+        // only as a majority saw it, and none after a split vote.
+        let is_broken = faults.iter().any(|fault| !fault.hits_a_client());
+        if self.kind == Kind::Local || (self.kind == Kind::Redis && !is_broken) {
+            promises.push(Promise::Order);
+        }
+        promises
+    }
+}
+
+/// The kind of a store, if it can be tortured.
+fn kind(url: &str) -> Result<Kind> {
+    let scheme = url.split(':').next().unwrap_or_default();
+    let sentence = match scheme {
+        "local" => return Ok(Kind::Local),
+        "memory" => {
+            "memory: is a store of one process alone, and a torture needs several; take local:"
+        }
+        "redlock" | "redlocks" => return Ok(Kind::Redlock),
+        _ if url.contains("layout=string") => {
+            "layout=string has neither a line nor a list of locks that could be looked at; leave it out"
+        }
+        "redis" | "rediss" | "unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+        | "rediss+cluster" => return Ok(Kind::Redis),
+        _ => "this store cannot be tortured; take local:, redis://… or redlock://…, or --server",
+    };
+    Err(Failure::new(exit_code::USAGE, sentence))
+}
+
+/// Says which of the faults cannot be made on a store that is there.
+fn check(faults: &[Fault], kind: Kind, no_proxy: Option<&str>) -> Result<()> {
+    let unable = faults.iter().find_map(|fault| match fault {
+        Fault::Kill | Fault::Pause => None,
+        _ if kind == Kind::Local => Some((fault, "it has no server and no wire")),
+        Fault::Restart => Some((
+            fault,
+            "only a server that torture started itself may be killed; see --server",
+        )),
+        _ => no_proxy.map(|why| (fault, why)),
+    });
+    match unable {
+        None => Ok(()),
+        Some((fault, why)) => {
+            let sentence =
+                format!("{fault} cannot be made on this store: {why}; leave it out of --faults");
+            Err(Failure::new(exit_code::USAGE, sentence))
+        }
+    }
+}
+
+fn url_of(kind: Kind, servers: &[Mutex<RedisServer>], ttl: Duration) -> String {
+    let places = servers.iter().map(|server| {
+        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("127.0.0.1:{}", server.port())
+    });
+    let places = places.collect::<Vec<_>>().join(",");
+    // Well below a third of the ttl, so that a renewal whose answer is lost is made again in time.
+    let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
+    match kind {
+        Kind::Redlock => format!("redlock://{places}?restart_delay=off&timeout={timeout}ms"),
+        _ => format!("redis://{places}/?timeout={timeout}ms&connect_timeout={timeout}ms"),
+    }
+}
+
+fn trouble(error: tenure_testkit::Error) -> Failure {
+    Failure::new(exit_code::UNAVAILABLE, format!("{error:?}"))
+}
+
+/// How long an answer may take, of servers on this machine.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_millis(250);

@@ -1,0 +1,26 @@
+//! A sleep that ends when all is over.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Says to many sleepers that all is over.
+#[derive(Debug, Default)]
+pub(super) struct Stop {
+    over: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stop {
+    /// Wakes all who sleep, now and later.
+    pub(super) fn stop(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+    }
+
+    /// Sleeps for a while; returns whether there is still time.
+    pub(super) fn sleep(&self, time: Duration) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = self.told.wait_timeout_while(over, time, |over| !*over);
+        !*woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+}

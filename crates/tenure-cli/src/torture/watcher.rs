@@ -1,0 +1,37 @@
+//! Looks at the store's lines while the storm goes on, so that the history has who was seen waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Client, Name};
+use tenure_checker::{Event, What};
+
+use super::clock::now_us;
+use super::recorder::Recorder;
+
+/// Looks again and again, for as long as it is polled.
+pub(super) async fn watch(client: &Client, names: &[Name], recorder: &Arc<Recorder>) {
+    loop {
+        for name in names {
+            // A store that is down has nothing to see.
+            if let Ok(entries) = client.list(Some(name)).await {
+                // After the answer: who was in line then was so at some time before now.
+                let at_us = now_us();
+                let waiters = entries.iter().flat_map(|entry| &entry.waiters);
+                for waiter in waiters {
+                    if let Some(claim) = recorder.seen_in_line(waiter.owner.as_str()) {
+                        recorder.note(Event {
+                            at_us,
+                            process: 0,
+                            what: What::Queued { claim },
+                        });
+                    }
+                }
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
+/// Between two looks: often enough to see most who wait, and seldom enough to cost the store nothing.
+const EVERY: Duration = Duration::from_millis(20);

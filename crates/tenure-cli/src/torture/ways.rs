@@ -1,0 +1,92 @@
+//! The ways to the servers that a fault hits.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_testkit::{Fault, Proxy};
+
+use super::stage::Stage;
+
+/// One way to the store, or several that break together.
+#[derive(Debug)]
+pub(super) struct Ways {
+    stage: Arc<Stage>,
+    range: Range<usize>,
+}
+
+impl Ways {
+    /// The way to each server.
+    pub(super) fn all(stage: &Arc<Stage>) -> Self {
+        Self {
+            range: 0..stage.proxies().len(),
+            stage: Arc::clone(stage),
+        }
+    }
+
+    /// The way to one of the servers.
+    pub(super) fn one(stage: &Arc<Stage>, lot: usize) -> Self {
+        let number = lot % stage.proxies().len();
+        Self {
+            range: number..number + 1,
+            stage: Arc::clone(stage),
+        }
+    }
+
+    /// Breaks them like this from now on.
+    pub(super) fn set(&self, fault: Fault) {
+        self.proxies().for_each(|proxy| proxy.set(fault));
+    }
+
+    /// Closes all connections; new ones are accepted.
+    pub(super) fn cut(&self) {
+        self.proxies().for_each(Proxy::cut);
+    }
+
+    /// Loses the answer to the next request that changes something, on each of them, and its connection.
+    pub(super) fn lose_next_reply(&self) {
+        // Every request that changes something is a script.
+        self.proxies()
+            .for_each(|proxy| proxy.lose_reply_then_cut(b"EVAL"));
+    }
+
+    /// Does so no more, if there was no such request yet.
+    pub(super) fn lose_no_reply(&self) {
+        let nothing = b"\0 which no request has";
+        self.proxies()
+            .for_each(|proxy| proxy.lose_reply_then_cut(nothing));
+    }
+
+    /// Returns how many answers were lost so far.
+    pub(super) fn replies_lost(&self) -> u64 {
+        self.proxies().map(Proxy::replies_swallowed).sum()
+    }
+
+    /// Returns how many connections were cut so far.
+    pub(super) fn connections_cut(&self) -> u64 {
+        self.proxies().map(Proxy::connections_cut).sum()
+    }
+
+    /// Returns whether servers that answer everybody do not answer by these ways.
+    pub(super) fn are_silent(&self) -> bool {
+        self.proxies().all(is_silent)
+    }
+
+    fn proxies(&self) -> impl Iterator<Item = &Proxy> {
+        self.stage.proxies()[self.range.clone()].iter()
+    }
+}
+
+fn is_silent(proxy: &Proxy) -> bool {
+    let asked = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).and_then(|mut stream| {
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.write_all(b"PING\r\n")?;
+        stream.read(&mut [0])
+    });
+    asked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// How long a way has to be silent to count as frozen.
+const SILENCE: Duration = Duration::from_millis(30);
