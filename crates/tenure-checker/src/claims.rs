@@ -190,11 +190,41 @@ impl View<'_> {
 }
 
 impl Claim {
+    /// A claim of which nothing is known but that it was asked; its name and owner are to be filled in.
+    pub(crate) fn new(asked: usize, process: u32, number: u64, mode: Mode) -> Self {
+        Self {
+            number,
+            name: 0,
+            owner: 0,
+            mode,
+            process,
+            asked,
+            queued: None,
+            granted: None,
+            refused: None,
+            unknown: None,
+            lost: None,
+            releases: Vec::new(),
+            died: None,
+            until: None,
+            blocked: false,
+            nested_in: None,
+            reentry: false,
+        }
+    }
+
     /// The first answer to a claim: granted, refused or unknown.
     pub(crate) fn answered(&self) -> Option<usize> {
         let granted = self.granted.map(|grant| grant.event);
         let answers = [granted, self.refused, self.unknown];
         answers.into_iter().flatten().min()
+    }
+
+    /// When a claim no longer waited: it was answered or taken back, or its process ended.
+    pub(crate) fn closed(&self) -> Option<usize> {
+        let withdrawn = self.releases.first().map(|release| release.began);
+        let ends = [self.answered(), withdrawn, self.died];
+        ends.into_iter().flatten().min()
     }
 }
 

@@ -33,7 +33,8 @@ impl Event {
 /// What happened.
 ///
 /// A claim is one call that asks for a name, and its number is used once in a history. It ends in `granted`, `refused` or
-/// `unknown`, or in none of them: its process was killed, or still waits. Granted is a belief of the client that ends with the
+/// `unknown`, or in none of them: its process was killed, or still waits; or the call was dropped, which is a `releasing`
+/// without a grant. Granted is a belief of the client that ends with the
 /// first of `lost`, `releasing` and the end of its process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -113,15 +114,16 @@ pub enum What {
         /// What the resource said.
         outcome: Written,
     },
-    /// A fault was made, and seen to have landed. A `kill` ends its target: what that one notes later was on its way, and is
-    /// believed if its `ended` is noted as well.
+    /// A fault was made, and seen to have landed; its time is that from just before it was made, so that what follows from
+    /// it is later. A `kill` ends its target: what that one notes later was on its way, and is believed if its `ended` is
+    /// noted as well.
     Fault {
         /// Which kind: `kill`, `pause`, `reply-loss` …
         kind: String,
         /// The process that it hit; `None` if it hit the store or the wire.
         target: Option<u32>,
     },
-    /// A fault with a duration is over: a paused process goes on.
+    /// A fault with a duration is over: a paused process goes on. Again with the time from just before.
     Over {
         /// Which kind.
         kind: String,

@@ -16,7 +16,7 @@
 //! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already; a grant that
 //!   was asked for after another was reported carries a larger one. A lock without any fence is not judged.
 //! - [`OwnerOnly`](Promise::OwnerOnly): no release reports *freed* after another owner was granted the name, and before that
-//!   one let go.
+//!   one let go. A smaller fence was granted earlier, however late its owner was told.
 //! - [`Order`](Promise::Order): nobody who asked after another was seen in line goes in before it, give or take
 //!   [`Expect::order_slack_us`] at both ends. For exclusive claims of different processes.
 //! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is;

@@ -256,7 +256,13 @@ fn sale(flags: &[&str]) -> Ended {
 fn demo(place: &Place, flags: &[&str]) -> Command {
     let mut command = bare(&["demo", "flash-sale"]);
     let stock = STOCK.to_string();
-    for (flag, value) in [("--stock", stock.as_str()), ("--at-once", "16")] {
+    // Sales that think for a moment overlap for certain, unless the lock keeps them apart.
+    let usual = [
+        ("--stock", stock.as_str()),
+        ("--at-once", "16"),
+        ("--think", "1ms"),
+    ];
+    for (flag, value) in usual {
         if !flags.contains(&flag) {
             command.args([flag, value]);
         }

@@ -178,7 +178,7 @@ fn the_manual_has_every_verb_and_the_exit_codes() {
     }
 }
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 12] = [
     "run",
     "acquire",
     "renew",
@@ -188,6 +188,7 @@ const VERBS: [&str; 11] = [
     "watch",
     "evict",
     "doctor",
+    "demo",
     "completions",
     "man",
 ];

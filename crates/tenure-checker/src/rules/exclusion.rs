@@ -63,13 +63,26 @@ fn tell(view: &View<'_>, piece: &Piece, others: &[usize]) -> (String, Vec<usize>
             "{late} was granted permits of \"{name}\" beyond their number, while {holders} held theirs"
         ),
     };
+    (sentence, proof(view, piece, others))
+}
+
+/// The grants, and what else shows that both believed at once.
+fn proof(view: &View<'_>, piece: &Piece, others: &[usize]) -> Vec<usize> {
+    let late = &view.claims[piece.claim];
     let grants = others.iter().filter_map(|other| view.grant_of(*other));
     let mut events: Vec<_> = grants.chain(view.grant_of(piece.claim)).collect();
-    events.extend(piece.back);
+    if let Some(back) = piece.back {
+        let pauses = view.pauses.get(&late.process).into_iter().flatten();
+        let over = pauses.filter_map(|pause| pause.over);
+        events.extend(over.filter(|over| *over < back).max());
+        events.push(back);
+    }
     // The end of the first belief shows that it was still there; for many holders their grants must do.
     if let [other] = others {
         events.extend(view.claims[*other].until);
-        events.extend(view.claims[piece.claim].until);
+        events.extend(late.until);
+    } else {
+        events.push(late.asked);
     }
-    (sentence, events)
+    events
 }

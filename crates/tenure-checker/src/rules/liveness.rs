@@ -18,8 +18,7 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     }
     for (number, claim) in view.claims.iter().enumerate() {
         let from_us = view.at(claim.asked).max(view.at(healed));
-        let closed = [claim.answered(), claim.died];
-        let closed = closed.into_iter().flatten().min();
+        let closed = claim.closed();
         let until_us = closed.map_or_else(|| view.end_us(), |event| view.at(event));
         if until_us > from_us.saturating_add(view.expect.patience_us) {
             let at = closed.unwrap_or(view.events.len());
@@ -39,10 +38,17 @@ fn crashed(view: &View<'_>, end: &End) -> (String, Vec<usize>) {
                 format!("process {process} crashed while claim {number} waited for \"{name}\"");
             (sentence, vec![view.claims[claim].asked, end.event])
         }
-        None => (
-            format!("process {process} crashed, and no fault explains it"),
-            vec![end.event],
-        ),
+        None => {
+            let sentence = format!("process {process} crashed, and no fault explains it");
+            let own = view.claims.iter().filter(|claim| claim.process == process);
+            let last = own
+                .map(|claim| claim.asked)
+                .filter(|asked| *asked < end.event);
+            (
+                sentence,
+                last.max().into_iter().chain([end.event]).collect(),
+            )
+        }
     }
 }
 
@@ -65,11 +71,11 @@ fn waits(
             )
         }
         (None, None) => format!(
-            "{called} asked for \"{name}\" and still had no answer {patience_ms} ms after the last fault"
+            "{called} waited more than {patience_ms} ms for \"{name}\" without a fault, and has no answer"
         ),
-        (Some(_), _) => format!(
-            "{called} asked for \"{name}\" and waited more than {patience_ms} ms after the last fault"
-        ),
+        (Some(_), _) => {
+            format!("{called} waited more than {patience_ms} ms for \"{name}\" without a fault")
+        }
     };
     let last = view.events.len().saturating_sub(1);
     let mut events = vec![claim.asked, healed, closed.unwrap_or(last)];

@@ -53,12 +53,9 @@ fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 /// From when to when a claim stood in line, if it had a right to its place all the time.
 fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
     let queued_us = view.at(claim.queued?);
-    let gone = claim.refused.or(claim.unknown).or_else(|| {
-        let withdrawn = claim.releases.first().map(|release| release.began);
-        let died = claim.died.or(withdrawn);
-        died.filter(|_| claim.granted.is_none())
-    });
-    if claim.mode != Mode::Exclusive || gone.is_some() {
+    let failed = claim.refused.is_some() || claim.unknown.is_some();
+    let gone = claim.granted.is_none() && claim.closed().is_some();
+    if claim.mode != Mode::Exclusive || failed || gone {
         return None;
     }
     let until = claim.granted.map(|grant| grant.event);

@@ -28,7 +28,7 @@ fn tell(view: &View<'_>, name: &str, before: &Write, write: &Write) -> (String, 
             "{late} wrote to \"{name}\" what it had made from version {read}, over version {made} of {early}: that update is lost"
         )
     } else {
-        format!("{late} had read version {read} of \"{name}\", which {early} made {made}")
+        format!("{late} had read version {read} of \"{name}\", but the last was {made}, of {early}")
     };
     let grants = [before.claim, write.claim].map(|claim| view.grant_of(claim));
     let mut events: Vec<_> = grants.into_iter().flatten().collect();

@@ -22,6 +22,7 @@ use tenure_checker::{Event, Expect, Freed, History, Mode, Promise, What, Written
 
 /// A file with a history.
 #[derive(Debug)]
+#[allow(dead_code, reason = "each test file reads what it needs")]
 pub(crate) struct Story {
     pub(crate) file: String,
     pub(crate) title: String,

@@ -35,7 +35,7 @@ Examples:
   tenure demo flash-sale --pause --kill                  # a frozen copy, and a killed one
   tenure demo flash-sale --slow 20s --ttl 2s             # a sale that outlives its lease
   tenure demo flash-sale --store redis://127.0.0.1/
-  tenure demo flash-sale --all --slow 5s --kill           # every lock side by side
+  tenure demo flash-sale --all --slow 5s --kill          # every lock side by side
   tenure demo flash-sale --json | jq .[0].totals")]
 pub(crate) struct FlashSaleArgs {
     /// How many pieces there are to sell [default: 5000, with --all 500]

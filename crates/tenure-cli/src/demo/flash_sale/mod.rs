@@ -112,7 +112,8 @@ fn broken(records: &[(LockKind, Record)]) -> Option<String> {
         return None;
     }
     let list = broken.iter().map(|sentence| sentence.as_str());
-    Some(format!("tenure: {}", list.collect::<Vec<_>>().join("; ")))
+    let list = list.collect::<Vec<_>>().join("; ");
+    Some(format!("the sale failed: {list}"))
 }
 
 /// A bar on stderr, if that is a terminal.

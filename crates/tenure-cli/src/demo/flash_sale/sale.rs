@@ -138,17 +138,22 @@ async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy
 /// Lets the faults that were asked for come one after another while the stock lasts, each to a copy of
 /// its own if there are enough.
 fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
-    for kind in stage.args.faults() {
-        let (place, tenths) = match kind {
-            FaultKind::Kill => (copies.len() - 1, 1),
-            FaultKind::Slow => (1 % copies.len(), 2),
-            FaultKind::Pause => (0, 3),
+    for (kind, copy) in stage
+        .args
+        .faults()
+        .into_iter()
+        .zip(copies.iter().rev().cycle())
+    {
+        let tenths = match kind {
+            FaultKind::Kill => 1,
+            FaultKind::Slow => 2,
+            FaultKind::Pause => 3,
         };
         // Nobody waits for a sale that holds nothing.
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        faults.arm(kind, &copies[place], stage.args.stock() * tenths / 10);
+        faults.arm(kind, copy, stage.args.stock() * tenths / 10);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::exit_code;
 #[derive(Debug)]
 pub(in crate::demo::flash_sale) struct Nginx {
     port: u16,
-    _process: Process,
+    process: Process,
     /// Kept from others, if we chose it.
     _claim: Option<Port>,
 }
@@ -44,7 +44,7 @@ impl Nginx {
         let process = process.map_err(|error| failed(&error))?;
         let nginx = Self {
             port,
-            _process: process,
+            process,
             _claim: claim,
         };
         nginx.wait_until_ready(&log)?;
@@ -59,7 +59,7 @@ impl Nginx {
         let give_up = Instant::now() + PATIENCE;
         let address = (std::net::Ipv4Addr::LOCALHOST, self.port);
         while std::net::TcpStream::connect(address).is_err() {
-            if !self._process.is_running() || Instant::now() > give_up {
+            if !self.process.is_running() || Instant::now() > give_up {
                 let log = std::fs::read_to_string(log).unwrap_or_default();
                 let why = log.lines().last().unwrap_or("it says nothing").to_owned();
                 return Err(failed(&why));
@@ -73,7 +73,10 @@ impl Nginx {
 /// Finds nginx on the `PATH`, or where Debian puts it, which is not on everybody's.
 pub(super) fn find() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    find_in(std::env::split_paths(&path).chain(["/usr/sbin".into()]))
+}
+
+fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
     let mut programs = folders.map(|folder| folder.join("nginx"));
     programs.find(|program| program.is_file()).ok_or_else(|| {
         let sentence = "nginx is not installed; install it with 'apt-get install nginx-light', \
@@ -131,3 +134,18 @@ fn failed(why: &dyn std::fmt::Display) -> Failure {
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_nginx_is_told_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = || std::iter::once(folder.path().to_owned());
+        let failure = find_in(folders()).unwrap_err();
+        assert!(failure.to_string().contains("apt-get install"), "{failure}");
+        std::fs::write(folder.path().join("nginx"), "").unwrap();
+        assert!(find_in(folders()).is_ok());
+    }
+}
