@@ -107,7 +107,7 @@ function showSale() {
   $("title").textContent = on ? `Lock: ${lock}` : "Stock";
   const status = ordered !== null || !on ? ["starts …", "warn"]
     : running ? ["running", "good"]
-    : totals ? ["over", ""] : ["ends …", ""];
+    : totals ? verdict(totals) : ["ends …", ""];
   $("status").textContent = status[0];
   $("status").className = `chip ${status[1]}`;
   $("left").textContent = on ? whole(totals ? totals.left : left) : "–";
@@ -125,6 +125,13 @@ function showSale() {
   $("shows").textContent = offer ? sentence(offer.shows) : "";
   $("stop").disabled = !running;
   document.querySelector("#start .main").disabled = false;
+}
+
+// How a sale ended, not by its colour alone.
+function verdict(totals) {
+  if (totals.oversold > 0) return [`✗ ${whole(totals.oversold)} oversold`, "bad"];
+  if (totals.lost_updates > 0) return [`✗ ${whole(totals.lost_updates)} lost`, "bad"];
+  return ["✓ exact", "good"];
 }
 
 // The chart: how the stock fell, as the copies see it and as it really is.
@@ -272,16 +279,16 @@ function showLine() {
     return;
   }
   const seats = [];
-  if (holder) seats.push(seat(holder, `holds it, fence ${holder.fence}`, `for ${holder.for_ms} ms`, "holds"));
-  waiters.forEach((waiter, place) => seats.push(seat(waiter, `waits, ${place + 1}.`, `for ${waiter.for_ms} ms`, "")));
+  if (holder) seats.push(seat(holder, `holds it for ${holder.for_ms} ms, fence ${holder.fence}`, "holds"));
+  waiters.forEach((waiter, place) => seats.push(seat(waiter, `is number ${place + 1} in line, for ${waiter.for_ms} ms`, "")));
   line.replaceChildren(...seats);
 }
 
-function seat(one, what, time, name) {
+function seat(one, what, name) {
   const hue = one.copy > 0 ? `copy${((one.copy - 1) % 6) + 1}` : "";
   const seat = make("div", `seat ${name} ${hue}`);
   seat.append(make("strong", "", one.copy > 0 ? `Copy ${one.copy}` : `process ${one.pid}`));
-  seat.append(make("span", "", `${what} ${time}`));
+  seat.append(make("span", "", what));
   return seat;
 }
 
@@ -327,7 +334,7 @@ function showTotals() {
     ["left", whole(seen.left), "as the stock says"],
     ["oversold", whole(seen.oversold), "sold, never there", seen.oversold > 0],
     ["lost updates", whole(seen.lost_updates), "sold, still counted", seen.lost_updates > 0 && (totals || seen.lost_updates > 64)],
-    ["stale writes", whole(seen.refused_stale_writes), "refused by the fence"],
+    ["stale writes", whole(seen.refused_stale_writes), "refused"],
     ["errors", whole(seen.errors), `of ${whole(seen.requests)} requests`],
     ["sales/s", whole(seen.sales_per_second), last ? `in ${last.seconds.toFixed(1)} s` : ""],
     ["wait p50", totals ? time(totals.wait_p50_us) : "–", totals ? `p99: ${time(totals.wait_p99_us)}` : "at the end"],

@@ -231,7 +231,7 @@ fn numbers(record: &Record) -> String {
         (
             "stale writes",
             whole(totals.refused_stale_writes as f64),
-            "refused by the fence".into(),
+            "refused".into(),
             "",
         ),
         (
