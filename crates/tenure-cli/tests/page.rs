@@ -160,7 +160,8 @@ fn the_page_shows_the_stock_fall_to_nothing_and_who_sold() {
 #[test]
 fn a_copy_that_is_killed_by_a_click_is_replaced_and_nothing_is_sold_twice() {
     let mut stage = Stage::open(&["--stock", "1000"]);
-    stage.wait_for("state?.running && state.copies[0].sold > 0");
+    stage.start("tenure");
+    stage.wait_for("state.running && state.copies[0].sold > 0");
     let before = stage.eval("state.copies[0].pid");
     stage.browser.click("[data-copy='1'] .kill").unwrap();
     stage.wait_for("document.querySelector('#faults').textContent.includes('Copy 1 was killed')");
@@ -180,7 +181,8 @@ fn a_copy_that_is_killed_by_a_click_is_replaced_and_nothing_is_sold_twice() {
 #[test]
 fn a_copy_that_is_frozen_by_a_click_comes_back_too_late_to_write() {
     let mut stage = Stage::open(&["--stock", "1000", "--ttl", "1s"]);
-    stage.wait_for("state?.running && state.copies[1].sold > 0");
+    stage.start("tenure");
+    stage.wait_for("state.running && state.copies[1].sold > 0");
     stage.browser.click("[data-copy='2'] .pause").unwrap();
     stage.wait_for("document.querySelector('[data-copy=\"2\"] .state').textContent === 'frozen'");
     stage.wait_for(
@@ -212,7 +214,8 @@ fn a_sale_without_a_lock_shows_lost_updates() {
 #[test]
 fn the_page_says_when_the_demo_is_gone_and_nothing_runs_on() {
     let mut stage = Stage::open(&["--stock", "300"]);
-    stage.wait_for("state?.running");
+    stage.start("tenure");
+    stage.wait_for("state.running");
     let copies = stage.eval("state.copies.map((copy) => copy.pid)");
     let copies: Vec<String> = copies
         .as_array()

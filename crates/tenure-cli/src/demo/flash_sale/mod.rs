@@ -59,6 +59,9 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         false => vec![args.lock],
     };
     let (json, look) = (args.json, args.look.clone());
+    if let Some(file) = &look.report {
+        report::check(file)?;
+    }
     let stage = Stage::open(store, args, &locks).await?;
     if look.page {
         return page::serve(&stage, &look, &locks).await;

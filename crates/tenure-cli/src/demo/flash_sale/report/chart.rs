@@ -43,8 +43,8 @@ pub(super) enum Spacing {
 }
 
 impl Axis {
-    /// The same axis up to the next round value.
-    fn rounded_up(mut self) -> Self {
+    /// Returns the same axis up to the next round value.
+    pub(super) fn rounded_up(mut self) -> Self {
         if self.spacing == Spacing::Linear {
             let (from, to) = self.values;
             let step = round_step((to - from.min(0.0)) / f64::from(self.ticks));
@@ -65,8 +65,6 @@ impl Chart {
     /// An empty frame; `rows` lines of text have room above it.
     pub(super) fn new(title: &str, about: &str, x: Axis, y: Axis, rows: usize) -> Self {
         let top = TOP + ROW * rows as f64;
-        // The upper axis ends at a round value; what is below zero takes only the room that it needs.
-        let y = y.rounded_up();
         let mut chart = Self {
             title: escape(title),
             about: escape(about),
@@ -154,10 +152,11 @@ impl Chart {
         );
     }
 
-    /// Lets the pointer read `tip` over a range of the axis.
-    pub(super) fn tip(&mut self, (from, to): (f64, f64), tip: &str) {
+    /// Lets the pointer read some lines over a range of the axis.
+    pub(super) fn tip(&mut self, (from, to): (f64, f64), lines: &[String]) {
         let (left, right) = (short(self.x.at(from)), short(self.x.at(to)));
-        let tip = escape(tip);
+        let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
+        let tip = lines.join("&#10;");
         let _ = write!(
             self.over,
             r#"<g data-from="{left}" data-to="{right}" data-tip="{tip}"/>"#
@@ -390,6 +389,22 @@ mod tests {
         let (path, _) = path.split_once('"').unwrap();
         assert_eq!(path.matches('M').count(), 2, "{path}");
         assert_eq!(path.matches('L').count(), 1, "{path}");
+    }
+
+    #[test]
+    fn the_lines_of_a_tip_stay_apart_and_safe() {
+        let mut chart = Chart::new("a", "b", axis(0.0, 10.0), axis(0.0, 10.0), 0);
+        chart.tip((1.0, 2.0), &["one".into(), "<two>".into()]);
+        let svg = chart.svg("x");
+        assert!(svg.contains("data-tip=\"one&#10;&lt;two&gt;\""), "{svg}");
+    }
+
+    #[test]
+    fn an_axis_ends_at_a_round_value_that_is_not_too_far() {
+        for (to, round) in [(980.0, 1000.0), (1000.0, 1000.0), (6_400.0, 8_000.0), (0.42, 0.6)] {
+            let found = axis(0.0, to).rounded_up().values.1;
+            assert!((found - round).abs() < 1e-9, "{to}: {found}");
+        }
     }
 
     #[test]

@@ -27,12 +27,13 @@ struct Shown<'a> {
 
 /// Writes the report of these sales into a file.
 pub(crate) fn write(file: &Path, records: &[(LockKind, Record)]) -> Result<()> {
-    std::fs::write(file, text(records)).map_err(|error| {
-        let file = file.display();
-        let sentence =
-            format!("the report cannot be written to {file}: {error}; name another file");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
-    })
+    std::fs::write(file, text(records)).map_err(|error| unwritable(file, &error))
+}
+
+/// Fails now if the report could not be written at the end.
+pub(crate) fn check(file: &Path) -> Result<()> {
+    let opened = std::fs::File::options().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| unwritable(file, &error))
 }
 
 /// Returns the report of these sales.
@@ -79,6 +80,12 @@ fn page(sales: &[Shown<'_>]) -> String {
 "#,
         setting = sales.first().map(setting).unwrap_or_default(),
     )
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let file = file.display();
+    let sentence = format!("the report cannot be written to {file}: {error}; name another file");
+    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 /// What was the same for all sales.
@@ -164,7 +171,7 @@ fn section(sale: &Shown<'_>) -> String {
         ),
         (
             "Sales per second",
-            "How many were sold, and by whom.",
+            "How many were sold, and by whom; copy 1 at the bottom.",
             legend(record, false),
             charts::pace(record, &format!("{lock}-pace")),
         ),
