@@ -17,6 +17,7 @@ impl Expect {
             patience_us: 60_000_000,
             order_slack_us: 0,
             notice_us: 0,
+            readers_share_fences: false,
         }
     }
 
@@ -80,6 +81,13 @@ impl Expect {
     #[must_use]
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice_us = micros(notice);
+        self
+    }
+
+    /// Lets readers that asked at the same time have the same fence: there is nothing to order between them.
+    #[must_use]
+    pub fn readers_share_fences(mut self) -> Self {
+        self.readers_share_fences = true;
         self
     }
 

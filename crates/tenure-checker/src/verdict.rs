@@ -67,6 +67,9 @@ pub struct Expect {
     /// How long an owner may take to notice its loss, from the first thing that it notes after a pause, in microseconds.
     #[serde(default)]
     pub notice_us: u64,
+    /// Whether readers that asked at the same time may have the same fence.
+    #[serde(default)]
+    pub readers_share_fences: bool,
 }
 
 /// What came of a run.

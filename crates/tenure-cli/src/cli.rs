@@ -12,8 +12,8 @@ use crate::ask::Ask;
 use crate::error::{Failure, Result};
 use crate::store::Store;
 use crate::{
-    bench, by_hand, demo, doctor, duration, exit_code, inspect, output, pages, run, store, torture,
-    watch,
+    bench, by_hand, demo, doctor, duration, exit_code, inspect, lab, output, pages, run, store,
+    torture, watch,
 };
 
 /// Locks that hold across processes and machines.
@@ -62,6 +62,9 @@ enum Verb {
     DemoCacheCopy,
     #[command(hide = true)]
     DemoCopy,
+    Lab(lab::LabArgs),
+    #[command(hide = true)]
+    LabClient,
     Torture(torture::TortureArgs),
     #[command(hide = true)]
     TortureClient,
@@ -343,6 +346,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Demo(args) => demo::demo(&store, args).await,
         Verb::DemoCacheCopy => demo::cache::play(&store).await,
         Verb::DemoCopy => demo::flash_sale::copy().await,
+        Verb::Lab(args) => lab::lab(&args),
+        Verb::LabClient => lab::play().await,
         Verb::Torture(args) => torture::torture(&store, args).await,
         Verb::TortureClient => torture::play(&store).await,
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),

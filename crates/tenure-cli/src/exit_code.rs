@@ -11,7 +11,8 @@ use rustix::process::Signal;
 pub(crate) const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const PROBLEM: u8 = 1;
-/// tenure broke a promise in a demonstration or under torture, or a fault that was asked for did not happen.
+/// tenure broke a promise in a demonstration, in the lab or under torture, a broken lock of the lab was not flagged, or a
+/// fault that was asked for did not happen.
 pub(crate) const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
 pub(crate) const USAGE: u8 = 2;
@@ -43,7 +44,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
     1  nothing to show or to evict; doctor: a problem was found; demo, lab, torture: a promise
-       was broken
+       was broken, or a broken lock of the lab was not flagged
     2  wrong usage: a bad name, duration, owner or URL of a store
     3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable

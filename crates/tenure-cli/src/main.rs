@@ -10,6 +10,7 @@ mod duration;
 mod error;
 mod exit_code;
 mod inspect;
+mod lab;
 mod output;
 mod pages;
 mod pattern;

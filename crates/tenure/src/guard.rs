@@ -9,6 +9,7 @@ use crate::driver::Loss;
 use crate::engine::Engine;
 use crate::engine::lease::HeldLease;
 use crate::engine::order::Order;
+use crate::engine::seat::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
 
@@ -42,6 +43,8 @@ pub(crate) struct Hold {
     pub(crate) order: Arc<Order>,
     pub(crate) passes: u32,
     pub(crate) since: Tick,
+    /// What it shares with nested calls, if it may be entered again without the store.
+    pub(crate) nest: Option<Arc<Nest>>,
 }
 
 /// How a release ended.
@@ -74,6 +77,7 @@ impl Guard {
             order: Arc::clone(order),
             passes,
             since,
+            nest: None,
         };
         Self {
             hold: Some(hold),
@@ -156,6 +160,16 @@ impl Guard {
     pub(crate) fn set_order(&mut self, order: &Arc<Order>) {
         if let Some(hold) = &mut self.hold {
             hold.order = Arc::clone(order);
+        }
+    }
+
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
+    pub(crate) fn nest(&mut self, nest: &Arc<Nest>) {
+        if let Some(hold) = &mut self.hold {
+            hold.nest = Some(Arc::clone(nest));
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Lock {
     /// The rule that the name breaks is told by the first call that can return an error.
     name: std::result::Result<Name, &'static str>,
     owner: Option<Owner>,
+    /// Who may enter again inside this client.
+    inside: Option<Owner>,
     mode: Mode,
     ttl: Duration,
     max_hold: Option<Duration>,
@@ -52,6 +54,7 @@ impl Lock {
             client: client.clone(),
             name,
             owner: None,
+            inside: None,
             mode,
             ttl: DEFAULT_TTL,
             max_hold: None,
@@ -143,12 +146,19 @@ impl Lock {
     /// Without this each call is an owner of its own, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
+        self.inside = None;
         self
     }
 
-    /// Lets nested calls of the running task (or thread) lock again: `owner(Owner::current())`.
-    pub fn reentrant(self) -> Self {
-        self.owner(Owner::current())
+    /// Lets nested calls of the running task (or thread) lock again what it holds through this client or a clone.
+    ///
+    /// Nested calls cost no request: the store is asked for the outermost lock alone. They have its fence, its ttl and its
+    /// fate. To share a lock with another client or process, name an [`owner`](Self::owner); the store then counts how often
+    /// it is locked.
+    pub fn reentrant(mut self) -> Self {
+        self.owner = None;
+        self.inside = Some(Owner::current());
+        self
     }
 
     /// Waits for the lock, first come, first served.
@@ -263,9 +273,15 @@ impl Lock {
             .name
             .clone()
             .map_err(|reason| Error::InvalidName { reason })?;
+        // A lease by hand belongs to nobody in this process, so the store has to know who may enter again.
+        let (inside, owner) = match life {
+            Life::Client => (self.inside.clone(), self.owner.clone()),
+            Life::Ttl => (None, self.owner.clone().or_else(|| self.inside.clone())),
+        };
         let order = Order {
             name,
-            owner: self.owner.clone(),
+            owner,
+            inside,
             mode: self.mode,
             ttl: self.ttl,
             life,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Breaches;
 use crate::claims::{Grant, Name, View};
+use crate::history::Mode;
 
 /// Looks for fences that repeat, that do not grow, or that are missing at some grants of a name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
@@ -70,7 +71,8 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
         judged.push(first.is_some());
         if let Some(first) = first {
             let owns = view.claims[first].owner == view.claims[grant.claim].owner;
-            if !owns || until(first) < grant.event {
+            let again = !owns || until(first) < grant.event;
+            if again && !read_together(view, first, grant.claim) {
                 breaches.note(grant.event, || twice(view, first, grant));
             }
         }
@@ -79,6 +81,16 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
         }
     }
     judged
+}
+
+/// Whether both read, and the second had asked before the first was let in, where such may share a fence.
+fn read_together(view: &View<'_>, first: usize, second: usize) -> bool {
+    let (one, two) = (&view.claims[first], &view.claims[second]);
+    let both_read = one.mode == Mode::Shared && two.mode == Mode::Shared;
+    let under_way = view
+        .grant_of(first)
+        .is_some_and(|granted| two.asked < granted);
+    view.expect.readers_share_fences && both_read && under_way
 }
 
 fn twice(view: &View<'_>, first: usize, grant: &Numbered) -> (String, Vec<usize>) {

@@ -88,6 +88,7 @@ fn expecting(expect: Expect, wanted: &str) -> Expect {
         "patience" => expect.patience(time()),
         "slack" => expect.order_slack(time()),
         "notice" => expect.notice(time()),
+        "readers-share-fences" => expect.readers_share_fences(),
         "without" => expect.without(promise(value)),
         "only" => expect.only(value.split_whitespace().map(promise)),
         _ => panic!("nothing like {what} can be expected"),

@@ -29,7 +29,7 @@ pub(crate) enum Keeper {
     /// A task that renews it.
     Renewal(Renewal),
     /// A lock of this process.
-    Mutex(OwnedMutexGuard<()>),
+    Mutex { _guard: OwnedMutexGuard<()> },
     /// tenure's own guard.
     Guard(tenure::Guard),
 }
@@ -69,7 +69,7 @@ impl Held {
             Keeper::Guard(guard) => {
                 guard.lost().await;
             }
-            Keeper::Nothing | Keeper::Mutex(_) => pending().await,
+            Keeper::Nothing | Keeper::Mutex { .. } => pending().await,
         }
     }
 }

@@ -21,8 +21,8 @@ impl Recipe for Process {
             let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
             locks.entry(name.to_owned()).or_default().clone()
         };
-        let guard = lock.lock_owned().await;
-        Ok(Held::new(name, String::new()).kept_by(Keeper::Mutex(guard)))
+        let _guard = lock.lock_owned().await;
+        Ok(Held::new(name, String::new()).kept_by(Keeper::Mutex { _guard }))
     }
 
     async fn unlock(&self, held: Held) -> Result<Freed, Trouble> {

@@ -19,3 +19,14 @@ pub(crate) enum Trouble {
     #[error("the waiting thread ended")]
     ThreadEnded,
 }
+
+impl Trouble {
+    /// Returns whether whoever said no is sure that nothing is held.
+    pub(crate) fn nothing_changed(&self) -> bool {
+        match self {
+            Self::Tenure(error) => error.nothing_changed(),
+            Self::NoMaster => true,
+            Self::Redis(_) | Self::ThreadEnded => false,
+        }
+    }
+}

@@ -17,12 +17,14 @@ use crate::run::guardian::own_program;
 use super::clock::now_us;
 use super::fault::Fault;
 use super::recorder::Recorder;
+use super::stage::SIDES;
 use super::wire::{FINISH, Order, Said};
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
 pub(super) struct Crew {
-    url: String,
+    /// Which way to the store the halves of them take.
+    urls: [String; SIDES],
     /// What all are told, but for their number and seed.
     order: Order,
     recorder: Arc<Recorder>,
@@ -48,13 +50,13 @@ struct Member {
 impl Crew {
     /// Starts so many clients.
     pub(super) fn start(
-        url: &str,
+        urls: &[String; SIDES],
         order: Order,
         size: u32,
         recorder: &Arc<Recorder>,
     ) -> Result<Self> {
         let crew = Self {
-            url: url.to_owned(),
+            urls: urls.clone(),
             order,
             recorder: Arc::clone(recorder),
             members: Mutex::default(),
@@ -73,10 +75,12 @@ impl Crew {
             self.members().present.push(member);
             return Ok(());
         }
+        let at_us = now_us();
         self.note(0, fault(Fault::Kill, member.number));
         member.child.kill().map_err(|error| trouble(&error))?;
         member.child.wait().map_err(|error| trouble(&error))?;
         member.read_to_end();
+        self.recorder.killed(member.number, at_us);
         self.add()
     }
 
@@ -150,7 +154,8 @@ impl Crew {
             ..self.order.clone()
         };
         self.note(number, What::Started);
-        let member = Member::start(&self.url, &order, &self.recorder)?;
+        let url = &self.urls[number as usize % SIDES];
+        let member = Member::start(url, &order, &self.recorder)?;
         members.present.push(member);
         Ok(())
     }
@@ -281,6 +286,7 @@ fn read_all(from: ChildStdout, recorder: &Recorder) {
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
             Ok(Said::Noted(event)) => recorder.note(event),
+            Ok(Said::Believes { claim, until_us }) => recorder.believes(claim, until_us),
             Ok(Said::Failed(sentence)) => recorder.fail(sentence),
             Err(error) => recorder.fail(format!("a client said what nobody understands: {error}")),
         }

@@ -11,6 +11,7 @@ use tenure_testkit::Fault as Broken;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
+use super::Plan;
 use super::clock::now_us;
 use super::crew::Crew;
 use super::fault::Fault;
@@ -29,23 +30,23 @@ pub(super) struct Nemesis {
 impl Nemesis {
     /// Begins to make faults.
     pub(super) fn start(
-        faults: &[Fault],
-        seed: u64,
-        ttl: Duration,
+        plan: &Plan,
         crew: &Arc<Crew>,
         stage: &Arc<Stage>,
         recorder: &Arc<Recorder>,
     ) -> Self {
         let stop = Arc::new(Stop::default());
         let (of_clients, of_store): (Vec<_>, Vec<_>) =
-            faults.iter().partition(|fault| fault.hits_a_client());
-        let lanes = [of_clients, of_store].into_iter().zip(seed..);
+            plan.faults.iter().partition(|fault| fault.hits_a_client());
+        let lanes = [of_clients, of_store].into_iter().zip(plan.seed..);
         let lanes = lanes.filter(|(faults, _)| !faults.is_empty());
         let lanes = lanes.map(|(faults, seed)| {
             let lane = Lane {
                 faults,
                 lots: Rng::with_seed(seed),
-                ttl,
+                ttl: plan.ttl,
+                // Short enough for each kind to have its turn.
+                gap: plan.ttl.min(plan.time / 12),
                 crew: Arc::clone(crew),
                 stage: Arc::clone(stage),
                 recorder: Arc::clone(recorder),
@@ -76,6 +77,8 @@ struct Lane {
     faults: Vec<Fault>,
     lots: Rng,
     ttl: Duration,
+    /// How long all is well between two faults, at the longest.
+    gap: Duration,
     crew: Arc<Crew>,
     stage: Arc<Stage>,
     recorder: Arc<Recorder>,
@@ -89,7 +92,7 @@ impl Lane {
             let mut round = self.faults.clone();
             self.lots.shuffle(&mut round);
             for fault in round {
-                let gap = self.ttl * self.lots.u32(5..=50) / 100;
+                let gap = self.gap * self.lots.u32(20..=100) / 100;
                 if !self.stop.sleep(gap) {
                     return Ok(());
                 }
@@ -119,7 +122,7 @@ impl Lane {
 
     /// Loses one answer and its connection with it, or all answers for a while.
     fn lose_replies(&mut self) {
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let before = ways.replies_lost();
         let begun_us = now_us();
         if self.lots.bool() {
@@ -143,7 +146,7 @@ impl Lane {
     }
 
     fn cut(&mut self) {
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let before = ways.connections_cut();
         let begun_us = now_us();
         ways.cut();
@@ -158,7 +161,7 @@ impl Lane {
             true => self.lots.u32(20..=80),
             false => self.lots.u32(120..=250),
         };
-        let ways = self.ways();
+        let ways = Ways::draw(&self.stage, &mut self.lots);
         let begun_us = now_us();
         ways.set(Broken::Freeze);
         let landed = ways.are_silent();
@@ -190,14 +193,6 @@ impl Lane {
             self.note_over(Fault::Restart);
         }
         Ok(())
-    }
-
-    /// The way to one server, or now and then to all of them.
-    fn ways(&mut self) -> Ways {
-        match self.lots.u32(..3) {
-            0 => Ways::all(&self.stage),
-            _ => Ways::one(&self.stage, self.lots.usize(..)),
-        }
     }
 
     fn note_at(&self, at_us: u64, fault: Fault) {

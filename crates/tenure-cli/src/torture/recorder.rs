@@ -14,11 +14,18 @@ struct State {
     events: History,
     /// The claims that wait for an answer, by owner.
     open: HashMap<String, u64>,
-    /// The claims that somebody believes to hold, and their processes.
-    held: HashMap<u64, u32>,
+    /// The claims that somebody believes to hold.
+    held: HashMap<u64, Belief>,
     counts: Counts,
     /// Why the run cannot go on.
     failed: Option<String>,
+}
+
+/// Who believes to hold a claim, and until when it does so at the longest.
+#[derive(Debug)]
+struct Belief {
+    process: u32,
+    until_us: Option<u64>,
 }
 
 /// What a look at a run shows.
@@ -39,7 +46,11 @@ impl Recorder {
             What::Granted { claim, .. } => {
                 state.counts.grants += 1;
                 state.answered(*claim);
-                state.held.insert(*claim, event.process);
+                let belief = Belief {
+                    process: event.process,
+                    until_us: None,
+                };
+                state.held.insert(*claim, belief);
             }
             What::Lost { claim } | What::Releasing { claim } => {
                 state.held.remove(claim);
@@ -51,6 +62,29 @@ impl Recorder {
         state.events.push(event);
     }
 
+    /// Notes until when a claim is believed to be held.
+    pub(super) fn believes(&self, claim: u64, until_us: u64) {
+        if let Some(belief) = self.state().held.get_mut(&claim) {
+            belief.until_us = Some(until_us);
+        }
+    }
+
+    /// Notes the losses that a process would have noticed before it was killed, had it been awake then.
+    pub(super) fn killed(&self, process: u32, at_us: u64) {
+        let mut state = self.state();
+        let gone = state.held.extract_if(|_, belief| belief.process == process);
+        let lost = gone.filter_map(|(claim, belief)| Some((claim, belief.until_us?)));
+        let lost = lost.filter(|(_, until_us)| *until_us < at_us);
+        let lost: Vec<_> = lost.collect();
+        for (claim, at_us) in lost {
+            state.events.push(Event {
+                at_us,
+                process,
+                what: What::Lost { claim },
+            });
+        }
+    }
+
     /// Returns the claim of this owner that waits for an answer, the first time that it is asked for.
     pub(super) fn seen_in_line(&self, owner: &str) -> Option<u64> {
         self.state().open.remove(owner)
@@ -58,7 +92,8 @@ impl Recorder {
 
     /// Returns the processes that hold something, as far as is known; some of them may have ended.
     pub(super) fn holders(&self) -> Vec<u32> {
-        let mut holders: Vec<_> = self.state().held.values().copied().collect();
+        let state = self.state();
+        let mut holders: Vec<_> = state.held.values().map(|belief| belief.process).collect();
         holders.sort_unstable();
         holders.dedup();
         holders
@@ -152,6 +187,24 @@ mod tests {
         assert_eq!(recorder.holders(), [1]);
         note(&recorder, 2, What::Releasing { claim: 1 });
         assert!(recorder.holders().is_empty());
+    }
+
+    #[test]
+    fn the_belief_of_a_killed_process_ends_with_its_lease() {
+        let recorder = Recorder::default();
+        for claim in [1, 2] {
+            let fence = None;
+            note(&recorder, claim, What::Granted { claim, fence });
+            recorder.believes(claim, 10 * claim);
+        }
+        recorder.killed(1, 15);
+        let history = recorder.history();
+        let lost: Vec<_> = history.iter().skip(2).collect();
+        assert_eq!(lost.len(), 1, "{lost:?}");
+        assert_eq!(
+            (lost[0].at_us, &lost[0].what),
+            (10, &What::Lost { claim: 1 })
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tenure_checker::{Event, Expect, History, What};
 
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::output::millis;
 
 use super::clock::now_us;
 use super::crew::Crew;
@@ -34,7 +35,7 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
         register: register.port(),
         permits: stage.has_permits(),
     };
-    let crew = Crew::start(stage.url(), order, plan.processes, &recorder)?;
+    let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;
     let run = Run {
         plan,
         crew: Arc::new(crew),
@@ -67,10 +68,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Makes faults while the clients work; afterwards all is whole.
     async fn storm(&self) -> Result<()> {
-        let Plan {
-            faults, seed, ttl, ..
-        } = self.plan;
-        let nemesis = Nemesis::start(faults, *seed, *ttl, &self.crew, &self.stage, &self.recorder);
+        let nemesis = Nemesis::start(self.plan, &self.crew, &self.stage, &self.recorder);
         let stormed = tokio::select! {
             stormed = self.wait_for_the_end() => stormed,
             () = watcher::watch(&self.client, &self.names, &self.recorder) => Ok(()),
@@ -142,18 +140,28 @@ impl Run<'_> {
 
 /// What the run has to show.
 fn expect(stage: &Stage, plan: &Plan) -> Expect {
-    let seconds = usize::try_from(plan.time.as_secs()).unwrap_or(usize::MAX);
     let mut expect = Expect::new()
         .only(stage.promises(&plan.faults))
-        .grants(100 * seconds / 15)
-        .contended(50 * seconds / 15)
-        .writes(20 * seconds / 15)
+        .grants(least(100, plan.time))
+        .contended(least(50, plan.time))
+        .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
+    if stage.readers_share_fences() {
+        expect = expect.readers_share_fences();
+    }
     for fault in &plan.faults {
         expect = expect.fault(fault.word());
     }
     expect
+}
+
+/// How much there has to be of what there is `each` of in a quarter of a minute; less than its share if the storm is
+/// shorter, since most of it is then the first fault of each kind.
+fn least(each: u64, time: Duration) -> usize {
+    let (time, quarter) = (millis(time), millis(15 * SECOND));
+    let share = each * time / quarter;
+    usize::try_from(share * time.min(quarter) / quarter).unwrap_or(usize::MAX)
 }
 
 /// How long anything may take when all is healed: leases and places of the dead end by themselves, some one after another.
@@ -196,3 +204,17 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// A lease may be passed on inside a process for 5 ms, and a grant is noted a moment after it was made.
 const ORDER_SLACK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_storm_has_to_show_less_than_its_share() {
+        let least = |seconds| least(100, seconds * SECOND);
+        assert_eq!(
+            [least(5), least(10), least(15), least(60)],
+            [11, 44, 100, 400]
+        );
+    }
+}

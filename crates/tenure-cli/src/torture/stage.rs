@@ -28,13 +28,13 @@ pub(super) enum Servers {
 pub(super) struct Stage {
     kind: Kind,
     shown: String,
-    /// The way of the clients, through the proxies.
-    url: String,
+    /// The ways of the clients, through the proxies: a half of them each.
+    urls: [String; SIDES],
     /// The way of those who only look, past them.
     direct: String,
     /// The servers' addresses, if they can be asked one by one.
     address: Option<Address>,
-    /// A place on the way to each server, if faults need it.
+    /// A place on each way to each server, if faults need it: those to the first server, then those to the next.
     proxies: Vec<Proxy>,
     /// The servers, if they are our own.
     servers: Vec<Mutex<RedisServer>>,
@@ -58,7 +58,7 @@ impl Stage {
         let mut stage = Self {
             kind,
             shown: store.shown(),
-            url: url.to_owned(),
+            urls: [url.to_owned(), url.to_owned()],
             direct: url.to_owned(),
             address: address.ok(),
             proxies: Vec::new(),
@@ -85,7 +85,7 @@ impl Stage {
         let mut stage = Self {
             kind,
             shown: url.clone(),
-            url: url.clone(),
+            urls: [url.clone(), url.clone()],
             direct: url,
             address: address.ok(),
             proxies: Vec::new(),
@@ -109,7 +109,7 @@ impl Stage {
         Ok(Fault::ALL.into_iter().filter(can).collect())
     }
 
-    /// Puts a proxy in front of each server, if a fault needs it.
+    /// Puts a proxy on each way to each server, if a fault needs it.
     fn stand_in_front(&mut self, faults: &[Fault]) -> Result<()> {
         let Some(address) = &self.address else {
             return Ok(());
@@ -117,12 +117,13 @@ impl Stage {
         if !faults.iter().any(|fault| fault.is_of_the_wire()) {
             return Ok(());
         }
-        let proxies = address
-            .ports()
-            .map(|port| Proxy::start(port).map_err(trouble));
+        let ports = address.ports().flat_map(|port| [port; SIDES]);
+        let proxies = ports.map(|port| Proxy::start(port).map_err(trouble));
         self.proxies = proxies.collect::<Result<_>>()?;
-        let ports: Vec<_> = self.proxies.iter().map(Proxy::port).collect();
-        self.url = address.on(&ports);
+        for (side, url) in self.urls.iter_mut().enumerate() {
+            let own = self.proxies.iter().skip(side).step_by(SIDES);
+            *url = address.on(&own.map(Proxy::port).collect::<Vec<_>>());
+        }
         Ok(())
     }
 
@@ -131,9 +132,9 @@ impl Stage {
         &self.shown
     }
 
-    /// Returns the URL for clients, which may hold a password.
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// Returns the URLs for the halves of the clients, which may hold a password.
+    pub(super) fn urls(&self) -> &[String; SIDES] {
+        &self.urls
     }
 
     /// Returns the URL past all proxies, which may hold a password.
@@ -166,6 +167,11 @@ impl Stage {
     /// Whether the store has permits.
     pub(super) fn has_permits(&self) -> bool {
         self.kind != Kind::Redlock
+    }
+
+    /// Whether readers that ask at the same time may get the same fence, as those of servers that vote may.
+    pub(super) fn readers_share_fences(&self) -> bool {
+        self.kind == Kind::Redlock
     }
 
     /// Returns what the store promises, whatever of these faults happens.
@@ -247,6 +253,9 @@ fn url_of(kind: Kind, servers: &[Mutex<RedisServer>], ttl: Duration) -> String {
 fn trouble(error: tenure_testkit::Error) -> Failure {
     Failure::new(exit_code::UNAVAILABLE, format!("{error:?}"))
 }
+
+/// Into how many parts the clients are split, which are cut off from the store one by one.
+pub(super) const SIDES: usize = 2;
 
 /// How long an answer may take, of servers on this machine.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -2,35 +2,39 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use tenure_testkit::{Fault, Proxy};
 
-use super::stage::Stage;
+use super::stage::{SIDES, Stage};
 
-/// One way to the store, or several that break together.
+/// One way to a server, or several that break together.
+///
+/// There are two ways to each server, one for each half of the clients: a holder that alone is cut off has to give up its belief
+/// while the others go on.
 #[derive(Debug)]
 pub(super) struct Ways {
     stage: Arc<Stage>,
-    range: Range<usize>,
+    /// By their places among the stage's proxies.
+    places: Vec<usize>,
 }
 
 impl Ways {
-    /// The way to each server.
-    pub(super) fn all(stage: &Arc<Stage>) -> Self {
+    /// Draws some: all of them, those of one half of the clients, those to one server, or a single one.
+    pub(super) fn draw(stage: &Arc<Stage>, lots: &mut Rng) -> Self {
+        let side = lots.usize(..SIDES);
+        let server = lots.usize(..stage.proxies().len() / SIDES);
+        let lot = lots.u32(..6);
+        let is_hit = |place: &usize| match lot {
+            0 => true,
+            1 => server_of(*place) == server,
+            2 | 3 => side_of(*place) == side,
+            _ => side_of(*place) == side && server_of(*place) == server,
+        };
         Self {
-            range: 0..stage.proxies().len(),
-            stage: Arc::clone(stage),
-        }
-    }
-
-    /// The way to one of the servers.
-    pub(super) fn one(stage: &Arc<Stage>, lot: usize) -> Self {
-        let number = lot % stage.proxies().len();
-        Self {
-            range: number..number + 1,
+            places: (0..stage.proxies().len()).filter(is_hit).collect(),
             stage: Arc::clone(stage),
         }
     }
@@ -75,8 +79,18 @@ impl Ways {
     }
 
     fn proxies(&self) -> impl Iterator<Item = &Proxy> {
-        self.stage.proxies()[self.range.clone()].iter()
+        let proxies = self.stage.proxies();
+        self.places.iter().map(|place| &proxies[*place])
     }
+}
+
+/// Which half of the clients uses the way at a place.
+fn side_of(place: usize) -> usize {
+    place % SIDES
+}
+
+fn server_of(place: usize) -> usize {
+    place / SIDES
 }
 
 fn is_silent(proxy: &Proxy) -> bool {

@@ -27,6 +27,8 @@ pub(super) struct Order {
 pub(super) enum Said {
     /// What it has done, or what happened to it.
     Noted(Event),
+    /// It believes to hold a claim until then, unless it learns otherwise.
+    Believes { claim: u64, until_us: u64 },
     /// It cannot go on.
     Failed(String),
 }

@@ -23,8 +23,12 @@ impl Engine {
     pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
         let mut start = self.clock.now();
         let waiting = self.meter.wait(start);
-        let over = |guard| waiting.over(guard, &self.clock);
+        let seat = self.seat(order);
+        let over = |guard| self.sit(seat.as_ref(), waiting.over(guard, &self.clock));
         loop {
+            if let Some(guard) = self.enter_seat(seat.as_ref(), order)? {
+                return Ok(waiting.over(guard, &self.clock));
+            }
             if let Some(guard) = self.enter_again(order).await? {
                 return Ok(over(guard));
             }
@@ -45,7 +49,7 @@ impl Engine {
                     }
                 }
             };
-            match standing.turn().await {
+            match self.turn(&mut standing, seat.as_ref()).await {
                 Some(Turn::Go(guard)) => return Ok(over(guard)),
                 Some(Turn::Again) => start = self.clock.now(),
                 Some(Turn::Failed(error)) => return Err(error),
@@ -60,6 +64,10 @@ impl Engine {
     ///
     /// Cancel safe: a grant that nobody waits for any more is given back.
     pub(crate) async fn try_lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
+        let seat = self.seat(order);
+        if let Some(guard) = self.enter_seat(seat.as_ref(), order)? {
+            return Ok(Some(guard));
+        }
         if let Some(guard) = self.enter_again(order).await? {
             return Ok(Some(guard));
         }
@@ -70,20 +78,21 @@ impl Engine {
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
                     if let Some(guard) = self.take(kept, order, now).await {
-                        return Ok(Some(guard));
+                        return Ok(Some(self.sit(seat.as_ref(), guard)));
                     }
                 }
             }
         };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.background, async move {
+        let guard = to_end(&self.background, async move {
             let (sent, answer) = engine.ask_until_known(&claim, now).await?;
             Ok(match answer {
                 Answer::Granted(fence) => Some(engine.guard(claim, &order, fence, sent)),
                 Answer::Busy | Answer::Queued { .. } => None,
             })
         })
-        .await
+        .await?;
+        Ok(guard.map(|guard| self.sit(seat.as_ref(), guard)))
     }
 
     /// Enters a lock again that the order's owner holds in this client.

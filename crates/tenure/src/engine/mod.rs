@@ -9,6 +9,7 @@ mod line;
 mod meter;
 pub(crate) mod order;
 mod release;
+pub(crate) mod seat;
 mod to_end;
 mod watchdog;
 
@@ -24,6 +25,7 @@ use crate::engine::keep::Calls;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
+use crate::engine::seat::Seats;
 use crate::engine::watchdog::Leases;
 
 /// One client of a store: its waiters, its leases, and the two tasks that look after them.
@@ -34,6 +36,7 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
+    seats: Arc<Seats>,
     calls: Calls,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
@@ -53,6 +56,7 @@ impl Engine {
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
+            seats: Arc::default(),
             calls: Calls::default(),
             tasks: OnceLock::new(),
         });

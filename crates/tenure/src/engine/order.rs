@@ -12,6 +12,8 @@ pub(crate) struct Order {
     pub(crate) name: Name,
     /// `None` for a new owner each time, which no other call can share.
     pub(crate) owner: Option<Owner>,
+    /// Who may enter again inside this client, where the store is not told.
+    pub(crate) inside: Option<Owner>,
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) life: Life,

@@ -22,6 +22,10 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
+        let hold = match self.leave_seat(hold) {
+            Ok(outcome) => return Ok(outcome),
+            Err(hold) => hold,
+        };
         let now = self.clock.now();
         let Err(hold) = self.pass_on_or_keep(hold, now) else {
             return Ok(Outcome::Released);
@@ -31,6 +35,9 @@ impl Engine {
 
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
+        let Err(hold) = self.leave_seat(hold) else {
+            return;
+        };
         let now = self.clock.now();
         if let Err(hold) = self.pass_on_or_keep(hold, now) {
             let engine = Arc::clone(self);

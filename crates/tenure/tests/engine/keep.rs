@@ -355,7 +355,7 @@ async fn a_lock_of_another_kind_does_not_wait_for_what_is_kept_here() {
         let other = match kind {
             0 => world.here.rwlock("a").read(),
             1 => world.here.mutex("a").ttl(secs(5)),
-            2 => world.here.mutex("a").reentrant(),
+            2 => world.here.mutex("a").owner(Owner::current()),
             _ => world.here.mutex("a").reason("why"),
         };
         let asked = Instant::now();
@@ -513,7 +513,6 @@ async fn only_plain_locks_are_kept() {
     let mutex = || world.here.mutex("a").keep(keep);
     let refused = [
         mutex().owner(Owner::unique()).lock().await.err(),
-        mutex().reentrant().try_lock().await.err(),
         mutex().max_hold(secs(5)).lock().await.err(),
         mutex().at_least(secs(5)).lock().await.err(),
         mutex().lease().await.err(),

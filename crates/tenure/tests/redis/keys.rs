@@ -14,7 +14,10 @@ use crate::{LONG, open, until, until_waiting};
 async fn a_lease_is_a_hash_of_owner_and_depth_that_ends_with_it() {
     let server = RedisServer::start().unwrap();
     let client = open(&server.url()).await;
-    let lock = client.mutex("inventory:001").ttl(LONG).reentrant();
+    let lock = client
+        .mutex("inventory:001")
+        .ttl(LONG)
+        .owner(Owner::current());
     let guard = lock.lock().await.unwrap();
     let inner = [lock.lock().await.unwrap(), lock.lock().await.unwrap()];
     let (key, owner) = ("tenure:{inventory:001}", guard.owner().unwrap().as_str());

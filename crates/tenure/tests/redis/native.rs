@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 
-use tenure::{Health, Outcome};
+use tenure::{Health, Outcome, Owner};
 use tenure_testkit::RedisServer;
 
 use crate::storms::calls;
@@ -41,7 +41,7 @@ async fn a_lock_is_renewed_by_the_command_that_the_server_has() {
         let port = interpret(server.port(), native);
         let url = format!("redis://127.0.0.1:{port}/?layout=string");
         let client = open(&url).await;
-        let lock = client.mutex("a").ttl(LONG).reentrant();
+        let lock = client.mutex("a").ttl(LONG).owner(Owner::current());
         let outer = lock.lock().await.unwrap();
         server.cli(&["PEXPIRE", "a", "5000"]);
         let inner = lock.lock().await.unwrap();

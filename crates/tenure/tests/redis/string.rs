@@ -30,7 +30,7 @@ async fn until_watching(server: &RedisServer, count: u64) {
 async fn an_owner_enters_again_and_leaves_as_often() {
     let (server, url) = start();
     let client = open(&url).await;
-    let lock = client.mutex("a").ttl(LONG).reentrant();
+    let lock = client.mutex("a").ttl(LONG).owner(Owner::current());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     assert_eq!(outer.fence(), inner.fence());

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tenure::driver::Loss;
-use tenure::{Client, Error, Health, Outcome};
+use tenure::{Client, Error, Health, Outcome, Owner};
 use tenure_testkit::{Fault, Proxy, RedisServer};
 use tokio::time::timeout;
 
@@ -68,7 +68,7 @@ async fn an_acquire_whose_answer_is_lost_is_counted_once() {
 #[tokio::test]
 async fn a_re_entry_whose_answer_is_lost_is_counted_once() {
     let wire = Wire::start("").await;
-    let lock = wire.client.mutex("a").ttl(LONG).reentrant();
+    let lock = wire.client.mutex("a").ttl(LONG).owner(Owner::current());
     let outer = lock.lock().await.unwrap();
     wire.proxy.lose_reply_then_cut(b"{a}");
     let inner = lock.lock().await.unwrap();

@@ -83,23 +83,19 @@ async fn inflict(
     live: &Live,
     going_on: &AtomicUsize,
 ) -> Result<()> {
-    let mut from_us = 0;
-    let begun = |from_us: &mut u64, state| {
-        going_on.fetch_add(1, Ordering::Release);
-        *from_us = live.now_us();
+    let mut moment = Moment {
+        from_us: None,
+        going_on,
+    };
+    let mut begun = |state| {
+        moment.begin(live.now_us());
         live.copy(copy.number(), copy.pid(), state);
     };
     let outcome = match kind {
-        FaultKind::Slow => {
-            let begun = || begun(&mut from_us, CopyState::Slow);
-            of(&copy.slow(times.slow, begun).await?)
-        }
-        FaultKind::Pause => {
-            let begun = || begun(&mut from_us, CopyState::Frozen);
-            of(&copy.pause(times.pause, begun).await?)
-        }
+        FaultKind::Slow => of(&copy.slow(times.slow, || begun(CopyState::Slow)).await?),
+        FaultKind::Pause => of(&copy.pause(times.pause, || begun(CopyState::Frozen)).await?),
         FaultKind::Kill => {
-            copy.kill(|| begun(&mut from_us, CopyState::Killed)).await?;
+            copy.kill(|| begun(CopyState::Killed)).await?;
             Outcome::Error
         }
     };
@@ -107,12 +103,33 @@ async fn inflict(
     live.fault(FaultSeen {
         kind,
         copy: copy.number(),
-        from_us,
+        from_us: moment.from_us.unwrap_or(0),
         to_us: live.now_us(),
         outcome,
     });
-    going_on.fetch_sub(1, Ordering::Release);
     Ok(())
+}
+
+/// When a fault began, if it has; it goes on until this is dropped.
+#[derive(Debug)]
+struct Moment<'a> {
+    from_us: Option<u64>,
+    going_on: &'a AtomicUsize,
+}
+
+impl Moment<'_> {
+    fn begin(&mut self, now_us: u64) {
+        self.going_on.fetch_add(1, Ordering::Release);
+        self.from_us = Some(now_us);
+    }
+}
+
+impl Drop for Moment<'_> {
+    fn drop(&mut self) {
+        if self.from_us.is_some() {
+            self.going_on.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 /// What became of the sale that had halted.

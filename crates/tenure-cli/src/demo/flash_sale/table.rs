@@ -42,11 +42,12 @@ pub(super) fn print(records: &[(LockKind, Record)]) -> Result<()> {
 
 fn setting(record: &Record) -> String {
     format!(
-        "{} pieces, {} buyers, {} at once, {} copies behind {}, {}",
+        "{} pieces, {} buyers, {} at once, {} {} behind {}, {}",
         record.stock,
         record.buyers,
         record.at_once,
         record.copies,
+        if record.copies == 1 { "copy" } else { "copies" },
         match record.front.as_str() {
             "nginx" => "nginx",
             _ => "our own front",

@@ -3,7 +3,8 @@
 use tenure::{Guard, Health, Outcome};
 use tenure_checker::{Freed, What};
 
-use crate::torture::clock::now_us;
+use crate::torture::clock::{micros, now_us};
+use crate::torture::wire::Said;
 
 use super::lots::End;
 use super::notes::Notes;
@@ -18,6 +19,8 @@ pub(super) struct Held {
     claim: u64,
     guard: Guard,
     seen_us: u64,
+    /// Until when the lock is held if nothing is heard any more, as it was last told.
+    told_until_us: u64,
     is_lost: bool,
     notes: Notes,
 }
@@ -33,13 +36,16 @@ impl Held {
         }
         let fence = Some(guard.fence().get());
         notes.note_at(seen_us, What::Granted { claim, fence });
-        Some(Self {
+        let mut held = Self {
             claim,
             guard,
             seen_us,
+            told_until_us: 0,
             is_lost: false,
             notes: notes.clone(),
-        })
+        };
+        held.tell_until();
+        Some(held)
     }
 
     pub(super) fn fence(&self) -> u64 {
@@ -60,7 +66,18 @@ impl Held {
             return false;
         }
         self.seen_us = now_us;
+        self.tell_until();
         true
+    }
+
+    /// Says until when the lock is held, if that has changed: nobody can ask a process that was killed.
+    fn tell_until(&mut self) {
+        let until_us = now_us() + micros(self.guard.time_left());
+        if until_us > self.told_until_us + STEP_US {
+            self.told_until_us = until_us;
+            let claim = self.claim;
+            self.notes.say(&Said::Believes { claim, until_us });
+        }
     }
 
     /// Waits until the guard tells of a loss by itself.
@@ -89,3 +106,6 @@ impl Held {
         self.notes.note(What::Released { claim, freed });
     }
 }
+
+/// Smaller changes come from the clock being asked twice.
+const STEP_US: u64 = 1000;

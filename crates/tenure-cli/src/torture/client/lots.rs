@@ -27,7 +27,7 @@ pub(super) struct Draft {
     pub(super) nested: bool,
     /// How long the work takes.
     pub(super) work: Duration,
-    /// Whether the holder writes without a look whether it still holds the lock: only the fence can stop it then.
+    /// Whether the holder writes even if it has lost the lock: only the fence can stop it then.
     pub(super) careless: bool,
     pub(super) end: End,
 }

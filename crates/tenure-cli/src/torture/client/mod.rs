@@ -28,9 +28,11 @@ mod task;
 
 /// Plays the part of one client.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let mut lines = listen();
-    let order = lines.recv().await.ok_or_else(not_by_hand)?;
+    // It is there already, and nothing else goes on yet.
+    let order = std::io::stdin().lock().lines().next();
+    let order = order.ok_or_else(not_by_hand)??;
     let order: Order = serde_json::from_str(&order).map_err(|_| not_by_hand())?;
+    let mut lines = listen();
     let notes = Notes::new(order.process);
     let finish = Rc::new(Cell::new(false));
     let told = async {

@@ -1,6 +1,7 @@
 //! One task of a client: asks, works, writes, lets go, and again.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -79,10 +80,11 @@ impl Task {
             Mode::Exclusive => self.register.read(&name, held.fence()).await?,
             _ => None,
         };
-        match draft.careless {
-            true => tokio::time::sleep(draft.work).await,
-            false => self.hold(&mut held, draft.work).await,
-        }
+        let then = match draft.careless {
+            true => AfterLoss::GoOn,
+            false => AfterLoss::Stop,
+        };
+        self.hold(&mut held, draft.work, then).await;
         if draft.nested {
             self.nested(&mut held, &name, &owner).await;
         }
@@ -101,11 +103,14 @@ impl Task {
         }
         let lock = self.lock(name, Mode::Exclusive).owner(owner.clone());
         let claim = self.asked(name, Mode::Exclusive, owner);
-        let answer = lock.lock().await;
+        let answer = tokio::select! {
+            answer = lock.lock() => answer,
+            never = keep_looking(outer) => match never {},
+        };
         let inner = self.answered(claim, answer.map(Some));
         outer.look();
         if let Some(mut inner) = inner {
-            self.hold(&mut inner, MOMENT).await;
+            self.hold(&mut inner, MOMENT, AfterLoss::Stop).await;
             inner.end(End::Release).await;
         }
     }
@@ -144,20 +149,36 @@ impl Task {
         None
     }
 
-    /// Works for a while, and looks all the time whether the lock is still held; ends early if not.
-    async fn hold(&self, held: &mut Held, time: Duration) {
+    /// Works for a while, and looks all the time whether the lock is still held; ends early if it is time to finish.
+    async fn hold(&self, held: &mut Held, time: Duration, then: AfterLoss) {
         let end = Instant::now() + time;
-        while held.look() {
+        while !self.finish.get() {
+            let is_held = held.look();
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || (!is_held && then == AfterLoss::Stop) {
                 return;
             }
             tokio::select! {
                 () = tokio::time::sleep(left.min(LOOK)) => {}
-                () = held.lost() => {}
+                () = held.lost(), if is_held => {}
             }
         }
     }
+}
+
+/// Looks at a lock all the time that something else takes.
+async fn keep_looking(held: &mut Held) -> Infallible {
+    loop {
+        held.look();
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What a holder does that has lost its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterLoss {
+    GoOn,
+    Stop,
 }
 
 /// How often a holder looks at the health of its lock.

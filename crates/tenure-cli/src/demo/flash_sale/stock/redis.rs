@@ -46,7 +46,10 @@ impl Stock for Redis {
         self.ask::<()>(redis::cmd("DEL").arg(&self.key)).await?;
         let mut set = redis::cmd("HSET");
         set.arg(&self.key).arg("left").arg(left);
-        self.ask(&set).await
+        self.ask::<()>(&set).await?;
+        // In case that nobody lives to remove it.
+        self.ask(redis::cmd("EXPIRE").arg(&self.key).arg(A_DAY))
+            .await
     }
 
     async fn read(&self) -> Result<u64> {
@@ -86,5 +89,8 @@ impl Stock for Redis {
         self.ask(redis::cmd("DEL").arg(&self.key).arg(lock)).await
     }
 }
+
+/// In seconds; longer than any sale.
+const A_DAY: u32 = 24 * 60 * 60;
 
 const PATIENCE: Duration = Duration::from_secs(5);

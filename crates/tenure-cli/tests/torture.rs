@@ -1,0 +1,277 @@
+//! `tenure torture`: that tenure's stores pass, that a broken lock does not, and that a run which says nothing says so.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tenure_testkit::RedisServer;
+
+mod common;
+
+use common::{Ended, Place, bare, end};
+
+#[test]
+fn a_local_store_keeps_its_promises() {
+    let place = Place::new();
+    let report = verdict(
+        &place.run(&["torture", "--for", "8s", "--ttl", "500ms", "--json"]),
+        0,
+    );
+    assert_eq!(report["verdict"], "valid", "{report:#}");
+    assert_eq!(report["of"], place.store());
+    assert_faults(&report, &["kill", "pause"]);
+}
+
+#[test]
+fn a_redis_store_keeps_its_promises() {
+    let report = of_own_servers("redis");
+    assert_eq!(report["verdict"], "valid", "{report:#}");
+    assert_faults(&report, &ALL);
+}
+
+#[test]
+fn a_redlock_store_keeps_its_promises() {
+    let report = of_own_servers("redlock");
+    assert_eq!(report["verdict"], "valid", "{report:#}");
+    assert_faults(&report, &ALL);
+}
+
+#[test]
+fn a_server_that_is_there_is_tortured_through_a_proxy() {
+    let server = RedisServer::builder().password("secret").start().unwrap();
+    let place = Place::new();
+    let history = place.path("history");
+    let flags = [
+        "torture",
+        "--store",
+        &server.url(),
+        "--for",
+        "6s",
+        "--ttl",
+        "500ms",
+        "--json",
+    ];
+    let mut command = bare(&flags);
+    command
+        .args([
+            "--faults",
+            "kill,cut,reply-loss",
+            "--names",
+            "2",
+            "--processes",
+            "6",
+            "--seed",
+            "3",
+        ])
+        .arg("--history")
+        .arg(&history);
+    let ended = end(&mut command);
+    assert!(!ended.out.contains("secret") && !ended.err.contains("secret"));
+    let report = verdict(&ended, 0);
+    assert_eq!(report["verdict"], "valid", "{report:#}");
+    assert_faults(&report, &["kill", "cut", "reply-loss"]);
+    assert_eq!(report["run"]["seed"], 3);
+    // The same history gives the same verdict.
+    let again = end(bare(&["torture", "--json", "--check"]).arg(&history));
+    let again = verdict(&again, 0);
+    for what in ["verdict", "statistics", "events"] {
+        assert_eq!(again[what], report[what]);
+    }
+    // Nobody has left anything but the last fences behind.
+    let keys = server.cli(&["KEYS", "*"]);
+    assert!(keys.lines().all(|key| key.ends_with(":fence")), "{keys}");
+}
+
+#[test]
+fn a_run_without_contention_says_nothing() {
+    let place = Place::new();
+    let report = verdict(
+        &place.run(&[
+            "torture",
+            "--json",
+            "--for",
+            "2s",
+            "--processes",
+            "1",
+            "--names",
+            "300",
+            "--ttl",
+            "2s",
+        ]),
+        3,
+    );
+    assert_eq!(report["verdict"], "unknown", "{report:#}");
+    let reasons = report["reasons"].as_array().unwrap();
+    assert!(!reasons.is_empty());
+}
+
+#[test]
+fn a_fault_that_did_not_happen_says_nothing() {
+    let place = Place::new();
+    let history = place.path("history");
+    let mut command = place.tenure(&["torture", "--for", "3s", "--ttl", "300ms"]);
+    command
+        .args(["--faults", "kill", "--json", "--history"])
+        .arg(&history);
+    verdict(&end(&mut command), 0);
+    let text = fs::read_to_string(&history).unwrap();
+    // The same run, had the fault been asked for and not been made.
+    let without = text.replacen(r#""faults":["kill"]"#, r#""faults":["kill","freeze"]"#, 1);
+    assert_ne!(without, text);
+    fs::write(&history, without).unwrap();
+    let report = verdict(
+        &end(bare(&["torture", "--json", "--check"]).arg(&history)),
+        3,
+    );
+    assert_eq!(report["verdict"], "unknown", "{report:#}");
+    let reasons = report["reasons"].to_string();
+    assert!(reasons.contains("freeze"), "{reasons}");
+}
+
+#[test]
+fn a_history_in_which_two_hold_the_lock_is_broken() {
+    let asked = |at_us: u64, claim: u64| {
+        json!({"at_us": at_us, "process": claim, "event": "asked", "claim": claim, "name": "a", "mode": "exclusive",
+            "owner": format!("owner {claim}")})
+    };
+    let granted = |at_us: u64, claim: u64| json!({"at_us": at_us, "process": claim, "event": "granted", "claim": claim, "fence": claim});
+    let releasing = |at_us: u64, claim: u64| json!({"at_us": at_us, "process": claim, "event": "releasing", "claim": claim});
+    let healed = json!({"at_us": 90, "process": 0, "event": "healed"});
+    let one_after_the_other = [
+        asked(10, 1),
+        granted(20, 1),
+        asked(30, 2),
+        releasing(40, 1),
+        granted(50, 2),
+        releasing(60, 2),
+        healed.clone(),
+    ];
+    let both = [
+        asked(10, 1),
+        granted(20, 1),
+        asked(30, 2),
+        granted(40, 2),
+        releasing(50, 1),
+        releasing(60, 2),
+        healed,
+    ];
+    let good = verdict(&checked(&one_after_the_other), 0);
+    assert_eq!(good["verdict"], "valid", "{good:#}");
+    let bad = verdict(&checked(&both), 1);
+    assert_eq!(bad["verdict"], "broken", "{bad:#}");
+    assert_eq!(bad["findings"][0]["promise"], "exclusion");
+}
+
+#[test]
+fn the_verdict_is_printed_for_people_too() {
+    let place = Place::new();
+    let file = place.path("history");
+    fs::write(&file, "").unwrap();
+    let ended = end(bare(&["torture", "--check"]).arg(&file));
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(
+        ended.out.contains("unknown, which is no pass"),
+        "{}",
+        ended.out
+    );
+    assert!(ended.out.contains("claims"), "{}", ended.out);
+}
+
+#[test]
+fn what_cannot_be_is_told_in_one_sentence() {
+    let place = Place::new();
+    let nonsense = place.path("nonsense");
+    fs::write(&nonsense, "not an event\n").unwrap();
+    let nonsense = nonsense.to_str().unwrap();
+    let missing = place.path("missing");
+    let missing = missing.to_str().unwrap();
+    let cases: [(&[&str], &str); 14] = [
+        (
+            &["--store", "memory:"],
+            "memory: is a store of one process alone",
+        ),
+        (
+            &["--store", "redis://127.0.0.1/?layout=string"],
+            "layout=string has neither",
+        ),
+        (&["--store", "zookeeper://127.0.0.1/"], "cannot be tortured"),
+        (&["--faults", "cut"], "cut cannot be made on this store"),
+        (
+            &["--faults", "restart"],
+            "restart cannot be made on this store",
+        ),
+        (
+            &["--store", "redis://127.0.0.1:1/", "--faults", "restart"],
+            "--server",
+        ),
+        (
+            &["--store", "redis://10.0.0.1/", "--faults", "freeze"],
+            "127.0.0.1",
+        ),
+        (
+            &["--store", "rediss://127.0.0.1/", "--faults", "reply-loss"],
+            "without TLS",
+        ),
+        (&["--faults", "flood"], "flood"),
+        (&["--for", "10ms"], "--for is between"),
+        (&["--ttl", "1ms"], "--ttl is between"),
+        (&["--server", "mongodb"], "mongodb"),
+        (&["--check", nonsense], "line 1 is no event"),
+        (&["--check", missing], "cannot be read"),
+    ];
+    for (flags, part) in cases {
+        let ended = end(bare(&["torture"]).args(flags));
+        assert_eq!(ended.code, 2, "{flags:?}: {ended:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{flags:?}: {}", ended.err);
+        assert!(ended.err.contains(part), "{flags:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_in_one_sentence() {
+    let server = RedisServer::start().unwrap();
+    let url = format!("{}?connect_timeout=200ms", server.url());
+    drop(server);
+    let ended = end(&mut bare(&["torture", "--store", &url, "--for", "1s"]));
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+}
+
+#[test]
+fn a_client_is_not_called_by_hand() {
+    let ended = end(&mut bare(&["torture-client", "--store", "memory:"]));
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+}
+
+/// Tortures servers that the command starts itself, with all faults.
+fn of_own_servers(servers: &str) -> Value {
+    let flags = [
+        "torture", "--server", servers, "--for", "10s", "--names", "5", "--ttl", "500ms", "--json",
+    ];
+    verdict(&end(&mut bare(&flags)), 0)
+}
+
+/// Judges events by `--check`.
+fn checked(events: &[Value]) -> Ended {
+    let place = Place::new();
+    let file = place.path("history");
+    let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
+    end(bare(&["torture", "--json", "--check"]).arg(&file))
+}
+
+/// The report of a run that ended with this code.
+fn verdict(ended: &Ended, code: i32) -> Value {
+    assert_eq!(ended.code, code, "{}\n{}", ended.out, ended.err);
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// Each of the faults has landed.
+fn assert_faults(report: &Value, faults: &[&str]) {
+    let landed = &report["statistics"]["faults"];
+    for fault in faults {
+        assert!(landed[fault].as_u64().unwrap_or(0) > 0, "{fault}: {landed}");
+    }
+}
+
+const ALL: [&str; 6] = ["kill", "pause", "reply-loss", "cut", "freeze", "restart"];
