@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::demo::flash_sale::lock::LockKind;
+use crate::demo::flash_sale::look::LookArgs;
 use crate::demo::flash_sale::record::FaultKind;
-use crate::demo::flash_sale::shown::ShownArgs;
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -100,7 +100,7 @@ pub(crate) struct FlashSaleArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) shown: ShownArgs,
+    pub(crate) look: LookArgs,
 }
 
 /// Who spreads the buyers over the copies.

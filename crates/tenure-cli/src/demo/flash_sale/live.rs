@@ -1,8 +1,4 @@
 //! A sale while it goes on: what the progress bar and the live page look at, and how the page steers it.
-#![allow(
-    dead_code,
-    reason = "the live page, which looks and steers, comes next"
-)]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -24,6 +20,8 @@ pub(crate) struct Live {
 
 #[derive(Debug)]
 struct State {
+    /// Which sale it is, from 1; 0 before the first.
+    number: u64,
     lock: Option<LockKind>,
     running: bool,
     stock: u64,
@@ -81,6 +79,8 @@ pub(crate) struct InLine {
 /// All that the page shows, at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Snapshot {
+    /// Which sale it is, from 1; 0 before the first.
+    pub(crate) number: u64,
     pub(crate) lock: Option<LockKind>,
     pub(crate) running: bool,
     pub(crate) stock: u64,
@@ -106,6 +106,7 @@ impl Live {
     /// A stage on which nothing has begun.
     pub(crate) fn new() -> Self {
         let state = State {
+            number: 0,
             lock: None,
             running: false,
             stock: 0,
@@ -143,7 +144,9 @@ impl Live {
             state: CopyState::Serving,
             sold: 0,
         };
-        *self.state() = State {
+        let mut state = self.state();
+        *state = State {
+            number: state.number + 1,
             lock: Some(lock),
             running: true,
             stock,
@@ -251,6 +254,7 @@ impl Live {
             .into_iter()
             .flatten();
         Snapshot {
+            number: state.number,
             lock: state.lock,
             running: state.running,
             stock: state.stock,

@@ -24,11 +24,12 @@ mod fault;
 mod front;
 pub(crate) mod live;
 mod lock;
+mod look;
+mod page;
 pub(crate) mod record;
 mod report;
 mod sale;
-pub(crate) mod show;
-mod shown;
+mod show;
 mod stage;
 mod stock;
 mod table;
@@ -57,8 +58,14 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         true => LockKind::all(),
         false => vec![args.lock],
     };
-    let (json, shown) = (args.json, args.shown.clone());
+    let (json, look) = (args.json, args.look.clone());
+    if let Some(file) = &look.report {
+        report::check(file)?;
+    }
     let stage = Stage::open(store, args, &locks).await?;
+    if look.page {
+        return page::serve(&stage, &look, &locks).await;
+    }
     let live = Live::new();
     let (_control, mut orders) = Control::new();
     let mut records = Vec::new();
@@ -66,7 +73,7 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
         records.push((lock, one(&stage, lock, &live, &mut orders).await?));
     }
     drop(stage);
-    if let Some(file) = &shown.report {
+    if let Some(file) = &look.report {
         report::write(file, &records)?;
     }
     match json {

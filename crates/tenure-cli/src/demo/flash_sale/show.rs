@@ -1,5 +1,4 @@
 //! Sales as they are ordered, one after another: what stands behind the live page.
-#![allow(dead_code, reason = "the live page, which orders them, comes next")]
 
 use std::convert::Infallible;
 

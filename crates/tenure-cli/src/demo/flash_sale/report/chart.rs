@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::record::FaultSeen;
-use super::scale::Scale;
+use super::scale::{Scale, round_step};
 use super::thin::{Point, thin};
 use super::words::{self, escape};
 
@@ -29,7 +29,7 @@ pub(super) struct Axis {
     pub(super) spacing: Spacing,
     pub(super) text: fn(f64) -> String,
     pub(super) ticks: u32,
-    /// What stands at the end of the axis, such as a unit.
+    /// What stands above the upright axis.
     pub(super) name: &'static str,
 }
 
@@ -43,6 +43,16 @@ pub(super) enum Spacing {
 }
 
 impl Axis {
+    /// Returns the same axis up to the next round value.
+    pub(super) fn rounded_up(mut self) -> Self {
+        if self.spacing == Spacing::Linear {
+            let (from, to) = self.values;
+            let step = round_step((to - from.min(0.0)) / f64::from(self.ticks));
+            self.values.1 = (to / step - 1e-9).ceil() * step;
+        }
+        self
+    }
+
     fn scale(&self, places: (f64, f64)) -> Scale {
         match self.spacing {
             Spacing::Linear => Scale::linear(self.values, places),
@@ -64,7 +74,7 @@ impl Chart {
             body: String::new(),
             over: String::new(),
         };
-        chart.draw_axes(&x, &y, top);
+        chart.draw_axes(&x, &y);
         chart
     }
 
@@ -142,10 +152,11 @@ impl Chart {
         );
     }
 
-    /// Lets the pointer read `tip` over a range of the axis.
-    pub(super) fn tip(&mut self, (from, to): (f64, f64), tip: &str) {
+    /// Lets the pointer read some lines over a range of the axis.
+    pub(super) fn tip(&mut self, (from, to): (f64, f64), lines: &[String]) {
         let (left, right) = (short(self.x.at(from)), short(self.x.at(to)));
-        let tip = escape(tip);
+        let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
+        let tip = lines.join("&#10;");
         let _ = write!(
             self.over,
             r#"<g data-from="{left}" data-to="{right}" data-tip="{tip}"/>"#
@@ -239,7 +250,7 @@ impl Chart {
         );
     }
 
-    fn draw_axes(&mut self, x: &Axis, y: &Axis, top: f64) {
+    fn draw_axes(&mut self, x: &Axis, y: &Axis) {
         for tick in self.y.ticks(y.ticks) {
             let (at, text) = (self.y.at(tick), (y.text)(tick));
             let class = if tick == 0.0 { "axis" } else { "grid" };
@@ -261,11 +272,8 @@ impl Chart {
         }
         let _ = write!(
             self.under,
-            r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/><text class="unit" x="{LEFT}" y="{}" text-anchor="start">{}</text><text class="unit" x="{RIGHT}" y="{}" text-anchor="end">{}</text>"#,
-            short(top - 8.0),
+            r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/><text class="unit" x="0" y="11">{}</text>"#,
             y.name,
-            HEIGHT - 3.0,
-            x.name,
         );
     }
 }
@@ -317,10 +325,10 @@ fn short(place: f64) -> String {
 pub(super) const MOST_ROWS: usize = 3;
 
 const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 250.0;
+const HEIGHT: f64 = 234.0;
 const LEFT: f64 = 54.0;
-const RIGHT: f64 = 470.0;
-const TOP: f64 = 24.0;
+const RIGHT: f64 = 462.0;
+const TOP: f64 = 26.0;
 const BOTTOM: f64 = 208.0;
 const MIDDLE: f64 = (LEFT + RIGHT) / 2.0;
 
@@ -381,6 +389,22 @@ mod tests {
         let (path, _) = path.split_once('"').unwrap();
         assert_eq!(path.matches('M').count(), 2, "{path}");
         assert_eq!(path.matches('L').count(), 1, "{path}");
+    }
+
+    #[test]
+    fn the_lines_of_a_tip_stay_apart_and_safe() {
+        let mut chart = Chart::new("a", "b", axis(0.0, 10.0), axis(0.0, 10.0), 0);
+        chart.tip((1.0, 2.0), &["one".into(), "<two>".into()]);
+        let svg = chart.svg("x");
+        assert!(svg.contains("data-tip=\"one&#10;&lt;two&gt;\""), "{svg}");
+    }
+
+    #[test]
+    fn an_axis_ends_at_a_round_value_that_is_not_too_far() {
+        for (to, round) in [(980.0, 1000.0), (1000.0, 1000.0), (6_400.0, 8_000.0), (0.42, 0.6)] {
+            let found = axis(0.0, to).rounded_up().values.1;
+            assert!((found - round).abs() < 1e-9, "{to}: {found}");
+        }
     }
 
     #[test]

@@ -58,24 +58,21 @@ pub(super) fn pace(record: &Record, id: &str) -> String {
         name: "sales per second",
         ..pieces((0.0, most))
     };
-    let mut chart = over_time(record, "Sales per second", &about, axis);
-    for (number, bar) in pace.bars.iter().enumerate() {
+    let mut chart = over_time(record, "Sales per second", &about, axis.rounded_up());
+    for (stretch, bar) in pace.bars.iter().enumerate() {
         let range = (
-            number as f64 * pace.width,
-            (number as f64 + 1.0) * pace.width,
+            stretch as f64 * pace.width,
+            (stretch as f64 + 1.0) * pace.width,
         );
         let mut low = 0.0;
-        let mut tip = String::new();
+        let mut tip = vec![format!("second {}", number(range.0))];
         for (place, height) in bar.iter().enumerate() {
-            chart.bar(
-                &format!("bar {}", copy_class(place)),
-                range,
-                (low, low + height),
-            );
+            let class = format!("bar {}", copy_class(place));
+            chart.bar(&class, range, (low, low + height));
             low += height;
-            tip.push_str(&format!("\n{} {}/s", copy_name(place), whole(*height)));
+            tip.push(format!("{} {}/s", copy_name(place), whole(*height)));
         }
-        chart.tip(range, &format!("{}{tip}", moment(range.0)));
+        chart.tip(range, &tip);
     }
     chart.svg(id)
 }
@@ -110,12 +107,8 @@ pub(super) fn waits(record: &Record, id: &str) -> String {
         };
         waits.iter().map(point).collect::<Vec<_>>()
     };
-    chart.line(
-        "p99",
-        "99 of 100 waited up to",
-        &line(|waited| waited.most_us),
-    );
-    chart.line("p50", "half waited up to", &line(|waited| waited.half_us));
+    chart.line("p99", "p99", &line(|waited| waited.most_us));
+    chart.line("p50", "p50", &line(|waited| waited.half_us));
     chart.svg(id)
 }
 
@@ -134,7 +127,7 @@ pub(super) fn spread(record: &Record, id: &str) -> String {
     let last = spread.last().map_or(10.0, |(upper, _)| *upper);
     let highest = spread.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     let x = Axis {
-        name: "wait for the lock",
+        name: "",
         ticks: 6,
         ..wait_axis((first * 1.01, last * 0.99))
     };
@@ -145,16 +138,16 @@ pub(super) fn spread(record: &Record, id: &str) -> String {
         ticks: 4,
         name: "of all requests",
     };
-    let mut chart = Chart::new("Spread of the waits", &about, x, y, 2);
+    let mut chart = Chart::new("Spread of the waits", &about, x, y.rounded_up(), 2);
     for (upper, share) in spread {
         let range = (upper / series::class_factor(), upper);
         chart.bar("bar waited", range, (0.0, share));
-        let (from, to) = (time(range.0), time(range.1));
-        let tip = format!("{from} to {to}\n{}\u{202f}% of all", number(share * 100.0));
-        chart.tip(range, &tip);
+        let waited = format!("{} to {}", time(range.0), time(range.1));
+        let part = format!("{}\u{202f}% of all", number(share * 100.0));
+        chart.tip(range, &[waited, part]);
     }
-    chart.mark(half, &format!("half: {}", time(half)), 2);
-    chart.mark(most, &format!("99 of 100: {}", time(most)), 1);
+    chart.mark(half, &format!("p50 {}", time(half)), 2);
+    chart.mark(most, &format!("p99 {}", time(most)), 1);
     chart.svg(id)
 }
 
@@ -172,9 +165,9 @@ fn over_time(record: &Record, title: &str, about: &str, y: Axis) -> Chart {
     let x = Axis {
         values: (0.0, record.seconds),
         spacing: Spacing::Linear,
-        text: number,
+        text: |seconds| format!("{}\u{202f}s", number(seconds)),
         ticks: 6,
-        name: "seconds",
+        name: "",
     };
     let rows = record.faults.len().min(MOST_ROWS);
     let mut chart = Chart::new(title, about, x, y, rows);
@@ -198,10 +191,6 @@ fn wait_axis(values: (f64, f64)) -> Axis {
         spacing: Spacing::Log,
         text: time,
         ticks: 5,
-        name: "wait",
+        name: "wait for the lock",
     }
-}
-
-fn moment(seconds: f64) -> String {
-    format!("second {}", number(seconds))
 }

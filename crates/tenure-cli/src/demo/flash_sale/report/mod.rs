@@ -27,17 +27,22 @@ struct Shown<'a> {
 
 /// Writes the report of these sales into a file.
 pub(crate) fn write(file: &Path, records: &[(LockKind, Record)]) -> Result<()> {
+    std::fs::write(file, text(records)).map_err(|error| unwritable(file, &error))
+}
+
+/// Fails now if the report could not be written at the end.
+pub(crate) fn check(file: &Path) -> Result<()> {
+    let opened = std::fs::File::options().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| unwritable(file, &error))
+}
+
+/// Returns the report of these sales.
+pub(crate) fn text(records: &[(LockKind, Record)]) -> String {
     let sales = records.iter().map(|(lock, record)| Shown {
         record,
         shows: lock.shows(),
     });
-    let sales: Vec<_> = sales.collect();
-    std::fs::write(file, page(&sales)).map_err(|error| {
-        let file = file.display();
-        let sentence =
-            format!("the report cannot be written to {file}: {error}; name another file");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
-    })
+    page(&sales.collect::<Vec<_>>())
 }
 
 /// Returns the whole page.
@@ -75,6 +80,12 @@ fn page(sales: &[Shown<'_>]) -> String {
 "#,
         setting = sales.first().map(setting).unwrap_or_default(),
     )
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let file = file.display();
+    let sentence = format!("the report cannot be written to {file}: {error}; name another file");
+    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 /// What was the same for all sales.
@@ -160,7 +171,7 @@ fn section(sale: &Shown<'_>) -> String {
         ),
         (
             "Sales per second",
-            "How many were sold, and by whom.",
+            "How many were sold, and by whom; copy 1 at the bottom.",
             legend(record, false),
             charts::pace(record, &format!("{lock}-pace")),
         ),
@@ -225,9 +236,9 @@ fn numbers(record: &Record) -> String {
             bad(totals.lost_updates),
         ),
         (
-            "stale writes refused",
+            "stale writes",
             whole(totals.refused_stale_writes as f64),
-            "by the fence".into(),
+            "refused".into(),
             "",
         ),
         (
@@ -237,15 +248,15 @@ fn numbers(record: &Record) -> String {
             "",
         ),
         (
-            "sales per second",
+            "sales/s",
             whole(totals.sales_per_second),
             format!("in {}\u{202f}s", number(record.seconds)),
             "",
         ),
         (
-            "wait, half",
+            "wait p50",
             time(totals.wait_p50_us as f64),
-            format!("99 of 100: {}", time(totals.wait_p99_us as f64)),
+            format!("p99: {}", time(totals.wait_p99_us as f64)),
             "",
         ),
     ];
@@ -343,11 +354,11 @@ const HEADINGS: [&str; 12] = [
     "stale writes refused",
     "errors",
     "sales/s",
-    "wait, half",
-    "wait, 99 %",
+    "wait p50",
+    "wait p99",
 ];
 
-const WAITS: &str = "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"line p50\" d=\"M1 5H27\"/></svg>half</li><li><svg class=\"key\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"line p99\" d=\"M1 5H27\"/></svg>99 of 100</li></ul>";
+const WAITS: &str = "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"line p50\" d=\"M1 5H27\"/></svg>p50: half waited less</li><li><svg class=\"key\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"line p99\" d=\"M1 5H27\"/></svg>p99: 99 of 100 waited less</li></ul>";
 
 /// Stripes, so that what is bad is not told by its colour alone; used by all charts.
 const PATTERNS: &str = r#"<svg class="patterns" width="0" height="0" aria-hidden="true"><defs><pattern id="stripes" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="stripe-ground" width="6" height="6"/><rect class="stripe" width="2" height="6"/></pattern></defs></svg>"#;
