@@ -401,7 +401,12 @@ mod tests {
 
     #[test]
     fn an_axis_ends_at_a_round_value_that_is_not_too_far() {
-        for (to, round) in [(980.0, 1000.0), (1000.0, 1000.0), (6_400.0, 8_000.0), (0.42, 0.6)] {
+        for (to, round) in [
+            (980.0, 1000.0),
+            (1000.0, 1000.0),
+            (6_400.0, 8_000.0),
+            (0.42, 0.6),
+        ] {
             let found = axis(0.0, to).rounded_up().values.1;
             assert!((found - round).abs() < 1e-9, "{to}: {found}");
         }

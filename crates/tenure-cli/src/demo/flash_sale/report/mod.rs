@@ -32,7 +32,10 @@ pub(crate) fn write(file: &Path, records: &[(LockKind, Record)]) -> Result<()> {
 
 /// Fails now if the report could not be written at the end.
 pub(crate) fn check(file: &Path) -> Result<()> {
-    let opened = std::fs::File::options().append(true).create(true).open(file);
+    let opened = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(file);
     opened.map(drop).map_err(|error| unwritable(file, &error))
 }
 
