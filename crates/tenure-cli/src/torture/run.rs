@@ -157,12 +157,13 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
 }
 
 /// How much there has to be of what there is `each` of in a quarter of a minute; less than its share if the storm is
-/// shorter, since most of it is then the first fault of each kind.
+/// shorter, since most of it is then the first fault of each kind; but never nothing.
 fn least(each: u64, time: Duration) -> usize {
     let (time, quarter) = (millis(time), millis(15 * SECOND));
     let short = time.min(quarter);
     let share = each * time / quarter;
-    usize::try_from(share * short * short / quarter / quarter).unwrap_or(usize::MAX)
+    let share = share * short * short / quarter / quarter;
+    usize::try_from(share.max(each / 10)).unwrap_or(usize::MAX)
 }
 
 /// How long anything may take when all is healed: leases and places of the dead end by themselves, some one after another.
@@ -215,7 +216,7 @@ mod tests {
         let least = |seconds| least(100, seconds * SECOND);
         assert_eq!(
             [least(5), least(10), least(15), least(60)],
-            [3, 29, 100, 400]
+            [10, 29, 100, 400]
         );
     }
 }
