@@ -45,13 +45,14 @@ impl Stage {
             browser: Browser::start().unwrap(),
         };
         stage.browser.goto(&format!("http://{address}/")).unwrap();
+        // Only then is another sale that is started told from the first.
+        stage.wait_for("state?.number > 0");
         stage
     }
 
     /// Chooses a lock and presses the button; returns once the sale goes on.
     fn start(&mut self, lock: &str) {
-        let number = self.eval("state?.number ?? 0").as_u64().unwrap();
-        self.wait_for("document.querySelector('#lock').options.length > 0");
+        let number = self.eval("state.number").as_u64().unwrap();
         self.eval(&format!("document.querySelector('#lock').value = '{lock}'"));
         self.browser.click("#start .main").unwrap();
         self.wait_for(&format!(

@@ -131,6 +131,7 @@ function showSale() {
 function verdict(totals) {
   if (totals.oversold > 0) return [`✗ ${whole(totals.oversold)} oversold`, "bad"];
   if (totals.lost_updates > 0) return [`✗ ${whole(totals.lost_updates)} lost`, "bad"];
+  if (totals.left > 0 && totals.requests >= state.stock) return [`✗ ${whole(totals.left)} unsold`, "bad"];
   return ["✓ exact", "good"];
 }
 

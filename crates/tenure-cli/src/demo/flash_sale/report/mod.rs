@@ -154,10 +154,11 @@ fn card(sale: &Shown<'_>) -> String {
     let record = sale.record;
     let lock = escape(&record.lock);
     format!(
-        "<figure class=\"card small\"><figcaption><a href=\"#{lock}\">{lock}</a>{}</figcaption>{}<p>{}</p></figure>\n",
+        "<figure class=\"card small\"><figcaption><a href=\"#{lock}\">{lock}</a>{}</figcaption>{}<p><span>{}</span> {}</p></figure>\n",
         chip(record),
         charts::stock(record, &format!("{lock}-small")),
         escape(&words::verdict(record)),
+        escape(&sentence(sale.shows)),
     )
 }
 
@@ -309,6 +310,9 @@ fn chip(record: &Record) -> String {
             "bad",
             format!("✗ {} lost", whole(totals.lost_updates as f64)),
         ),
+        false if words::unsold(record) => {
+            ("bad", format!("✗ {} unsold", whole(totals.left as f64)))
+        }
         false => ("bad", "✗ broken".to_owned()),
     };
     format!("<span class=\"chip {class}\">{text}</span>")

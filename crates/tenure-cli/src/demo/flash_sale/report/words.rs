@@ -88,6 +88,14 @@ pub(super) fn verdict(record: &Record) -> String {
             whole(totals.lost_updates as f64),
         );
     }
+    if unsold(record) {
+        return format!(
+            "Only {} sold: {} an error, and {} left.",
+            whole(totals.sold as f64),
+            count(totals.errors, "buyer got", "buyers got"),
+            count(totals.left, "piece is", "pieces are"),
+        );
+    }
     let sold = match totals.left {
         0 => format!("Exactly {} sold", whole(totals.sold as f64)),
         left => format!(
@@ -107,10 +115,16 @@ pub(super) fn verdict(record: &Record) -> String {
     format!("{sold}: none twice, none lost{refused}.")
 }
 
-/// Whether the stock was kept: nothing sold twice, nothing lost, nobody stuck.
+/// Whether the stock was kept: nothing sold twice, nothing lost, all sold, nobody stuck.
 pub(super) fn kept(record: &Record) -> bool {
     let totals = &record.totals;
-    totals.oversold == 0 && totals.lost_updates == 0 && !record.stuck && record.broken.is_empty()
+    let exact = totals.oversold == 0 && totals.lost_updates == 0;
+    exact && !unsold(record) && !record.stuck && record.broken.is_empty()
+}
+
+/// Whether pieces are left although there were buyers for all of them.
+pub(super) fn unsold(record: &Record) -> bool {
+    record.totals.left > 0 && record.totals.requests >= record.stock
 }
 
 /// The label of a fault on a chart.
@@ -171,6 +185,15 @@ mod tests {
             verdict(&record)
         );
         assert!(kept(&record));
+        record.totals.left = 4;
+        record.totals.errors = 4;
+        assert!(
+            verdict(&record).contains("4 buyers got an error, and 4 pieces are left"),
+            "{}",
+            verdict(&record)
+        );
+        assert!(!kept(&record));
+        record.totals.left = 0;
         record.totals.refused_stale_writes = 1;
         assert!(
             verdict(&record).contains("1 write of a holder"),
