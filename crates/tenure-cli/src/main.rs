@@ -13,6 +13,7 @@ mod inspect;
 mod lab;
 mod output;
 mod pages;
+mod parent;
 mod pattern;
 mod recipes;
 mod run;

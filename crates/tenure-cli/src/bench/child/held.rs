@@ -5,11 +5,12 @@ use std::time::Duration;
 use tenure::{Client, Health};
 use tokio::task::JoinSet;
 
-use crate::bench::child::{Figures, Parent, loops};
+use crate::bench::child::{Figures, loops, ready};
 use crate::bench::clock::processor_time;
 use crate::bench::contender::{Tenure, let_go};
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::parent::Parent;
 
 /// Waits in many tasks for a lock that another process holds.
 pub(super) async fn idle(
@@ -24,7 +25,7 @@ pub(super) async fn idle(
         let lock = client.mutex(name);
         waiting.spawn(async move { lock.lock().await });
     }
-    parent.ready().await?;
+    ready(parent).await?;
     let (processor, wakeups) = (processor_time(), status("voluntary_ctxt_switches"));
     let calls = reads_and_writes();
     tokio::time::sleep(time).await;
@@ -58,7 +59,7 @@ pub(super) async fn many(
         guards.push(lock(number).lock().await?);
     }
     let granted = status("RssAnon");
-    parent.ready().await?;
+    ready(parent).await?;
     let processor = processor_time();
     tokio::time::sleep(time).await;
     let used = processor_time() - processor;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
-use crate::bench::child::{Figures, Parent};
+use crate::bench::child::{Figures, ready};
 use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::contender::{Any, Contender};
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::parent::Parent;
 
 /// One after another.
 pub(super) async fn pairs(
@@ -18,7 +19,7 @@ pub(super) async fn pairs(
     parent: &mut Parent,
 ) -> Result<Figures> {
     pairs_for(&mut contender, warm_up(time), |_| {}).await?;
-    parent.ready().await?;
+    ready(parent).await?;
     count_pairs(&mut contender, time).await
 }
 
@@ -66,7 +67,7 @@ pub(super) async fn tasks(
 ) -> Result<Figures> {
     let warm = now_ns() + as_ns(warm_up(time));
     let (contenders, _) = tasks_until(contenders, work, warm).await?;
-    parent.ready().await?;
+    ready(parent).await?;
     let begun = now_ns();
     let (_, pairs) = tasks_until(contenders, work, begun + as_ns(time)).await?;
     let took_ns = now_ns() - begun;
@@ -131,7 +132,7 @@ pub(super) async fn crowd(
     time: Duration,
     parent: &mut Parent,
 ) -> Result<Figures> {
-    let begin = parent.ready().await?;
+    let begin = ready(parent).await?;
     let end = begin + as_ns(time);
     work_until(begin);
     let (mut acquisitions, mut sections, mut longest) = (0_u64, 0_u64, 0);

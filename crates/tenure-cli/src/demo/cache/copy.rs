@@ -1,6 +1,5 @@
 //! A copy of the service: its callers read the entry, and make it anew when it has expired.
 
-use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::demo::cache::entry::{Cache, Entry};
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::parent::{Parent, tell};
 use crate::store::Store;
 
 /// Who keeps callers from all making the entry anew.
@@ -72,40 +72,16 @@ pub(super) struct Calls {
 
 /// Plays one copy.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    let settings: Settings = serde_json::from_str(&line).map_err(|_| {
-        let sentence = "demo-cache-copy is a part of 'tenure demo cache' and not called by hand";
-        Failure::new(exit_code::USAGE, sentence)
-    })?;
-    end_with_parent();
+    let mut parent = Parent::listen("demo-cache-copy", "demo cache");
+    let settings: Settings = parent.hear().await?;
     let calls = call_all(store, settings)
         .await
         .unwrap_or_else(|failure| Calls {
             failed: Some(failure.to_string()),
             ..Calls::default()
         });
-    let mut text = serde_json::to_string(&calls).map_err(std::io::Error::from)?;
-    text.push('\n');
-    std::io::stdout().write_all(text.as_bytes())?;
+    tell(&calls)?;
     Ok(exit_code::DONE)
-}
-
-/// Ends this process when the one that started it is gone.
-fn end_with_parent() {
-    std::thread::spawn(|| {
-        // The parent says nothing more; the end of the pipe is its own.
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        end_now();
-    });
-}
-
-#[expect(
-    clippy::exit,
-    reason = "the parent is gone, and nothing is worth cleaning up"
-)]
-fn end_now() {
-    std::process::exit(0);
 }
 
 async fn call_all(store: &Store, settings: Settings) -> Result<Calls> {

@@ -1,6 +1,6 @@
 //! One copy of the web service, in a process of its own: `demo-copy`, started by the sale.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ use super::stock::{Stock, Written};
 use super::wire::{Answer, Halt, Said, Settings, Tell};
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::parent::{self, tell};
 
 /// Serves until standard input ends.
 pub(crate) async fn copy() -> Result<ExitCode> {
@@ -207,25 +208,13 @@ fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathB
     });
 }
 
-#[expect(
-    clippy::exit,
-    reason = "the sale is over, and its leases end with the process"
-)]
+/// Ends the process, and its leases with it.
 fn end_now(orphaned: Option<&Path>) {
     if let Some(folder) = orphaned {
         // Another copy may have been quicker.
         let _ = std::fs::remove_dir_all(folder);
     }
-    std::process::exit(0);
-}
-
-fn tell(said: &Said) -> Result<()> {
-    let mut text = serde_json::to_string(said).map_err(std::io::Error::from)?;
-    text.push('\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    parent::end_now();
 }
 
 fn not_by_hand() -> Failure {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tenure_checker::{Event, Freed, Mode, What};
 use tokio::sync::mpsc;
 
-use super::parent::tell;
 use crate::error::Result;
 use crate::lab::clock::now_us;
 use crate::lab::wire::{Did, Say};
 use crate::lab::{BEFORE_WRITE, owner_of};
+use crate::parent::tell;
 use crate::recipes::{Held, Recipe, Stage};
 
 /// What a holder is told to do.

@@ -10,14 +10,13 @@ use tokio::sync::mpsc;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::lab::wire::{Order, Say, Step, Who};
+use crate::parent::{Parent, tell};
 use crate::recipes::{Reached, Recipe, Stage};
 
 mod claim;
-mod parent;
 mod tenure_lock;
 
 use claim::Deed;
-use parent::Parent;
 use tenure_lock::TenureLock;
 
 /// Plays the part of one client.
@@ -30,11 +29,11 @@ pub(crate) async fn play() -> Result<ExitCode> {
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none).map_err(std::io::Error::from)?;
-    let mut parent = Parent::listen();
+    let mut parent = Parent::listen("lab-client", "lab");
     let order: Order = parent.hear().await?;
     match open(&order).await {
         Ok(recipe) => Client::new(order.process, recipe).play(&mut parent).await?,
-        Err(failure) => parent::tell(&Say::Failed(failure.to_string()))?,
+        Err(failure) => tell(&Say::Failed(failure.to_string()))?,
     }
     Ok(exit_code::DONE)
 }
@@ -73,8 +72,8 @@ impl Client {
     }
 
     async fn play(mut self, parent: &mut Parent) -> Result<()> {
-        let mut points = Stage::open().ok_or_else(parent::not_by_hand)?;
-        parent::tell(&Say::Ready)?;
+        let mut points = Stage::open().ok_or_else(|| parent.not_by_hand())?;
+        tell(&Say::Ready)?;
         loop {
             tokio::select! {
                 step = parent.hear() => match step? {
@@ -124,6 +123,6 @@ impl Client {
         }
         let point = reached.point.to_owned();
         self.halted.insert(point.clone(), reached);
-        parent::tell(&Say::At { point })
+        tell(&Say::At { point })
     }
 }
