@@ -20,6 +20,7 @@
 //!   one let go. A smaller fence was granted earlier, however late its owner was told.
 //! - [`Order`](Promise::Order): nobody who asked after another was seen in line goes in before it, give or take
 //!   [`Expect::order_slack_us`] at both ends. For exclusive claims of different processes.
+//!   A process may keep the place of a claim of its own that gave up for its next one.
 //! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is;
 //!   no process crashes by itself.
 //! - [`NothingLeft`](Promise::NothingLeft): nothing was found in the store when all had gone.

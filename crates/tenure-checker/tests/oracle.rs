@@ -140,7 +140,7 @@ struct Claim {
     queued: Option<(usize, u64)>,
     granted: Option<(usize, u64)>,
     fence: u64,
-    failed: bool,
+    failed: Option<(usize, u64)>,
     releasing: Option<(usize, u64)>,
     freed: Option<(usize, u64)>,
     until: (usize, u64),
@@ -266,12 +266,23 @@ impl<'a> Slow<'a> {
         })
     }
 
+    /// Since when a claim has its place: its process keeps that of one that gave up later.
+    fn place_us(&self, claim: &Claim) -> u64 {
+        let others = self.claims.iter().filter(|other| {
+            let same = other.process == claim.process && other.mode == Mode::Exclusive;
+            let gave_up = other.failed.is_some_and(|it| it.0 > claim.asked.0);
+            same && gave_up && other.asked.0 < claim.asked.0
+        });
+        let places = others.map(|other| self.place_us(other));
+        places.fold(claim.asked.1, u64::min)
+    }
+
     /// Whether anybody who asked later went in before one in line.
     fn overtaking(&self) -> bool {
         let slack = self.expect.order_slack_us;
         let end_us = self.history.last().map_or(0, |event| event.at_us);
         self.claims.iter().any(|early| {
-            let Some(queued) = early.queued.filter(|_| !early.failed) else {
+            let Some(queued) = early.queued.filter(|_| early.failed.is_none()) else {
                 return false;
             };
             let until = early.granted.unwrap_or((usize::MAX, end_us));
@@ -289,7 +300,7 @@ impl<'a> Slow<'a> {
                 });
                 let alone = early.mode == Mode::Exclusive && late.mode == Mode::Exclusive;
                 let strangers = early.process != late.process;
-                let later = late.asked.1 > queued.1 + slack;
+                let later = self.place_us(late) > queued.1 + slack;
                 let first = granted.1 + slack < until.1;
                 !paused && !nested && alone && strangers && later && first
             })
@@ -305,7 +316,7 @@ impl Claim {
                 self.granted = Some(at);
                 self.fence = fence.unwrap();
             }
-            What::Refused { .. } | What::Unknown { .. } => self.failed = true,
+            What::Refused { .. } | What::Unknown { .. } => self.failed = Some(at),
             What::Lost { .. } => self.until = self.until.min(at),
             What::Releasing { .. } => {
                 self.releasing = Some(at);
@@ -331,7 +342,7 @@ fn asked(place: usize, event: &Event) -> Claim {
         queued: None,
         granted: None,
         fence: 0,
-        failed: false,
+        failed: None,
         releasing: None,
         freed: None,
         until: NEVER,

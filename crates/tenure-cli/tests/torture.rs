@@ -12,10 +12,10 @@ use common::{Ended, Place, bare, end};
 #[test]
 fn a_local_store_keeps_its_promises() {
     let place = Place::new();
-    let report = verdict(
-        &place.run(&["torture", "--for", "8s", "--ttl", "500ms", "--json"]),
-        0,
-    );
+    let flags = ["torture", "--for", "8s", "--ttl", "500ms", "--json"];
+    let mut command = place.tenure(&flags);
+    command.args(["--history", &kept("local")]);
+    let report = verdict(&end(&mut command), 0);
     assert_eq!(report["verdict"], "valid", "{report:#}");
     assert_eq!(report["of"], place.store());
     assert_faults(&report, &["kill", "pause"]);
@@ -248,7 +248,9 @@ fn of_own_servers(servers: &str) -> Value {
     let flags = [
         "torture", "--server", servers, "--for", "10s", "--ttl", "500ms", "--json",
     ];
-    verdict(&end(&mut bare(&flags)), 0)
+    let mut command = bare(&flags);
+    command.args(["--history", &kept(servers)]);
+    verdict(&end(&mut command), 0)
 }
 
 /// Judges events by `--check`.
@@ -258,6 +260,11 @@ fn checked(events: &[Value]) -> Ended {
     let lines: Vec<_> = events.iter().map(Value::to_string).collect();
     fs::write(&file, lines.join("\n")).unwrap();
     end(bare(&["torture", "--json", "--check"]).arg(&file))
+}
+
+/// Where the history of a run stays, for whoever looks into a failure.
+fn kept(name: &str) -> String {
+    format!("{}/torture-{name}.jsonl", env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// The report of a run that ended with this code.

@@ -1,5 +1,7 @@
 //! Who came first is served first.
 
+use std::collections::HashMap;
+
 use super::Breaches;
 use crate::claims::{Claim, Name, View};
 use crate::history::Mode;
@@ -24,7 +26,9 @@ struct Entry {
 /// Goes back in time, so that those who asked later than the one in line are always known.
 fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
     let slack = view.expect.order_slack_us;
-    let mut late = name.claims.iter().rev().peekable();
+    let mut late = places(view, name);
+    late.sort_unstable();
+    let mut late = late.into_iter().rev().peekable();
     let mut line: Vec<_> = name
         .claims
         .iter()
@@ -33,10 +37,9 @@ fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
     line.sort_unstable_by(|one, other| other.cmp(one));
     let mut earliest = Earliest::default();
     for ((queued_us, until_us), number) in line {
-        let asked = |claim: &&usize| view.at(view.claims[**claim].asked);
         let arrived_us = queued_us.saturating_add(slack);
-        while let Some(claim) = late.next_if(|claim| asked(claim) > arrived_us) {
-            if let Some(entry) = enters(view, *claim) {
+        while let Some((_, claim)) = late.next_if(|(since_us, _)| *since_us > arrived_us) {
+            if let Some(entry) = enters(view, claim) {
                 earliest.add(entry);
             }
         }
@@ -48,6 +51,29 @@ fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
             breaches.note(granted, || tell(view, number, past.claim));
         }
     }
+}
+
+/// Since when each claim has its place in line.
+///
+/// That is when it was asked, unless another claim of its process gave up its wait later: a process may keep its place for
+/// the next of its own.
+fn places(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, usize)> {
+    let mut kept: HashMap<u32, Vec<(usize, u64)>> = HashMap::new();
+    let mut places = Vec::with_capacity(name.claims.len());
+    for number in &name.claims {
+        let claim = &view.claims[*number];
+        let own = kept.entry(claim.process).or_default();
+        own.retain(|(gave_up, _)| *gave_up > claim.asked);
+        let asked_us = view.at(claim.asked);
+        let since_us = own.iter().map(|(_, since_us)| *since_us).min();
+        let since_us = since_us.map_or(asked_us, |since_us| since_us.min(asked_us));
+        let gave_up = claim.refused.or(claim.unknown);
+        if let Some(gave_up) = gave_up.filter(|_| claim.mode == Mode::Exclusive) {
+            own.push((gave_up, since_us));
+        }
+        places.push((since_us, *number));
+    }
+    places
 }
 
 /// From when to when a claim stood in line, if it had a right to its place all the time.

@@ -16,6 +16,8 @@ struct State {
     open: HashMap<String, u64>,
     /// The claims that somebody believes to hold.
     held: HashMap<u64, Belief>,
+    /// From when to when the store answered nobody.
+    standstills: Vec<(u64, u64)>,
     counts: Counts,
     /// Why the run cannot go on.
     failed: Option<String>,
@@ -85,6 +87,11 @@ impl Recorder {
         }
     }
 
+    /// Notes that the store answered nobody for so long that leases may have lapsed unseen, those of waiters whose turn came too.
+    pub(super) fn stood_still(&self, from_us: u64, until_us: u64) {
+        self.state().standstills.push((from_us, until_us));
+    }
+
     /// Returns the claim of this owner that waits for an answer, the first time that it is asked for.
     pub(super) fn seen_in_line(&self, owner: &str) -> Option<u64> {
         self.state().open.remove(owner)
@@ -115,7 +122,8 @@ impl Recorder {
 
     /// Takes out all events, in the order of their times.
     pub(super) fn history(&self) -> History {
-        let mut events = std::mem::take(&mut self.state().events);
+        let mut state = self.state();
+        let mut events = std::mem::take(&mut state.events);
         // Stable: events of the same time stay in the order in which they were noted.
         events.sort_by_key(|event| event.at_us);
         let mut ends = HashMap::new();
@@ -129,8 +137,14 @@ impl Recorder {
         }
         // The line was looked at a moment before it was noted, and a claim may have left it meanwhile.
         let is_late = |claim: &u64, at_us| ends.get(claim).is_some_and(|end| *end <= at_us);
+        // And who waits through a standstill has no right to its place any more.
+        let is_over = |claim: &u64, at_us| {
+            let end = ends.get(claim).copied().unwrap_or(u64::MAX);
+            let mut standstills = state.standstills.iter();
+            standstills.any(|(from_us, until_us)| *from_us < end && at_us < *until_us)
+        };
         events.retain(|event| match &event.what {
-            What::Queued { claim } => !is_late(claim, event.at_us),
+            What::Queued { claim } => !is_late(claim, event.at_us) && !is_over(claim, event.at_us),
             _ => true,
         });
         events
@@ -205,6 +219,26 @@ mod tests {
             (lost[0].at_us, &lost[0].what),
             (10, &What::Lost { claim: 1 })
         );
+    }
+
+    #[test]
+    fn who_waits_through_a_standstill_was_not_seen_in_line() {
+        let recorder = Recorder::default();
+        for (claim, answered_us) in [(1, 15), (2, 25), (3, 50)] {
+            note(&recorder, 10 * claim, What::Queued { claim });
+            note(
+                &recorder,
+                answered_us.max(10 * claim + 1),
+                What::Refused { claim },
+            );
+        }
+        recorder.stood_still(16, 28);
+        let history = recorder.history();
+        let queued = history.iter().filter_map(|event| match event.what {
+            What::Queued { claim } => Some(claim),
+            _ => None,
+        });
+        assert_eq!(queued.collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]

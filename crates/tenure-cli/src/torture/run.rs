@@ -71,7 +71,7 @@ impl Run<'_> {
         let nemesis = Nemesis::start(self.plan, &self.crew, &self.stage, &self.recorder);
         let stormed = tokio::select! {
             stormed = self.wait_for_the_end() => stormed,
-            () = watcher::watch(&self.client, &self.names, &self.recorder) => Ok(()),
+            () = watcher::watch(&self.client, &self.names, self.plan.ttl, &self.recorder) => Ok(()),
         };
         self.progress.set_message("the faults end");
         let healed = in_background(move || nemesis.stop()).await;

@@ -6,17 +6,26 @@ use std::time::Duration;
 use tenure::{Client, Name};
 use tenure_checker::{Event, What};
 
-use super::clock::now_us;
+use super::clock::{micros, now_us};
 use super::recorder::Recorder;
 
 /// Looks again and again, for as long as it is polled.
-pub(super) async fn watch(client: &Client, names: &[Name], recorder: &Arc<Recorder>) {
+pub(super) async fn watch(
+    client: &Client,
+    names: &[Name],
+    ttl: Duration,
+    recorder: &Arc<Recorder>,
+) {
     loop {
         for name in names {
+            let begun_us = now_us();
             // A store that is down has nothing to see.
             if let Ok(entries) = client.list(Some(name)).await {
                 // After the answer: who was in line then was so at some time before now.
                 let at_us = now_us();
+                if at_us - begun_us > micros(ttl) / 4 {
+                    recorder.stood_still(begun_us, at_us);
+                }
                 let waiters = entries.iter().flat_map(|entry| &entry.waiters);
                 for waiter in waiters {
                     if let Some(claim) = recorder.seen_in_line(waiter.owner.as_str()) {
