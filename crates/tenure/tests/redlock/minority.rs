@@ -4,7 +4,7 @@ use tenure::{Client, Outcome};
 use tokio::time::sleep;
 
 use crate::nodes::{Nodes, Wires};
-use crate::{LONG, PATIENCE, SHORT, is_held, open, take_turns};
+use crate::{LONG, PATIENCE, SHORT, is_held, open, take_turns, until};
 
 /// How nodes go away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,4 +171,42 @@ async fn until_connected(nodes: &Nodes, count: usize) {
         })
         .await;
     }
+}
+
+/// The node that granted cannot be asked, and the one that can has others: the lease is neither known to be held by a majority nor lost.
+#[tokio::test]
+async fn entering_again_while_a_node_is_away_does_not_cost_the_lock() {
+    let nodes = Nodes::start(3);
+    let wires = Wires::to(&nodes);
+    let ann = open(&wires.url()).await;
+    wires.cut_off(2);
+    let lock = ann
+        .mutex("a")
+        .ttl(LONG)
+        .owner(tenure::Owner::named("ann").unwrap());
+    let outer = lock.lock().await.unwrap();
+    // Another has the third node, as one who lost a vote may have for a while.
+    let other = open(&nodes.0[2].url()).await;
+    let rival = other.mutex("a").ttl(LONG).lock().await.unwrap();
+    wires.0[2].set(tenure_testkit::Fault::Pass);
+    until("the third node to be back", async || {
+        wires.0[2].connections_open() > 0
+    })
+    .await;
+    wires.cut_off(0);
+    let refused = lock.try_lock().await;
+    assert!(
+        matches!(refused, Err(tenure::Error::Indeterminate { .. })),
+        "{refused:?}"
+    );
+    assert!(is_held(&outer), "{:?}", outer.health());
+    wires.0[0].set(tenure_testkit::Fault::Pass);
+    until("a majority to be there", async || {
+        lock.try_lock().await.is_ok_and(|inner| inner.is_some())
+    })
+    .await;
+    assert!(is_held(&outer), "{:?}", outer.health());
+    drop(rival);
+    ann.settled().await;
+    assert_eq!(outer.release().await.unwrap(), Outcome::Released);
 }

@@ -21,8 +21,7 @@ pub(super) struct Draft {
     pub(super) name: usize,
     pub(super) mode: Mode,
     pub(super) way: Way,
-    /// Whether the store is told who asks; otherwise the lease may be passed on inside the process.
-    pub(super) has_owner: bool,
+    pub(super) who: Who,
     /// Whether the holder locks the name once more inside.
     pub(super) nested: bool,
     /// How long the work takes.
@@ -30,6 +29,17 @@ pub(super) struct Draft {
     /// Whether the holder writes even if it has lost the lock: only the fence can stop it then.
     pub(super) careless: bool,
     pub(super) end: End,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    /// An owner that the store knows, and counts how often it locks.
+    Named,
+    /// The task, which may lock again without the store; its lease may be passed on inside the process.
+    Task,
+    /// Nobody in particular; the lease may be passed on too.
+    Nobody,
 }
 
 /// How a lock is asked for.
@@ -60,13 +70,17 @@ impl Lots {
     /// Draws a claim.
     pub(super) fn draft(&mut self) -> Draft {
         let mode = self.mode();
-        let has_owner = mode != Mode::Exclusive || self.percent(70);
+        let who = match self.lots.u32(..100) {
+            0..20 if mode == Mode::Exclusive => Who::Task,
+            20..40 if mode == Mode::Exclusive => Who::Nobody,
+            _ => Who::Named,
+        };
         Draft {
             name: self.lots.usize(..self.names),
             mode,
             way: self.way(),
-            has_owner,
-            nested: has_owner && mode == Mode::Exclusive && self.percent(20),
+            who,
+            nested: who != Who::Nobody && mode == Mode::Exclusive && self.percent(20),
             work: self.work(),
             careless: self.percent(25),
             end: match self.percent(85) {
@@ -133,7 +147,8 @@ mod tests {
         assert!(has(|draft| matches!(draft.mode, Mode::Permits { .. })));
         assert!(has(|draft| draft.way == Way::Try));
         assert!(has(|draft| matches!(draft.way, Way::Patience(_))));
-        assert!(has(|draft| !draft.has_owner));
+        assert!(has(|draft| draft.who == Who::Nobody));
+        assert!(has(|draft| draft.who == Who::Task && draft.nested));
         assert!(has(|draft| draft.end == End::Drop));
         assert!(has(|draft| draft.careless));
         assert!(has(|draft| draft.work > Duration::from_secs(1)));

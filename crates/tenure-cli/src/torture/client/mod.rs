@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::parent;
 use crate::store::Store;
 
 use super::wire::{FINISH, Order, Said};
@@ -103,17 +104,9 @@ fn listen() -> mpsc::UnboundedReceiver<String> {
             // Nobody listens when the part is over.
             let _ = sender.send(line);
         }
-        end_now();
+        parent::end_now();
     });
     lines
-}
-
-#[expect(
-    clippy::exit,
-    reason = "whoever started this process is gone, and nothing is worth cleaning up"
-)]
-fn end_now() {
-    std::process::exit(0);
 }
 
 fn not_by_hand() -> Failure {

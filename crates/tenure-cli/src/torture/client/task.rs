@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::torture::wire::Order;
 
 use super::held::Held;
-use super::lots::{Draft, End, Lots, Way};
+use super::lots::{Draft, End, Lots, Way, Who};
 use super::notes::Notes;
 use super::register::Register;
 
@@ -60,11 +60,7 @@ impl Task {
     async fn play(&mut self, draft: &Draft) -> Result<()> {
         let name = self.order.names[draft.name].clone();
         let owner = Owner::unique();
-        let lock = self.lock(&name, draft.mode);
-        let lock = match draft.has_owner {
-            true => lock.owner(owner.clone()),
-            false => lock,
-        };
+        let lock = asked_by(self.lock(&name, draft.mode), draft.who, &owner);
         let claim = self.asked(&name, draft.mode, &owner);
         let answer = match draft.way {
             Way::Wait => lock.lock().await.map(Some),
@@ -86,7 +82,7 @@ impl Task {
         };
         self.hold(&mut held, draft.work, then).await;
         if draft.nested {
-            self.nested(&mut held, &name, &owner).await;
+            self.nested(&mut held, &name, draft.who, &owner).await;
         }
         if let Some(read) = read.filter(|_| draft.careless || held.look()) {
             let fence = held.fence();
@@ -97,11 +93,11 @@ impl Task {
     }
 
     /// Locks the same name again as the same owner, and lets go of that one.
-    async fn nested(&self, outer: &mut Held, name: &str, owner: &Owner) {
+    async fn nested(&self, outer: &mut Held, name: &str, who: Who, owner: &Owner) {
         if !outer.look() {
             return;
         }
-        let lock = self.lock(name, Mode::Exclusive).owner(owner.clone());
+        let lock = asked_by(self.lock(name, Mode::Exclusive), who, owner);
         let claim = self.asked(name, Mode::Exclusive, owner);
         let answer = tokio::select! {
             answer = lock.lock() => answer,
@@ -163,6 +159,14 @@ impl Task {
                 () = held.lost(), if is_held => {}
             }
         }
+    }
+}
+
+fn asked_by(lock: Lock, who: Who, owner: &Owner) -> Lock {
+    match who {
+        Who::Named => lock.owner(owner.clone()),
+        Who::Task => lock.reentrant(),
+        Who::Nobody => lock,
     }
 }
 

@@ -165,7 +165,7 @@ impl Group {
         if !tally.conflicts.is_empty() {
             return Err(conflict(claim));
         }
-        if tally.answered().len() < self.majority {
+        if tally.may_have_it() >= self.majority {
             return Err(indeterminate(self.missing(&tally)));
         }
         self.claims.change(&Key::of(claim), Held::lost);

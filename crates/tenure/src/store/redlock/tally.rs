@@ -109,6 +109,11 @@ impl Tally {
         all
     }
 
+    /// How many have the claim, or may have it because they cannot be heard.
+    pub(crate) fn may_have_it(&self) -> usize {
+        self.takers().len() + self.failed.len() + self.open
+    }
+
     /// Who has something of the claim now.
     pub(crate) fn takers(&self) -> Vec<usize> {
         let granted = self.granted.iter().map(|(node, _)| *node);
