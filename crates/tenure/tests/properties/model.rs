@@ -162,6 +162,15 @@ impl Model {
         said
     }
 
+    /// Whether a place in line is for what is asked, and not for less.
+    pub(crate) fn stands_for(&self, ask: &Ask) -> bool {
+        let mut line = self.locks[ask.name].line.iter();
+        line.any(|waits| {
+            (waits.ask.owner, waits.ask.client) == (ask.owner, ask.client)
+                && covers(waits.ask.mode, ask.mode)
+        })
+    }
+
     pub(crate) fn withdraw(&mut self, ask: &Ask) {
         let lock = &mut self.locks[ask.name];
         lock.line

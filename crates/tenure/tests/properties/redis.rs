@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use proptest::test_runner::TestRunner;
 use tenure::conformance::Fixture;
-use tenure::driver::Driver;
+use tenure::driver::{Driver, Life, Mode, Wait};
 use tenure_testkit::RedisServer;
 use tokio::time::{Instant, sleep};
 
-use crate::model::Ends;
+use crate::model::{Ask, Ends};
 use crate::run::{Subject, agrees_with_the_model};
-use crate::steps::{Clock, steps};
+use crate::steps::{Clock, Step, steps};
 
 #[test]
 fn redis_agrees_with_the_model() {
@@ -28,6 +28,36 @@ fn redis_agrees_with_the_model() {
     if let Err(failure) = result {
         panic!("{failure}");
     }
+}
+
+/// A place for less than what is asked for is let in by itself, and told so; what is asked for is answered besides.
+#[test]
+fn a_turn_that_comes_with_a_request_for_more_is_told() {
+    let ask = |client, owner, mode, wait| {
+        Step::Acquire(Ask {
+            client,
+            name: 0,
+            owner,
+            mode,
+            ttl: 40,
+            depth: 1,
+            wait,
+            life: Life::Client,
+            fences: 1,
+            tells: false,
+            pid: 0,
+        })
+    };
+    let steps = [
+        ask(0, 0, Mode::Exclusive, Wait::No),
+        ask(0, 2, Mode::Exclusive, Wait::InLine),
+        ask(2, 2, Mode::Shared, Wait::InLine),
+        Step::Advance(40),
+        ask(2, 2, Mode::Exclusive, Wait::InLine),
+    ];
+    let store = Store(RedisServer::start().unwrap());
+    let runtime = super::runtime(Clock::Moved);
+    runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &steps));
 }
 
 /// One server for all cases.

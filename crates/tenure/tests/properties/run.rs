@@ -151,9 +151,11 @@ impl<'a> Run<'a> {
     }
 
     async fn acquire(&mut self, ask: &Ask) {
+        let stood_for_it = self.model.stands_for(ask);
         let expected = self.model.acquire(ask);
         if self.clock == Clock::Moved
             && ask.wait == Wait::InLine
+            && stood_for_it
             && matches!(expected, Said::Granted(_))
         {
             // Its turn came with this request: the answer says so, and no message besides.

@@ -124,8 +124,8 @@ impl Hash {
             Number::AtLeast(fence) => cmd.arg(fence),
             Number::Exactly(fence) => cmd.arg(fence.get()).arg("exactly"),
         };
-        let (answer, started) = self.link.call_dated(script, &cmd).await?;
-        let (answer, clock_us) = match answer {
+        let dated = self.link.call_dated(script, &cmd).await?;
+        let (answer, clock_us) = match dated.answer {
             Value::BulkString(granted) => match read_vote(&granted) {
                 Some((fence, clock_us)) => (Answer::Granted(fence), Some(clock_us)),
                 None => return Err(refused(claim, &granted)),
@@ -135,7 +135,8 @@ impl Hash {
         Ok(Vote {
             answer,
             clock_us,
-            started,
+            started: dated.started,
+            delayed: dated.delayed,
         })
     }
 
@@ -368,6 +369,8 @@ pub(crate) struct Vote {
     pub(crate) clock_us: Option<u64>,
     /// Since when the server is up.
     pub(crate) started: Option<Instant>,
+    /// Whether what was asked later may have been carried out before.
+    pub(crate) delayed: bool,
 }
 
 /// What an answer means that is no grant: taken, or a place in line.

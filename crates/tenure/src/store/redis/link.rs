@@ -86,6 +86,17 @@ pub(crate) enum Heard {
     Again,
 }
 
+/// What a server answers to a call, and what is known of when.
+#[derive(Debug)]
+pub(crate) struct Dated {
+    pub(crate) answer: Value,
+    /// Since when the server is up, where the greeting asked for it.
+    pub(crate) started: Option<Instant>,
+    /// Whether the call had to wait for a connection, or to be sent once more: requests that were
+    /// made after it may have been carried out before it.
+    pub(crate) delayed: bool,
+}
+
 /// What to do on each new connection before anybody uses it.
 #[derive(Debug, Clone)]
 pub(crate) enum Greeting {
@@ -188,15 +199,12 @@ impl Link {
     pub(crate) async fn call(&self, script: &Script, call: &Cmd) -> Result<Value> {
         self.call_dated(script, call)
             .await
-            .map(|(answer, _)| answer)
+            .map(|dated| dated.answer)
     }
 
     /// The same, with since when the server is up that answered, where the greeting asked for it.
-    pub(crate) async fn call_dated(
-        &self,
-        script: &Script,
-        call: &Cmd,
-    ) -> Result<(Value, Option<Instant>)> {
+    pub(crate) async fn call_dated(&self, script: &Script, call: &Cmd) -> Result<Dated> {
+        let mut delayed = self.shared.current.borrow().is_none();
         let Numbered {
             number,
             mut connection,
@@ -205,12 +213,16 @@ impl Link {
         let patience = self.shared.settings.timeout;
         let answer = match timeout(patience, connection.send(call)).await {
             Ok(Err(error)) if fault::is_unknown_script(&error) => {
+                delayed = true;
                 timeout(patience, connection.send(&script.in_full(call))).await
             }
             answer => answer,
         };
-        let answer = self.shared.answered(number, answer)?;
-        Ok((answer, times.map(|times| times.started)))
+        Ok(Dated {
+            answer: self.shared.answered(number, answer)?,
+            started: times.map(|times| times.started),
+            delayed,
+        })
     }
 
     /// Returns what the server's clock shows now, as it was when the connection was made, where the

@@ -42,13 +42,16 @@ impl Group {
             return;
         }
         let key = Key::of(claim);
+        // What is on its way to the node was sent after the claim, and is carried out after it; but
+        // a claim that had to wait may have been overtaken.
+        let overtaken = answer.as_ref().map_or(true, |vote| vote.delayed);
         let granted = match answer.map(|vote| vote.answer) {
             Ok(Answer::Granted(fence)) => Some(fence),
             _ => None,
         };
         self.claims.change(&key, |held| held.touch(node));
         match (self.claims.same(&key, number), granted) {
-            (None, _) if self.claims.is_seen_to(&key, node) => {}
+            (None, _) if self.claims.is_seen_to(&key, node) && !overtaken => {}
             (None, _) => self.clean_up(node, &whole(claim)).await,
             (Some(held), Some(number)) if held.fence.is_some() => {
                 self.claims

@@ -177,6 +177,7 @@ mod tests {
             answer: Answer::Granted(Fence::new(fence).unwrap()),
             clock_us: Some(clock),
             started: Some(started.unwrap()),
+            delayed: false,
         }))
     }
 
@@ -239,6 +240,7 @@ mod tests {
                 answer: Answer::Busy,
                 clock_us: None,
                 started: None,
+                delayed: false,
             }))
         };
         let failed = || {
