@@ -256,7 +256,8 @@ fn give_up(live: &Live) {
 fn times(stage: &Stage) -> Times {
     Times {
         slow: stage.args.slow.unwrap_or_default(),
-        pause: stage.args.ttl + PAST_THE_LEASE,
+        // Its own lease, and the one that the next in line of the same copy gets meanwhile.
+        pause: 2 * stage.args.ttl + PAST_THE_LEASE,
     }
 }
 
