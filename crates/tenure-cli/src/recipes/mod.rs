@@ -21,13 +21,12 @@ mod get_del;
 mod held;
 mod incr_fence;
 mod lease;
-mod no_fence;
-mod no_reentry;
 mod process;
 mod recursion;
 mod redlock_no_validity;
 mod renew_any_owner;
 mod renew_recreate;
+mod renewed;
 mod setnx;
 mod setnx_expire;
 mod spin;
@@ -127,12 +126,11 @@ impl Kind {
             Self::Del => Arc::new(del::Del::open(first, ttl).await?),
             Self::GetDel => Arc::new(get_del::GetDel::open(first, ttl).await?),
             Self::Lease => Arc::new(lease::Lease::open(first, ttl).await?),
-            Self::NoReentry => Arc::new(no_reentry::NoReentry::open(first, ttl).await?),
+            Self::NoReentry | Self::NoFence => Arc::new(renewed::Renewed::open(first, ttl).await?),
             Self::RenewAnyOwner => {
                 Arc::new(renew_any_owner::RenewAnyOwner::open(first, ttl).await?)
             }
             Self::RenewRecreate => Arc::new(renew_recreate::RenewRecreate::open(first, ttl).await?),
-            Self::NoFence => Arc::new(no_fence::NoFence::open(first, ttl).await?),
             Self::IncrFence => Arc::new(incr_fence::IncrFence::open(first, ttl).await?),
             Self::Failover => Arc::new(failover::Failover::open(urls, ttl)),
             Self::RedlockNoValidity => {

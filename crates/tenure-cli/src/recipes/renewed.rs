@@ -1,4 +1,5 @@
-//! Everything right, but no number that a resource could check: nobody stops a holder that was paused.
+//! Owner, ttl and renewal are right, and two mistakes are left. There is no number that a resource could check, so nobody stops a
+//! holder that was paused; and each call has a token of its own, so a nested call is a stranger to its caller and waits for it.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use crate::recipes::classic::{compare_and_delete, connect, renewed_if_owned, spi
 use crate::recipes::{Held, Recipe, Trouble};
 
 #[derive(Debug)]
-pub(super) struct NoFence {
+pub(super) struct Renewed {
     redis: MultiplexedConnection,
     ttl: Duration,
 }
 
-impl NoFence {
+impl Renewed {
     pub(super) async fn open(url: &str, ttl: Duration) -> Result<Self, Trouble> {
         let redis = connect(url).await?;
         Ok(Self { redis, ttl })
@@ -23,7 +24,7 @@ impl NoFence {
 }
 
 #[async_trait]
-impl Recipe for NoFence {
+impl Recipe for Renewed {
     async fn lock(&self, name: &str) -> Result<Held, Trouble> {
         let token = spin(&mut self.redis.clone(), name, self.ttl).await?;
         let renewal = renewed_if_owned(&self.redis, name, &token, self.ttl);
