@@ -14,10 +14,11 @@ use crate::driver::{
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, random_u128};
+use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::inbox;
 use crate::store::redis::keys::Keys;
-use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::look::{Look, write_about, write_mode};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::scan;

@@ -4,23 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
-    Value, io::tcp::TcpSettings,
-};
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::error::{Error, Result};
+use crate::store::redis::connect::{self, Connection, Greeting, Times};
 use crate::store::redis::fault::{self, Fault};
 use crate::store::redis::script::Script;
 use crate::store::redis::sentinel;
-use crate::store::redis::url::{Access, Host, Servers, Settings};
+use crate::store::redis::url::Settings;
 
 /// One connection to a deployment, made again whenever it breaks.
 ///
@@ -56,25 +50,6 @@ struct Numbered {
     times: Option<Times>,
 }
 
-/// What a server's clocks show.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    /// When it started, at the earliest.
-    started: Instant,
-    /// Its time, and when it was asked for.
-    clock_us: u64,
-    asked: Instant,
-}
-
-/// A connection that requests can be sent on.
-#[derive(Clone)]
-pub(crate) enum Connection {
-    /// To one server.
-    Server(MultiplexedConnection),
-    /// To all masters of a cluster.
-    Cluster(ClusterConnection),
-}
-
 /// What the connection hears of its own accord.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -95,19 +70,6 @@ pub(crate) struct Dated {
     /// Whether the call had to wait for a connection, or to be sent once more: requests that were
     /// made after it may have been carried out before it.
     pub(crate) delayed: bool,
-}
-
-/// What to do on each new connection before anybody uses it.
-#[derive(Debug, Clone)]
-pub(crate) enum Greeting {
-    /// Listen to this channel.
-    Subscribe(String),
-    /// Listen to this channel, and ask since when the server is up.
-    Join(String),
-    /// Be told of keys that change after they were read on request.
-    Track,
-    /// Nothing.
-    Nothing,
 }
 
 impl Link {
@@ -361,7 +323,8 @@ impl Shared {
         hear: &mpsc::UnboundedSender<Heard>,
     ) -> RedisResult<()> {
         let deadline = Instant::now() + self.settings.connect_timeout;
-        let connecting = self.connect_now(number, hear);
+        let connecting =
+            connect::connect(&self.settings, &self.greeting, self.listener(number, hear));
         let Ok(connected) = timeout_at(deadline, connecting).await else {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(late.into());
@@ -377,76 +340,6 @@ impl Shared {
             self.replace(number);
         }
         Ok(())
-    }
-
-    async fn connect_now(
-        self: &Arc<Self>,
-        number: u64,
-        hear: &mpsc::UnboundedSender<Heard>,
-    ) -> RedisResult<(Connection, Option<Times>)> {
-        let settings = &self.settings;
-        let address = match &settings.servers {
-            Servers::One(host) => settings.address(host),
-            Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
-            Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
-            Servers::Cluster(nodes) => {
-                let connection = self.connect_cluster(number, nodes, hear).await?;
-                return Ok((connection, None));
-            }
-        };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(1024)
-            .set_push_sender(self.listener(number, hear));
-        let client = settings.client(address, &settings.access)?;
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        if matches!(settings.servers, Servers::Sentinel { .. }) {
-            sentinel::expect_master(&mut connection).await?;
-        }
-        let mut times = None;
-        match &self.greeting {
-            Greeting::Subscribe(channel) => connection.subscribe(channel).await?,
-            Greeting::Join(channel) => {
-                connection.subscribe(channel).await?;
-                times = Some(ask_times(&mut connection).await?);
-            }
-            Greeting::Track => {
-                let mut track = redis::cmd("CLIENT");
-                track.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
-                track.exec_async(&mut connection).await?;
-            }
-            Greeting::Nothing => {}
-        }
-        Ok((Connection::Server(connection), times))
-    }
-
-    async fn connect_cluster(
-        self: &Arc<Self>,
-        number: u64,
-        nodes: &[Host],
-        hear: &mpsc::UnboundedSender<Heard>,
-    ) -> RedisResult<Connection> {
-        let settings = &self.settings;
-        let nodes: Vec<_> = nodes
-            .iter()
-            .map(|node| settings.info(settings.address(node), &settings.access))
-            .collect::<RedisResult<_>>()?;
-        let mut builder = ClusterClientBuilder::new(nodes)
-            .use_protocol(ProtocolVersion::RESP3)
-            .connection_timeout(settings.connect_timeout)
-            .response_timeout(settings.timeout)
-            .overall_response_timeout(None)
-            .tcp_settings(TcpSettings::default().set_nodelay(true))
-            .push_sender(self.listener(number, hear));
-        builder = settings.certify(builder)?;
-        let mut connection = builder.build()?.get_async_connection().await?;
-        if let Greeting::Subscribe(channel) | Greeting::Join(channel) = &self.greeting {
-            connection.subscribe(channel).await?;
-        }
-        Ok(Connection::Cluster(connection))
     }
 
     /// Takes in what a connection hears.
@@ -480,158 +373,6 @@ impl Shared {
             hear.send(heard).map_err(|_| ())
         }
     }
-}
-
-impl Connection {
-    pub(crate) async fn send(&mut self, cmd: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Server(connection) => connection.send_packed_command(cmd).await,
-            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
-        }?
-        .extract_error()
-    }
-
-    pub(crate) async fn send_all(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
-        match self {
-            Self::Server(connection) => pipeline.query_async(connection).await,
-            Self::Cluster(connection) => pipeline.query_async(connection).await,
-        }
-    }
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Server(_) => "Server",
-            Self::Cluster(_) => "Cluster",
-        })
-    }
-}
-
-impl Settings {
-    fn address(&self, host: &Host) -> ConnectionAddr {
-        let Host { name, port } = host.clone();
-        if self.tls.is_some() {
-            ConnectionAddr::TcpTls {
-                host: name,
-                port,
-                insecure: false,
-                tls_params: None,
-            }
-        } else {
-            ConnectionAddr::Tcp(name, port)
-        }
-    }
-
-    fn info(&self, address: ConnectionAddr, access: &Access) -> RedisResult<ConnectionInfo> {
-        let mut redis = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_skip_set_lib_name()
-            .set_db(access.database);
-        if let Some(user) = &access.user {
-            redis = redis.set_username(user);
-        }
-        if let Some(password) = &access.password {
-            redis = redis.set_password(password);
-        }
-        Ok(address
-            .into_connection_info()?
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
-            .set_redis_settings(redis))
-    }
-
-    /// A client of one server, which says nothing before it is asked to connect.
-    pub(crate) fn client(&self, address: ConnectionAddr, access: &Access) -> RedisResult<Client> {
-        let info = self.info(address, access)?;
-        match &self.tls {
-            None => Client::open(info),
-            #[cfg(feature = "redis-tls")]
-            Some(tls) => Client::build_with_tls(info, tls.certificates()?),
-            #[cfg(not(feature = "redis-tls"))]
-            Some(_) => Err(no_tls()),
-        }
-    }
-
-    /// A client of a host that is no Redis server but a sentinel.
-    pub(crate) fn client_of(&self, host: &Host, access: &Access) -> RedisResult<Client> {
-        self.client(self.address(host), access)
-    }
-
-    #[cfg(feature = "redis-tls")]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        Ok(match &self.tls {
-            Some(tls) => builder
-                .tls(redis::cluster::TlsMode::Secure)
-                .certs(tls.certificates()?),
-            None => builder,
-        })
-    }
-
-    #[cfg(not(feature = "redis-tls"))]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        match &self.tls {
-            Some(_) => Err(no_tls()),
-            None => Ok(builder),
-        }
-    }
-}
-
-#[cfg(feature = "redis-tls")]
-impl crate::store::redis::url::Tls {
-    /// Reads the files that the URL names.
-    fn certificates(&self) -> RedisResult<redis::TlsCertificates> {
-        let read = |path: &std::path::PathBuf| {
-            std::fs::read(path).map_err(|error| {
-                let why = format!("{}: {error}", path.display());
-                RedisError::from((redis::ErrorKind::InvalidClientConfig, "cannot be read", why))
-            })
-        };
-        let client_tls = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => Some(redis::ClientTlsConfig {
-                client_cert: read(certificate)?,
-                client_key: read(key)?,
-            }),
-            (None, None) => None,
-            _ => {
-                let why = "a client certificate needs both cert= and key=";
-                return Err((redis::ErrorKind::InvalidClientConfig, why).into());
-            }
-        };
-        Ok(redis::TlsCertificates {
-            client_tls,
-            root_cert: self.ca.as_ref().map(read).transpose()?,
-        })
-    }
-}
-
-#[cfg(not(feature = "redis-tls"))]
-fn no_tls() -> RedisError {
-    let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
-    (redis::ErrorKind::InvalidClientConfig, why).into()
-}
-
-/// Asks what the server's clocks show.
-async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times> {
-    let asked = Instant::now();
-    let info: String = redis::cmd("INFO")
-        .arg("server")
-        .query_async(connection)
-        .await?;
-    let number = |field: &str| {
-        let mut lines = info.lines();
-        let text = lines.find_map(|line| line.strip_prefix(field))?;
-        text.trim().parse::<u64>().ok()
-    };
-    // The server counts the ends of seconds, so the first may have been a moment. A server that
-    // does not say so is taken for one that has just started.
-    let uptime = number("uptime_in_seconds:").map_or(0, |seconds| seconds.saturating_sub(1));
-    let started = asked.checked_sub(Duration::from_secs(uptime));
-    Ok(Times {
-        // The clock of this machine may not reach so far back.
-        started: started.unwrap_or(asked),
-        clock_us: number("server_time_usec:").unwrap_or(0),
-        asked,
-    })
 }
 
 /// The keys of an invalidation; none stands for all of them.

@@ -3,7 +3,8 @@
 //! | file | content |
 //! |---|---|
 //! | `url` | what a URL says: servers, access, layout, times |
-//! | `link`, `sentinel` | the one connection, kept up through restarts and failovers |
+//! | `link` | the one connection, kept up through restarts and failovers |
+//! | `connect`, `sentinel` | how it is made, and where the master is |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
 //! | `inbox`, `look`, `scan` | what scripts tell and show |
@@ -16,8 +17,9 @@
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+pub(crate) mod connect;
 pub(crate) mod doctor;
-pub(crate) mod fault;
+mod fault;
 pub(crate) mod hash;
 mod inbox;
 mod keys;

@@ -7,9 +7,10 @@ use redis::{FromRedisValue, Value};
 
 use crate::error::Result;
 use crate::name::Name;
+use crate::store::redis::connect::Connection;
 use crate::store::redis::fault;
 use crate::store::redis::keys::Keys;
-use crate::store::redis::link::{Connection, Link};
+use crate::store::redis::link::Link;
 
 /// Returns the names that are held or waited for, sorted.
 pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {

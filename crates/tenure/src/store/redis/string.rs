@@ -17,10 +17,11 @@ use crate::driver::{
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name, Owner};
+use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::hash::{millis, read_fence};
 use crate::store::redis::keys::FENCE;
-use crate::store::redis::link::{Greeting, Heard, Link};
+use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
