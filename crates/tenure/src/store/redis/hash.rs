@@ -59,18 +59,13 @@ impl Hash {
         scripts: Scripts,
     ) -> Result<Self> {
         let client = Self::start(settings, confirm_ms, scripts, Greeting::Subscribe);
-        client.first_try().await?;
+        client.link.next_try().await?;
         Ok(client)
     }
 
     /// Begins to open a client of one of several servers that vote, and goes on until it succeeds.
     pub(crate) fn start_voter(settings: Settings, scripts: Scripts) -> Self {
         Self::start(settings, CONFIRM_MS, scripts, Greeting::Join)
-    }
-
-    /// Waits until the first connection is made, or says why it could not be.
-    pub(crate) async fn first_try(&self) -> Result<()> {
-        self.link.first_try().await
     }
 
     pub(crate) fn settings(&self) -> &Settings {

@@ -67,8 +67,8 @@ pub(crate) struct Dated {
     pub(crate) answer: Value,
     /// Since when the server is up, where the greeting asked for it.
     pub(crate) started: Option<Instant>,
-    /// Whether the call had to wait for a connection, or to be sent once more: requests that were
-    /// made after it may have been carried out before it.
+    /// Whether the call had to be sent once more: requests that were made after it may have been
+    /// carried out before it.
     pub(crate) delayed: bool,
 }
 
@@ -83,7 +83,7 @@ impl Link {
         greeting: Greeting,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Heard>)> {
         let (link, heard) = Self::start(settings, greeting);
-        link.first_try().await?;
+        link.next_try().await?;
         Ok((link, heard))
     }
 
@@ -108,22 +108,32 @@ impl Link {
         (Self { shared, task }, heard)
     }
 
-    /// Waits until the first connection is made or has failed.
+    /// Waits until there is a connection, or the next try to make one has failed.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if it has failed; the link goes on trying.
-    pub(crate) async fn first_try(&self) -> Result<()> {
+    pub(crate) async fn next_try(&self) -> Result<()> {
         let mut current = self.shared.current.subscribe();
         let mut trouble = self.shared.trouble.subscribe();
-        let failed = tokio::select! {
-            _ = current.wait_for(Option::is_some) => false,
-            _ = trouble.wait_for(Option::is_some) => true,
-        };
-        if failed {
-            return Err(self.shared.no_connection());
+        if !self.is_up() {
+            self.shared.hurry.notify_one();
         }
-        Ok(())
+        tokio::select! {
+            biased;
+            _ = current.wait_for(Option::is_some) => Ok(()),
+            _ = trouble.changed() => Err(self.shared.no_connection()),
+        }
+    }
+
+    /// Whether there is a connection at the moment.
+    pub(crate) fn is_up(&self) -> bool {
+        self.shared.current.borrow().is_some()
+    }
+
+    /// Why there is none.
+    pub(crate) fn no_connection(&self) -> Error {
+        self.shared.no_connection()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -166,7 +176,7 @@ impl Link {
 
     /// The same, with since when the server is up that answered, where the greeting asked for it.
     pub(crate) async fn call_dated(&self, script: &Script, call: &Cmd) -> Result<Dated> {
-        let mut delayed = self.shared.current.borrow().is_none();
+        let mut delayed = false;
         let Numbered {
             number,
             mut connection,
@@ -210,36 +220,39 @@ impl Drop for Link {
 impl Shared {
     /// Returns the connection of the moment, or waits a little for the next.
     ///
-    /// Where others vote too, a server that could not be reached is tried once more and no longer
-    /// waited for.
+    /// Where others vote too, nobody waits for one server alone. So requests to it are also carried
+    /// out in the order in which they were made.
     async fn connection(&self) -> Result<Numbered> {
         if let Some(connection) = &*self.current.borrow() {
             return Ok(connection.clone());
         }
-        let mut current = self.current.subscribe();
-        let mut trouble = self.trouble.subscribe();
-        let votes = matches!(self.greeting, Greeting::Join(_));
-        if votes {
-            self.hurry.notify_one();
+        if self.votes() {
+            return Err(self.no_connection());
         }
-        let connected = async {
-            tokio::select! {
-                connected = current.wait_for(Option::is_some) => connected.ok()?.clone(),
-                _ = trouble.changed(), if votes => None,
-            }
-        };
-        let connected = timeout(self.settings.patience(), connected).await;
-        connected.ok().flatten().ok_or_else(|| self.no_connection())
+        let mut current = self.current.subscribe();
+        let connected = current.wait_for(Option::is_some);
+        match timeout(self.settings.patience(), connected).await {
+            Ok(Ok(connected)) => connected.clone().ok_or_else(|| self.no_connection()),
+            _ => Err(self.no_connection()),
+        }
+    }
+
+    /// Whether this is one of several servers that vote.
+    fn votes(&self) -> bool {
+        matches!(self.greeting, Greeting::Join(_))
     }
 
     fn no_connection(&self) -> Error {
         let place = self.settings.place();
         match &*self.trouble.borrow() {
             Some(error) => fault::unreachable(&place, error),
-            None => fault::unavailable(format!(
-                "no connection to {place} in {:?}",
-                self.settings.patience()
-            )),
+            None if self.votes() => {
+                fault::unavailable(format!("{place} is not connected at the moment"))
+            }
+            None => {
+                let patience = self.settings.patience();
+                fault::unavailable(format!("no connection to {place} in {patience:?}"))
+            }
         }
     }
 
@@ -286,7 +299,7 @@ impl Shared {
     async fn keep_up(self: Arc<Self>, hear: mpsc::UnboundedSender<Heard>) {
         let mut number = 0;
         loop {
-            let (first, mut pause) = (number == 0, SHORTEST_PAUSE);
+            let mut pause = SHORTEST_PAUSE;
             number += 1;
             while let Err(error) = self.connect(number, &hear).await {
                 tracing::debug!(place = self.settings.place(), %error, "no connection yet");
@@ -298,7 +311,7 @@ impl Shared {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 number += 1;
             }
-            if !first {
+            if number > 1 {
                 // A closed channel means that the driver is being dropped, and this task with it.
                 let _ = hear.send(Heard::Again);
             }
@@ -335,6 +348,7 @@ impl Shared {
             connection,
             times,
         }));
+        self.trouble.send_replace(None);
         if self.dead.load(Ordering::SeqCst) >= number {
             // It broke before anybody could see it.
             self.replace(number);
@@ -390,3 +404,49 @@ fn changed(data: Vec<Value>) -> Vec<Vec<u8>> {
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::TcpListener;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// A place where nobody listens.
+    fn nowhere() -> Settings {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        Settings::parse(&format!("redis://{address}")).unwrap()
+    }
+
+    /// Whether a request is over without any wait.
+    async fn is_over_at_once(link: &Link) -> bool {
+        let ping = redis::cmd("PING");
+        let mut request = pin!(link.send(&ping));
+        poll_fn(|context| {
+            let polled = request.as_mut().poll(context);
+            Poll::Ready(matches!(polled, Poll::Ready(Err(_))))
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn one_of_several_servers_is_not_waited_for() {
+        let (voter, _heard) = Link::start(nowhere(), Greeting::Join("inbox".to_owned()));
+        assert!(is_over_at_once(&voter).await);
+        let refused = voter.next_try().await.unwrap_err();
+        assert!(refused.nothing_changed());
+        assert!(is_over_at_once(&voter).await);
+        assert!(!voter.is_up());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_alone_is_waited_for() {
+        let (link, _heard) = Link::start(nowhere(), Greeting::Subscribe("inbox".to_owned()));
+        assert!(!is_over_at_once(&link).await);
+        link.next_try().await.unwrap_err();
+        assert!(!is_over_at_once(&link).await);
+    }
+}

@@ -15,7 +15,7 @@ use crate::store::redlock::claims::{Before, Claims, Held, Key};
 use crate::store::redlock::clocks::Clocks;
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::lost::conflict;
-use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::{GrownUp, Tally};
 use crate::store::redlock::undo::whole;
 use crate::store::redlock::url::Settings;
@@ -126,13 +126,18 @@ impl Group {
         sent + self.settings.safe(ttl)
     }
 
-    /// Sends all nodes a claim.
-    fn ask_all(&self, claim: &Arc<Claim>, number: impl Fn(usize) -> Number) -> Round<Vote> {
-        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
-            let (node, claim, number) = (Arc::clone(node), Arc::clone(claim), number(index));
-            let request: Request<Vote> = Box::pin(async move { node.vote(&claim, number).await });
-            request
-        }))
+    /// Sends all nodes a claim, and waits until the votes are enough.
+    async fn ask_all(
+        &self,
+        claim: &Arc<Claim>,
+        number: impl Fn(usize) -> Number,
+        enough: impl Fn(&[Option<Result<Vote>>]) -> bool,
+    ) -> Round<Vote> {
+        let vote = |index, node: Arc<Hash>| {
+            let (claim, number) = (Arc::clone(claim), number(index));
+            async move { node.vote(&claim, number).await }
+        };
+        self.ask(vote, enough).await
     }
 
     /// Restarts the lease of a claim that holds, at the depth that it asks for.
@@ -147,15 +152,12 @@ impl Group {
         let sent = self.clock.now();
         let held = self.claims.find(&Key::of(claim));
         let number = |node| held.as_ref().and_then(|held| held.number(node));
-        let mut round = self.ask_all(&not_waiting(claim), |node| {
-            Number::Exactly(number(node).unwrap_or(fence))
-        });
+        let number = |node| Number::Exactly(number(node).unwrap_or(fence));
         // What a node has under the number that this client knows it did not forget, however lately
         // it started.
         let count = |answers: &[_]| Tally::of(answers, None, before.doubtful);
-        round
-            .until(|answers| count(answers).is_decided(self.majority))
-            .await;
+        let is_decided = |answers: &[_]| count(answers).is_decided(self.majority);
+        let round = self.ask_all(&not_waiting(claim), number, is_decided).await;
         let tally = count(&round.answers);
         self.follow(round, claim, before.number, tally.touched);
         if tally.granted.len() >= self.majority {
@@ -188,8 +190,7 @@ impl Group {
         }
         let sent = self.clock.now();
         let proposal = self.clocks.proposal(&self.nodes, sent);
-        let mut round = self.ask_all(claim, |_| Number::AtLeast(proposal));
-        self.until_decided(&mut round, before).await;
+        let round = self.vote(claim, Number::AtLeast(proposal), before).await;
         self.clocks.learn(&round, sent, proposal);
         let tally = self.tally(&round, before);
         self.follow(round, claim, before.number, tally.touched);
@@ -220,18 +221,19 @@ impl Group {
         Ok(Outcome::Over(Answer::Granted(fence)))
     }
 
-    async fn until_decided(&self, round: &mut Round<Vote>, before: Before) {
+    /// Asks for votes until they decide.
+    async fn vote(&self, claim: &Arc<Claim>, number: Number, before: Before) -> Round<Vote> {
         let (grown_up, majority) = (self.grown_up(before), self.majority);
         let count = |answers: &[_]| Tally::of(answers, grown_up, before.doubtful);
-        round
-            .until(|answers| count(answers).is_decided(majority))
-            .await;
+        let is_decided = |answers: &[_]| count(answers).is_decided(majority);
+        let mut round = self.ask_all(claim, |_| number, is_decided).await;
         if count(&round.answers).is_undecided_on_its_number(majority) {
             // Who shares the owner may know it by the number that a majority has. Nobody is waited
             // for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
         }
+        round
     }
 
     fn tally(&self, round: &Round<Vote>, before: Before) -> Tally {
@@ -265,8 +267,8 @@ impl Group {
             return Err(Tally::default());
         };
         tracing::debug!(name = %claim.name, "the nodes gave different numbers, asking once more");
-        let mut round = self.ask_all(&not_waiting(claim), |_| Number::Exactly(largest));
-        self.until_decided(&mut round, before).await;
+        let largest = Number::Exactly(largest);
+        let round = self.vote(&not_waiting(claim), largest, before).await;
         let written = self.tally(&round, before);
         self.follow(round, claim, before.number, written.touched);
         match written.agreed(self.majority) {
@@ -310,4 +312,4 @@ pub(crate) fn not_waiting(claim: &Claim) -> Arc<Claim> {
 const LONGEST_SPLIT: usize = 20;
 
 /// Longer than a node takes that is well.
-const A_WHILE: Duration = Duration::from_millis(50);
+pub(crate) const A_WHILE: Duration = Duration::from_millis(50);

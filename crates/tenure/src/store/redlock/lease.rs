@@ -6,10 +6,11 @@ use crate::clock::Tick;
 use crate::driver::{Claim, Driver as _, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::Fence;
+use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::{Held, Key};
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::Group;
-use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::round::Round;
 use crate::store::redlock::undo::whole;
 
 impl Group {
@@ -25,9 +26,9 @@ impl Group {
             self.claims
                 .change(&key, |held| lower(held, claim.depth - 1));
         }
-        let mut round = self.withdraw_round(&claim);
         let done = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
-        round.until(|answers| done(answers) >= self.majority).await;
+        let enough = |answers: &[_]| done(answers) >= self.majority;
+        let round = self.ask_to_withdraw(&claim, enough).await;
         let failure = (done(&round.answers) < self.majority).then(|| self.failure(&round));
         self.finish_withdrawing(round, &claim, touched);
         match failure {
@@ -46,10 +47,7 @@ impl Group {
         if held.is_some() && release.depth > 0 {
             self.claims.change(&key, |held| lower(held, release.depth));
         }
-        let mut round = self.release_round(release, held.as_ref());
-        round
-            .until(|answers| Freed::count(answers).is_decided(self.majority))
-            .await;
+        let round = self.ask_to_release(release, held.as_ref()).await;
         let freed = Freed::count(&round.answers);
         let outcome = if freed.done >= self.majority {
             Ok(freed.released)
@@ -66,9 +64,9 @@ impl Group {
 
     /// Sends each node the release, with the number that it has for the grant. Where that is not
     /// known, or not there yet, the owner's is freed whatever its number.
-    fn release_round(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
-        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
-            let (node, mut release) = (Arc::clone(node), release.clone());
+    async fn ask_to_release(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
+        let let_go = |index, node: Arc<Hash>| {
+            let mut release = release.clone();
             if let Some(held) = held {
                 release.fence = held.number(index);
                 if release.fence.is_none() {
@@ -77,9 +75,10 @@ impl Group {
                         .doubt(&Key::of(&held.claim), index, doubtful_until);
                 }
             }
-            let request: Request<_> = Box::pin(async move { node.release(&release).await });
-            request
-        }))
+            async move { node.release(&release).await }
+        };
+        let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.majority);
+        self.ask(let_go, is_decided).await
     }
 
     /// Goes on with the nodes that have not answered, or not well: nothing is to be left anywhere.
@@ -121,23 +120,20 @@ impl Group {
         });
         let renewals: Vec<Renewal> = longer.collect();
         let held: Vec<_> = renewals.iter().map(|renewal| self.own(renewal)).collect();
-        let mut round = Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
-            let node = Arc::clone(node);
+        let renew = |index, node: Arc<Hash>| {
             let own = renewals.iter().zip(&held).map(|(renewal, held)| Renewal {
                 fence: number(held.as_ref(), index).or(renewal.fence),
                 ..renewal.clone()
             });
             let renewals: Vec<_> = own.collect();
-            let request: Request<_> = Box::pin(async move { node.renew(&renewals).await });
-            request
-        }));
+            async move { node.renew(&renewals).await }
+        };
         let majority = self.majority;
         let count = renewals.len();
-        round
-            .until(|answers| {
-                (0..count).all(|lease| Kept::of(answers, lease).nodes.len() >= majority)
-            })
-            .await;
+        let are_kept = |answers: &[_]| {
+            (0..count).all(|lease| Kept::of(answers, lease).nodes.len() >= majority)
+        };
+        let round = self.ask(renew, are_kept).await;
         if round.answers.iter().flatten().flatten().count() == 0 {
             return Err(unavailable(self.failure(&round)));
         }

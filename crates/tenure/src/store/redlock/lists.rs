@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::driver::{Driver as _, Entry, Holder, Waiter};
 use crate::error::Result;
 use crate::name::{Name, Owner};
+use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault;
 use crate::store::redlock::group::Group;
-use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::round::Round;
 
 impl Group {
     /// Lists what a majority of the nodes says.
@@ -16,7 +17,7 @@ impl Group {
         let round = self
             .ask_each(|node| {
                 let only = only.cloned();
-                Box::pin(async move { node.list(only.as_ref()).await })
+                async move { node.list(only.as_ref()).await }
             })
             .await?;
         let mut by_name: BTreeMap<Name, Vec<Entry>> = BTreeMap::new();
@@ -35,7 +36,7 @@ impl Group {
     pub(crate) async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         let evicted = self.ask_each(|node| {
             let name = name.clone();
-            Box::pin(async move { node.evict(&name).await })
+            async move { node.evict(&name).await }
         });
         let round = evicted
             .await
@@ -51,12 +52,12 @@ impl Group {
     }
 
     /// Asks each node, and waits for all that answer; fails if no majority does.
-    async fn ask_each<T: Send + 'static>(
-        &self,
-        request: impl Fn(Arc<crate::store::redis::hash::Hash>) -> Request<T>,
-    ) -> Result<Round<T>> {
-        let mut round = Round::new(self.nodes.iter().map(|node| request(Arc::clone(node))));
-        round.until(|_| false).await;
+    async fn ask_each<T, F>(&self, request: impl Fn(Arc<Hash>) -> F) -> Result<Round<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let round = self.ask(|_, node| request(node), |_| false).await;
         if round.answers.iter().flatten().flatten().count() < self.majority {
             return Err(fault::unavailable(self.failure(&round)));
         }

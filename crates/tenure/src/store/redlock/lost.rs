@@ -7,10 +7,11 @@ use std::time::Duration;
 use crate::driver::{Answer, Claim, Driver as _, Wait};
 use crate::error::{Error, Result};
 use crate::name::Owner;
+use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::{Before, Held, Key};
 use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
 use crate::store::redlock::group::{Group, Outcome};
-use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::Tally;
 
 impl Group {
@@ -104,14 +105,13 @@ impl Group {
     async fn is_before_others(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
         let name = &claim.name;
-        let mut round = Round::new(self.nodes.iter().map(|node| {
-            let (node, name) = (Arc::clone(node), name.clone());
-            let request: Request<_> = Box::pin(async move { node.list(Some(&name)).await });
-            request
-        }));
-        round
-            .until(|answers| answers.iter().flatten().flatten().count() >= answered)
-            .await;
+        let list = |_, node: Arc<Hash>| {
+            let name = name.clone();
+            async move { node.list(Some(&name)).await }
+        };
+        let enough =
+            |answers: &[Option<Result<_>>]| answers.iter().flatten().flatten().count() >= answered;
+        let round = self.ask(list, enough).await;
         let mut votes: BTreeMap<Owner, (usize, usize)> = BTreeMap::new();
         for (node, answer) in round.answers.iter().enumerate() {
             let Some(Ok(entries)) = answer else {

@@ -8,6 +8,7 @@
 //! | `late`, `undo` | answers that come later; taking claims back |
 //! | `clocks` | where the next fence may begin |
 //! | `lease` | renewing and letting go what a majority granted |
+//! | `reach` | which nodes can be asked |
 //! | `round`, `tally` | one request to all nodes; counting what they say |
 //! | `claims` | what this client has asked for, and which nodes have it |
 //! | `inbox` | news of the nodes, as news of the group |
@@ -28,6 +29,7 @@ mod late;
 mod lease;
 mod lists;
 mod lost;
+mod reach;
 mod round;
 mod tally;
 mod undo;
@@ -50,7 +52,6 @@ use crate::store::redis::use_a_crypto_provider;
 use fault::DRIVER;
 use group::Group;
 use inbox::Inbox;
-use round::{Request, Round};
 use url::Settings;
 
 pub use doctor::doctor;
@@ -97,23 +98,6 @@ struct Redlock {
     inbox: Mutex<Inbox>,
     /// Pass on what nodes tell, until this client ends.
     _listeners: JoinSet<()>,
-}
-
-impl Group {
-    /// Waits until a majority is connected, or cannot be.
-    async fn connect(&self) -> Result<()> {
-        let mut round = Round::new(self.nodes.iter().map(|node| {
-            let node = Arc::clone(node);
-            let request: Request<()> = Box::pin(async move { node.first_try().await });
-            request
-        }));
-        let up = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
-        round.until(|answers| up(answers) >= self.majority).await;
-        if up(&round.answers) >= self.majority {
-            return Ok(());
-        }
-        Err(fault::unavailable(self.failure(&round)))
-    }
 }
 
 #[async_trait]

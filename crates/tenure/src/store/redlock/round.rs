@@ -2,12 +2,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use crate::error::Result;
 
 /// What is asked of one node.
-pub(crate) type Request<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+type Request<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// Requests to all nodes, and the answers that have come.
 pub(crate) struct Round<T> {
@@ -17,36 +17,57 @@ pub(crate) struct Round<T> {
 }
 
 impl<T: Send + 'static> Round<T> {
-    /// Prepares the requests; the first [`until`](Self::until) sends them all.
-    pub(crate) fn new(requests: impl Iterator<Item = Request<T>>) -> Self {
-        let requests: Vec<_> = requests.map(Some).collect();
-        let answers = requests.iter().map(|_| None).collect();
-        Self { requests, answers }
+    /// A round in which nobody is asked yet.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            requests: (0..nodes).map(|_| None).collect(),
+            answers: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    /// Prepares the request to a node; it is sent when it is waited for.
+    pub(crate) fn ask<F>(&mut self, node: usize, request: F)
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.requests[node] = Some(Box::pin(request));
+    }
+
+    /// Who was not asked and has no answer.
+    pub(crate) fn unasked(&self) -> Vec<usize> {
+        let all = self.requests.iter().zip(&self.answers).enumerate();
+        let unasked = all.filter(|(_, (request, answer))| request.is_none() && answer.is_none());
+        unasked.map(|(node, _)| node).collect()
     }
 
     /// Waits until the answers are enough, or all there.
     pub(crate) async fn until(&mut self, enough: impl Fn(&[Option<Result<T>>]) -> bool) {
         poll_fn(|context| {
-            let mut open = false;
-            for (request, answer) in self.requests.iter_mut().zip(&mut self.answers) {
-                let Some(running) = request else {
-                    continue;
-                };
-                match running.as_mut().poll(context) {
-                    Poll::Ready(ended) => {
-                        *answer = Some(ended);
-                        *request = None;
-                    }
-                    Poll::Pending => open = true,
-                }
-            }
-            if open && !enough(&self.answers) {
+            if self.poll(context) && !enough(&self.answers) {
                 Poll::Pending
             } else {
                 Poll::Ready(())
             }
         })
         .await;
+    }
+
+    /// Takes in what has come; returns whether an answer is still to come.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        let mut open = false;
+        for (request, answer) in self.requests.iter_mut().zip(&mut self.answers) {
+            let Some(running) = request else {
+                continue;
+            };
+            match running.as_mut().poll(context) {
+                Poll::Ready(ended) => {
+                    *answer = Some(ended);
+                    *request = None;
+                }
+                Poll::Pending => open = true,
+            }
+        }
+        open
     }
 
     /// Lets what is still open run to its end, and gives each answer to `late`.
@@ -77,9 +98,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_node_is_not_waited_for() {
-        let silent: Request<u8> = Box::pin(pending());
-        let requests: [Request<u8>; 3] = [Box::pin(ready(Ok(1))), silent, Box::pin(ready(Ok(3)))];
-        let mut round = Round::new(requests.into_iter());
+        let mut round = Round::new(3);
+        round.ask(0, ready(Ok(1)));
+        round.ask(1, pending());
+        round.ask(2, ready(Ok(3)));
         round
             .until(|answers| answers.iter().flatten().count() == 2)
             .await;
@@ -90,10 +112,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_not_asked_is_not_waited_for() {
+        let mut round = Round::new(2);
+        round.ask(0, ready(Ok(1)));
+        assert_eq!(round.unasked(), [1]);
+        round.until(|_| false).await;
+        assert!(matches!(round.answers[..], [Some(Ok(1)), None]));
+        assert_eq!(round.unasked(), [1]);
+        round.ask(1, ready(Ok(2)));
+        assert!(round.unasked().is_empty());
+        round.until(|_| false).await;
+        assert!(matches!(round.answers[..], [Some(Ok(1)), Some(Ok(2))]));
+    }
+
+    #[tokio::test]
     async fn late_answers_are_taken_in() {
         let (open, opened) = tokio::sync::oneshot::channel();
-        let slow: Request<u8> = Box::pin(async { Ok(opened.await.unwrap()) });
-        let mut round = Round::new([slow].into_iter());
+        let mut round = Round::new(1);
+        round.ask(0, async { Ok(opened.await.unwrap()) });
         round.until(|_| true).await;
         assert!(round.answers[0].is_none());
         let (tell, told) = mpsc::channel();

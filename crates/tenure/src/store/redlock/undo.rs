@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::driver::{Claim, Driver as _};
+use crate::error::Result;
+use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::Key;
 use crate::store::redlock::group::Group;
-use crate::store::redlock::round::{Request, Round};
+use crate::store::redlock::round::Round;
 
 impl Group {
     /// Takes a claim back everywhere, also where nothing is known of it; waits for some nodes.
@@ -30,21 +32,24 @@ impl Group {
         wait_for: &[usize],
         touched: u64,
     ) {
-        let mut round = self.withdraw_round(claim);
-        round
-            .until(|answers| wait_for.iter().all(|node| answers[*node].is_some()))
-            .await;
+        let are_there =
+            |answers: &[Option<_>]| wait_for.iter().all(|node| answers[*node].is_some());
+        let round = self.ask_to_withdraw(claim, are_there).await;
         self.finish_withdrawing(round, claim, touched);
     }
 
-    pub(crate) fn withdraw_round(&self, claim: &Arc<Claim>) -> Round<()> {
+    pub(crate) async fn ask_to_withdraw(
+        &self,
+        claim: &Arc<Claim>,
+        enough: impl Fn(&[Option<Result<()>>]) -> bool,
+    ) -> Round<()> {
         let (key, doubtful_until) = (Key::of(claim), self.clock.now() + claim.ttl);
-        Round::new(self.nodes.iter().enumerate().map(|(index, node)| {
+        let withdraw = |index, node: Arc<Hash>| {
             self.claims.doubt(&key, index, doubtful_until);
-            let (node, claim) = (Arc::clone(node), Arc::clone(claim));
-            let request: Request<()> = Box::pin(async move { node.withdraw(&claim).await });
-            request
-        }))
+            let claim = Arc::clone(claim);
+            async move { node.withdraw(&claim).await }
+        };
+        self.ask(withdraw, enough).await
     }
 
     /// Takes in what nodes say to a withdrawal, and goes on with those that do not answer well, if
