@@ -23,12 +23,16 @@ impl Parent {
     pub(crate) fn listen(verb: &'static str, of: &'static str) -> Self {
         let (sender, lines) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
-                let Ok(line) = line else { break };
+            let mut is_told = false;
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                is_told = true;
                 // Nobody listens when the part is over.
                 let _ = sender.send(line);
             }
-            end_now();
+            // Whoever calls by hand and says nothing gets an answer.
+            if is_told {
+                end_now();
+            }
         });
         Self {
             part: (verb, of),
