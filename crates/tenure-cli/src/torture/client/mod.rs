@@ -27,8 +27,7 @@ mod task;
 
 /// Plays the part of one client.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let mut parent = Parent::listen("torture-client", "torture");
-    let order: Order = parent.hear().await?;
+    let (order, mut parent) = Parent::listen::<Order>("torture-client", "torture")?;
     let notes = Notes::new(order.process);
     let finish = Rc::new(Cell::new(false));
     let told = async {
