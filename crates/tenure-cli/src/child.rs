@@ -4,6 +4,7 @@
 
 use std::fmt::{Debug, Display};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -18,7 +19,9 @@ use crate::exit_code;
 
 /// One process; killed if it is still there when nobody needs it any more.
 ///
-/// It ends by itself when this process does, since its standard input ends then.
+/// It ends by itself when this process does, since its standard input ends then. It is in a process group of its own,
+/// so that an interrupt at the terminal is ours to deal with; and so that it ends also while it is stopped, because the
+/// kernel hangs up on a stopped group that nobody is left to wake.
 #[derive(Debug)]
 pub(crate) struct Child {
     /// What a failure calls it.
@@ -30,7 +33,10 @@ impl Child {
     /// Starts a command, which is [our own program](own_program), with a pipe to it and one from it.
     pub(crate) fn start(who: &'static str, command: &mut Command) -> Result<Self> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let process = command.spawn().map_err(|error| trouble(who, &error))?;
+        let process = command
+            .process_group(0)
+            .spawn()
+            .map_err(|error| trouble(who, &error))?;
         Ok(Self { who, process })
     }
 

@@ -1,6 +1,5 @@
 //! `demo cache`: a hot entry expires, and one caller makes it anew instead of hundreds.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -133,8 +132,6 @@ async fn run(store: &Store, args: &CacheArgs, keeper: Keeper) -> Result<Report> 
 fn start(url: &str, settings: &Settings) -> Result<Child> {
     let mut command = Command::new(own_program()?);
     command.arg("demo-cache-copy").env(store::VARIABLE, url);
-    // An interrupt at the terminal ends us, and us alone.
-    command.process_group(0);
     let mut copy = Child::start("a copy of the service", &mut command)?;
     copy.tell(settings)?;
     Ok(copy)

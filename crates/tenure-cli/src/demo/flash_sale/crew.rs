@@ -1,6 +1,5 @@
 //! The copies of the service, as the sale sees them: started, frozen, killed and replaced.
 
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -111,9 +110,7 @@ struct Process {
 impl Process {
     async fn start(settings: &Settings) -> Result<Self> {
         let mut command = Command::new(own_program()?);
-        // A group of its own, so that an interrupt at the terminal is ours to deal with.
-        command.arg("demo-copy").process_group(0);
-        let mut child = Child::start("a copy of the service", &mut command)?;
+        let mut child = Child::start("a copy of the service", command.arg("demo-copy"))?;
         child.tell(settings)?;
         let (tell, heard) = mpsc::unbounded_channel();
         let said = child.said();
