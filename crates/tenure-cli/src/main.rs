@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod by_hand;
+mod child;
 mod cli;
 mod demo;
 mod doctor;

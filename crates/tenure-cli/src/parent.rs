@@ -18,22 +18,29 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// Listens on a thread of its own, so that this process ends with its parent, whatever it is
-    /// doing or blocked by.
-    pub(crate) fn listen(verb: &'static str, of: &'static str) -> Self {
+    /// Returns the first line, and listens for more on a thread of its own, so that this process ends
+    /// with its parent, whatever it is doing or blocked by.
+    ///
+    /// Waits for the first line itself: nothing goes on yet, and whoever calls by hand gets an answer.
+    pub(crate) fn listen<T: DeserializeOwned>(
+        verb: &'static str,
+        of: &'static str,
+    ) -> Result<(T, Self)> {
         let (sender, lines) = mpsc::unbounded_channel();
+        let parent = Self {
+            part: (verb, of),
+            lines,
+        };
+        let first = std::io::stdin().lock().lines().next().transpose()?;
+        let first = parent.understand(&first.unwrap_or_default())?;
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
-                let Ok(line) = line else { break };
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
                 // Nobody listens when the part is over.
                 let _ = sender.send(line);
             }
             end_now();
         });
-        Self {
-            part: (verb, of),
-            lines,
-        }
+        Ok((first, parent))
     }
 
     /// Waits for the next line.
@@ -43,7 +50,11 @@ impl Parent {
     /// Cancel safe: a line that nobody has taken stays for the next call.
     pub(crate) async fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
         let line = self.lines.recv().await.ok_or_else(|| self.not_by_hand())?;
-        serde_json::from_str(&line).map_err(|_| self.not_by_hand())
+        self.understand(&line)
+    }
+
+    fn understand<T: DeserializeOwned>(&self, line: &str) -> Result<T> {
+        serde_json::from_str(line).map_err(|_| self.not_by_hand())
     }
 
     /// What to say to somebody who calls the hidden verb.

@@ -14,7 +14,7 @@ pub(crate) struct Store {
         value_name = "URL",
         global = true,
         display_order = 900,
-        env = "TENURE_STORE",
+        env = VARIABLE,
         hide_env_values = true
     )]
     url: Option<String>,
@@ -94,6 +94,11 @@ fn without_password(address: &str) -> String {
         None => format!("{address}{query}"),
     }
 }
+
+/// The variable that names the store.
+///
+/// A child gets its URL here and not as an argument: everybody can read those, and it may hold a password.
+pub(crate) const VARIABLE: &str = "TENURE_STORE";
 
 const DEFAULT: &str = "local:";
 

@@ -1,5 +1,7 @@
 //! What upsets a play: it then proves nothing.
 
+use crate::error::Failure;
+
 /// Why a case could not be played to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Upset {
@@ -14,6 +16,12 @@ pub(super) enum Upset {
     /// Something that had to happen did not.
     #[error("{0}")]
     Play(String),
+}
+
+impl From<Failure> for Upset {
+    fn from(failure: Failure) -> Self {
+        Self::Play(failure.to_string())
+    }
 }
 
 impl Upset {

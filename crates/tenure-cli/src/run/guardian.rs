@@ -17,6 +17,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::child::own_program;
+
 /// The guardian as `tenure run` sees it.
 #[derive(Debug)]
 pub(crate) struct Guardian {
@@ -171,15 +173,6 @@ fn boot_time() -> Duration {
     #[cfg(not(target_os = "linux"))]
     let clock = ClockId::Monotonic;
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
-}
-
-/// The program that runs now, also if its file was replaced meanwhile.
-pub(crate) fn own_program() -> io::Result<std::path::PathBuf> {
-    if cfg!(target_os = "linux") {
-        Ok("/proc/self/exe".into())
-    } else {
-        std::env::current_exe()
-    }
 }
 
 const ALIAS: &str = "lock-guardian";

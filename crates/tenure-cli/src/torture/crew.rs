@@ -1,18 +1,16 @@
 //! The client processes, as the one that started them sees them.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tenure_checker::{Event, What};
 
+use crate::child::{Child, own_program};
 use crate::error::{Failure, Result};
-use crate::exit_code;
-use crate::run::guardian::own_program;
+use crate::{exit_code, store};
 
 use super::clock::now_us;
 use super::fault::Fault;
@@ -42,7 +40,6 @@ struct Members {
 struct Member {
     number: u32,
     child: Child,
-    to: ChildStdin,
     /// Ends when the process has said all.
     reader: JoinHandle<()>,
 }
@@ -77,8 +74,7 @@ impl Crew {
         }
         let at_us = now_us();
         self.note(0, fault(Fault::Kill, member.number));
-        member.child.kill().map_err(|error| trouble(&error))?;
-        member.child.wait().map_err(|error| trouble(&error))?;
+        member.child.kill()?;
         member.read_to_end();
         self.recorder.killed(member.number, at_us);
         self.add()
@@ -106,8 +102,8 @@ impl Crew {
         let mut crashed = Vec::new();
         let mut members = self.members();
         for index in (0..members.present.len()).rev() {
-            let ended = members.present[index].child.try_wait();
-            if ended.map_err(|error| trouble(&error))?.is_some() {
+            let ended = members.present[index].child.ended(Instant::now());
+            if ended?.is_some() {
                 crashed.push(members.present.swap_remove(index));
             }
         }
@@ -125,16 +121,15 @@ impl Crew {
         let mut members = std::mem::take(&mut self.members().present);
         for member in &mut members {
             // It fails if the process has crashed, which is seen below.
-            let _ = writeln!(member.to, "{FINISH}");
+            let _ = member.child.tell(&FINISH);
         }
         let give_up = Instant::now() + patience;
         let mut stuck = 0;
         for mut member in members {
-            let ended = member.ended(give_up)?;
+            let ended = member.child.ended(give_up)?;
             if ended.is_none() {
                 stuck += 1;
-                member.child.kill().map_err(|error| trouble(&error))?;
-                member.child.wait().map_err(|error| trouble(&error))?;
+                member.child.kill()?;
             }
             member.read_to_end();
             // What does not end is told by its claims that have no end.
@@ -171,7 +166,8 @@ impl Crew {
             from = (0..present.len()).collect();
         }
         let Some(index) = from.get(lot / 2 % from.len().max(1)) else {
-            return Err(trouble(&"none is left"));
+            let sentence = "no client process of the torture is left";
+            return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
         };
         let index = *index;
         Ok(members.present.swap_remove(index))
@@ -192,76 +188,41 @@ impl Crew {
 
 impl Member {
     fn start(url: &str, order: &Order, recorder: &Arc<Recorder>) -> Result<Self> {
-        let mut command = Command::new(own_program().map_err(|error| trouble(&error))?);
-        command
-            .arg("torture-client")
-            // Not an argument: everybody can read those, and a URL may hold a password.
-            .env("TENURE_STORE", url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| trouble(&error))?;
-        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(trouble(&"it has no pipes"));
-        };
-        let recorder = Arc::clone(recorder);
-        let mut member = Self {
+        let mut command = Command::new(own_program()?);
+        command.arg("torture-client").env(store::VARIABLE, url);
+        let mut child = Child::start("a client process of the torture", &mut command)?;
+        let (said, recorder) = (child.said(), Arc::clone(recorder));
+        let reader = thread::spawn(move || said.for_each(|said| note(said, &recorder)));
+        child.tell(order)?;
+        Ok(Self {
             number: order.process,
             child,
-            to,
-            reader: thread::spawn(move || read_all(from, &recorder)),
-        };
-        let order = serde_json::to_string(order).map_err(|error| trouble(&error))?;
-        writeln!(member.to, "{order}").map_err(|error| trouble(&error))?;
-        Ok(member)
+            reader,
+        })
     }
 
     /// Stops it where it stands, and returns once it does; `false` if it has crashed before.
     fn stop(&self) -> Result<bool> {
-        self.signal(Signal::STOP)?;
+        self.child.signal(Signal::STOP)?;
         self.wait_for_state(|state| state == 'T')
     }
 
     /// Lets it go on, and returns once it does; `false` if it has crashed before.
     fn go_on(&self) -> Result<bool> {
-        self.signal(Signal::CONT)?;
+        self.child.signal(Signal::CONT)?;
         self.wait_for_state(|state| state != 'T')
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| trouble(&"it has no process id"))?;
-        // The id is its own until it is waited for, and only whoever has taken it does that.
-        kill_process(pid, signal).map_err(|error| trouble(&error))
     }
 
     fn wait_for_state(&self, wanted: impl Fn(char) -> bool) -> Result<bool> {
         let give_up = Instant::now() + PATIENCE;
         while Instant::now() < give_up {
-            match self.state() {
+            match self.child.state() {
                 Some('Z' | 'X') | None => return Ok(false),
                 Some(state) if wanted(state) => return Ok(true),
                 Some(_) => thread::sleep(TICK),
             }
         }
-        Err(trouble(&"a signal does not reach it"))
-    }
-
-    /// The kernel's letter for what the process does.
-    fn state(&self) -> Option<char> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.chars().next()
-    }
-
-    /// Waits for its end.
-    fn ended(&mut self, give_up: Instant) -> Result<Option<std::process::ExitStatus>> {
-        loop {
-            let ended = self.child.try_wait().map_err(|error| trouble(&error))?;
-            if ended.is_some() || Instant::now() >= give_up {
-                return Ok(ended);
-            }
-            thread::sleep(TICK);
-        }
+        Err(self.child.trouble(&"a signal does not reach it"))
     }
 
     /// Waits until all that it said is noted; it has ended.
@@ -272,24 +233,13 @@ impl Member {
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        // Both fail only if it has ended and was waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Notes all that a process says.
-fn read_all(from: ChildStdout, recorder: &Recorder) {
-    for line in BufReader::new(from).lines() {
-        let Ok(line) = line else { return };
-        match serde_json::from_str(&line) {
-            Ok(Said::Noted(event)) => recorder.note(event),
-            Ok(Said::Believes { claim, until_us }) => recorder.believes(claim, until_us),
-            Ok(Said::Failed(sentence)) => recorder.fail(sentence),
-            Err(error) => recorder.fail(format!("a client said what nobody understands: {error}")),
-        }
+/// Notes what a process says.
+fn note(said: Result<Said>, recorder: &Recorder) {
+    match said {
+        Ok(Said::Noted(event)) => recorder.note(event),
+        Ok(Said::Believes { claim, until_us }) => recorder.believes(claim, until_us),
+        Ok(Said::Failed(sentence)) => recorder.fail(sentence),
+        Err(failure) => recorder.fail(failure.to_string()),
     }
 }
 
@@ -298,11 +248,6 @@ fn fault(fault: Fault, target: u32) -> What {
         kind: fault.word().to_owned(),
         target: Some(target),
     }
-}
-
-fn trouble(why: &dyn std::fmt::Display) -> Failure {
-    let sentence = format!("a client process of the torture cannot be used: {why}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 /// How long a signal may take, on a machine that is busy.

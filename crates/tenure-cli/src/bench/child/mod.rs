@@ -16,8 +16,7 @@ mod loops;
 
 /// Plays one part.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let mut parent = Parent::listen("bench-child", "bench");
-    let order: Order = parent.hear().await?;
+    let (order, mut parent) = Parent::listen("bench-child", "bench")?;
     match part(store, order, &mut parent).await {
         Ok(answer) => tell(&answer)?,
         Err(failure) => tell(&Answer::Failed(failure.to_string()))?,

@@ -72,8 +72,7 @@ pub(super) struct Calls {
 
 /// Plays one copy.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let mut parent = Parent::listen("demo-cache-copy", "demo cache");
-    let settings: Settings = parent.hear().await?;
+    let (settings, _) = Parent::listen("demo-cache-copy", "demo cache")?;
     let calls = call_all(store, settings)
         .await
         .unwrap_or_else(|failure| Calls {

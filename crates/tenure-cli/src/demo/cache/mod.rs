@@ -1,17 +1,15 @@
 //! `demo cache`: a hot entry expires, and one caller makes it anew instead of hundreds.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
 
+use crate::child::{Child, own_program};
 use crate::error::{Failure, Result};
 use crate::output::print_json;
-use crate::run::guardian::own_program;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::{duration, exit_code};
 
 mod copy;
@@ -115,12 +113,12 @@ async fn run(store: &Store, args: &CacheArgs, keeper: Keeper) -> Result<Report> 
             rebuild: args.rebuild,
             expiries: args.expiries,
         };
-        copies.push(Copy::start(&url, &settings)?);
+        copies.push(start(&url, &settings)?);
     }
     let mut calls = Calls::default();
     for copy in copies {
-        let each = tokio::task::spawn_blocking(|| copy.calls()).await;
-        let each = each.map_err(|error| trouble(&error))??;
+        let each = tokio::task::spawn_blocking(|| calls_of(copy)).await;
+        let each = each.map_err(std::io::Error::from)??;
         calls.hits += each.hits;
         calls.stale += each.stale;
         calls.misses_us.extend(each.misses_us);
@@ -130,52 +128,21 @@ async fn run(store: &Store, args: &CacheArgs, keeper: Keeper) -> Result<Report> 
     Ok(Report::new(keeper, args.expiries, &rebuilds, calls))
 }
 
-/// A process of a copy, killed when dropped; it ends by itself when we do.
-#[derive(Debug)]
-struct Copy(Child);
-
-impl Copy {
-    fn start(url: &str, settings: &Settings) -> Result<Self> {
-        let mut command = Command::new(own_program()?);
-        let child = command
-            .arg("demo-cache-copy")
-            // Not an argument: everybody can read those, and a URL may hold a password.
-            .env("TENURE_STORE", url)
-            // An interrupt at the terminal ends us, and us alone.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut copy = Self(child.map_err(|error| trouble(&error))?);
-        let mut line = serde_json::to_string(settings).map_err(|error| trouble(&error))?;
-        line.push('\n');
-        let Some(to) = copy.0.stdin.as_mut() else {
-            return Err(trouble(&"it has no pipe"));
-        };
-        to.write_all(line.as_bytes())
-            .map_err(|error| trouble(&error))?;
-        Ok(copy)
-    }
-
-    /// Waits for what its callers met.
-    fn calls(mut self) -> Result<Calls> {
-        let mut line = String::new();
-        if let Some(from) = self.0.stdout.take() {
-            BufReader::new(from).read_line(&mut line)?;
-        }
-        let calls: Calls = serde_json::from_str(&line).map_err(|_| trouble(&"it ended early"))?;
-        match calls.failed {
-            Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
-            None => Ok(calls),
-        }
-    }
+/// Starts a copy.
+fn start(url: &str, settings: &Settings) -> Result<Child> {
+    let mut command = Command::new(own_program()?);
+    command.arg("demo-cache-copy").env(store::VARIABLE, url);
+    let mut copy = Child::start("a copy of the service", &mut command)?;
+    copy.tell(settings)?;
+    Ok(copy)
 }
 
-impl Drop for Copy {
-    fn drop(&mut self) {
-        // Both fail only if it has ended and was waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Waits for what the callers of a copy met.
+fn calls_of(mut copy: Child) -> Result<Calls> {
+    let calls: Calls = copy.said().next().ok_or_else(|| copy.ended_early())??;
+    match calls.failed {
+        Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
+        None => Ok(calls),
     }
 }
 
@@ -186,11 +153,6 @@ fn progress(keepers: &[Keeper]) -> ProgressBar {
         bar.enable_steady_tick(TICK);
     }
     bar
-}
-
-fn trouble(why: &dyn std::fmt::Display) -> Failure {
-    let sentence = format!("a copy of the service cannot be used: {why}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 const TICK: Duration = Duration::from_millis(200);

@@ -29,8 +29,7 @@ pub(crate) async fn play() -> Result<ExitCode> {
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none).map_err(std::io::Error::from)?;
-    let mut parent = Parent::listen("lab-client", "lab");
-    let order: Order = parent.hear().await?;
+    let (order, mut parent) = Parent::listen::<Order>("lab-client", "lab")?;
     match open(&order).await {
         Ok(recipe) => Client::new(order.process, recipe).play(&mut parent).await?,
         Err(failure) => tell(&Say::Failed(failure.to_string()))?,

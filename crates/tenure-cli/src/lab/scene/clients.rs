@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_checker::What;
 
 use super::Scene;
-use crate::lab::player::Player;
+use crate::lab::player;
 use crate::lab::upset::Result;
 use crate::lab::wire::{Order, Step};
 
@@ -24,7 +24,7 @@ impl Scene {
             urls: urls.to_vec(),
             ttl,
         };
-        let player = Player::start(&order, self.said.clone())?;
+        let player = player::start(&order, self.said.clone())?;
         self.players.insert(process, player);
         self.note_of(process, What::Started);
         self.until("a client is ready", |scene| {
@@ -53,7 +53,7 @@ impl Scene {
         }
         self.tell(process, &Step::End)?;
         self.until("a client ends", |scene| Ok(scene.closed.contains(&process)))?;
-        self.player(process)?.ended()?;
+        self.player_ended(process)?;
         self.note_of(process, What::Ended { crashed: false });
         Ok(())
     }

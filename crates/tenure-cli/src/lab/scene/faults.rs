@@ -15,7 +15,7 @@ impl Scene {
         self.until("a client is killed", |scene| {
             Ok(scene.closed.contains(&process))
         })?;
-        self.player(process)?.ended()?;
+        self.player_ended(process)?;
         self.fault("kill", Some(process));
         Ok(())
     }
@@ -38,7 +38,7 @@ impl Scene {
         let (kind, target) = ("pause".to_owned(), Some(process));
         // Noted first: what the client notes from here on comes after the pause.
         self.note(What::Over { kind, target });
-        self.player(process)?.signal(Signal::CONT)
+        Ok(self.player(process)?.signal(Signal::CONT)?)
     }
 
     /// Notes a fault that was seen to have landed.
@@ -61,8 +61,7 @@ impl Scene {
         }
         let crashed = self.closed.contains(&process);
         if crashed {
-            let status = self.player(process)?.ended()?;
-            let crashed = !status.success();
+            let crashed = !self.player_ended(process)?.success();
             self.note_of(process, What::Ended { crashed });
         }
         Ok(crashed)

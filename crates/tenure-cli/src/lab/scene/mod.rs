@@ -1,14 +1,16 @@
 //! One play of a case: its clients, its resource and its history.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tenure_checker::{Event, History, What};
 
+use crate::child::Child;
 use crate::lab::NAME;
 use crate::lab::clock::now_us;
-use crate::lab::player::{Heard, Player};
+use crate::lab::player::Heard;
 use crate::lab::register::{Checks, Register};
 use crate::lab::upset::{Result, Upset};
 use crate::lab::wire::{Did, Say, Step, Who};
@@ -25,7 +27,7 @@ pub(super) struct Scene {
     ttl: Duration,
     history: History,
     register: Register,
-    players: BTreeMap<u32, Player>,
+    players: BTreeMap<u32, Child>,
     /// Claims and whose they are.
     claims: HashMap<u64, u32>,
     ready: HashSet<u32>,
@@ -154,16 +156,22 @@ impl Scene {
     }
 
     fn tell(&mut self, process: u32, step: &Step) -> Result<()> {
-        self.player(process)?.tell(step)
+        Ok(self.player(process)?.tell(step)?)
     }
 
-    fn player(&mut self, process: u32) -> Result<&mut Player> {
+    fn player(&mut self, process: u32) -> Result<&mut Child> {
         let player = self.players.get_mut(&process);
         player.ok_or_else(|| Upset::Play(format!("there is no client {process}")))
     }
 
     fn player_state(&self, process: u32) -> Option<char> {
-        self.players.get(&process).and_then(Player::state)
+        self.players.get(&process).and_then(Child::state)
+    }
+
+    /// Waits for the end of a client that says nothing more.
+    fn player_ended(&mut self, process: u32) -> Result<ExitStatus> {
+        let ended = self.player(process)?.ended(Instant::now() + LIMIT)?;
+        ended.ok_or_else(|| Upset::Play(format!("client {process} does not end")))
     }
 
     fn note(&mut self, what: What) {

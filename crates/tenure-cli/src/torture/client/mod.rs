@@ -4,17 +4,15 @@
 //! seed.
 
 use std::cell::Cell;
-use std::io::BufRead;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tenure::Client;
-use tokio::sync::mpsc;
 
 use crate::error::{Failure, Result};
 use crate::exit_code;
-use crate::parent;
+use crate::parent::Parent;
 use crate::store::Store;
 
 use super::wire::{FINISH, Order, Said};
@@ -29,16 +27,12 @@ mod task;
 
 /// Plays the part of one client.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    // It is there already, and nothing else goes on yet.
-    let order = std::io::stdin().lock().lines().next();
-    let order = order.ok_or_else(not_by_hand)??;
-    let order: Order = serde_json::from_str(&order).map_err(|_| not_by_hand())?;
-    let mut lines = listen();
+    let (order, mut parent) = Parent::listen::<Order>("torture-client", "torture")?;
     let notes = Notes::new(order.process);
     let finish = Rc::new(Cell::new(false));
     let told = async {
-        while let Some(line) = lines.recv().await {
-            if line == FINISH {
+        while let Ok(told) = parent.hear::<String>().await {
+            if told == FINISH {
                 finish.set(true);
             }
         }
@@ -93,25 +87,6 @@ async fn open(store: &Store, finish: &Cell<bool>) -> Result<Option<Client>> {
         }
     }
     Ok(None)
-}
-
-/// Listens on a thread of its own, so that this process ends with the one that started it, whatever it is doing.
-fn listen() -> mpsc::UnboundedReceiver<String> {
-    let (sender, lines) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            // Nobody listens when the part is over.
-            let _ = sender.send(line);
-        }
-        parent::end_now();
-    });
-    lines
-}
-
-fn not_by_hand() -> Failure {
-    let sentence = "torture-client is a part of 'tenure torture' and not called by hand";
-    Failure::new(exit_code::USAGE, sentence)
 }
 
 /// How many tasks of a client lock at the same time.
