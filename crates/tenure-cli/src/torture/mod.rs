@@ -42,18 +42,23 @@ use stage::{Servers, Stage};
 
 /// Torture the store with many processes and faults, and judge what came of it
 ///
-/// Client processes lock, work and let go as fast as they can, in all modes and ways, while faults are made on purpose:
+/// Client processes lock, work and let go as fast as they can, in all modes and ways, while
+/// faults are made on purpose:
 ///
-/// kill: a client is killed by signal 9, and another one started.
-/// pause: a client is stopped for half a ttl to three, and goes on.
-/// reply-loss: the store does what it is asked, and its answers get lost.
-/// cut: all connections to a server are closed.
-/// freeze: nothing comes through for less than a ttl or more, and then all of it.
-/// restart: a server is killed and started again with its data; only with --server.
+///   kill        a client is killed by signal 9, and another one started
+///   pause       a client is stopped for half a ttl to three, and goes on
+///   reply-loss  the store does what it is asked, and its answers get lost
+///   cut         all connections to a server are closed
+///   freeze      nothing comes through for less than a ttl or more, and then all of it
+///   restart     a server is killed and started again with its data; only with --server
 ///
-/// Everything is noted and judged. The verdict is valid (0), broken with the promise and the events that prove it (1), or
-/// unknown (3): too few grants, too little contention or a fault that did not happen says nothing. Names begin with
-/// tenure-torture/ and are gone afterwards.
+/// Everything is noted and judged. The verdict is the exit code:
+///
+///   0  valid
+///   1  broken, with the promise and the events that prove it
+///   3  unknown: too few grants, too little contention, or a fault that did not happen
+///
+/// Names begin with tenure-torture/ and are gone afterwards.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_long_help = "\

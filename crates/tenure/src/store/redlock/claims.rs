@@ -262,12 +262,13 @@ impl Held {
         self.numbers[node]
     }
 
+    /// Notes the number that a node has given it, which never falls: of two, the larger is the later.
     pub(crate) fn set_number(&mut self, node: usize, number: Fence) {
-        self.numbers[node] = Some(number);
+        self.numbers[node] = self.numbers[node].max(Some(number));
         self.touch(node);
     }
 
-    /// Notes that the grant is over, as far as this client knows.
+    /// Notes that nothing is left of what nodes granted, as far as this client knows.
     pub(crate) fn lost(&mut self) {
         self.fence = None;
         self.numbers.fill(None);
@@ -294,7 +295,9 @@ impl Held {
     ) -> bool {
         self.claim = Arc::clone(claim);
         if self.fence != Some(fence) {
-            self.numbers.fill(None);
+            if self.fence.is_some() {
+                self.lost();
+            }
             (self.fence, self.told) = (Some(fence), false);
         }
         for (node, number) in has {
@@ -317,5 +320,63 @@ impl Held {
             (self.told, self.wanted) = (true, false);
         }
         tell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::driver::{About, Mode, Wait};
+
+    fn claim() -> Arc<Claim> {
+        Arc::new(Claim {
+            name: Name::new("a").unwrap(),
+            owner: Owner::unique(),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(60),
+            depth: 1,
+            wait: Wait::No,
+            life: Life::Client,
+            fences: 1,
+            tell_if_wanted: false,
+            about: About::this_process(None),
+        })
+    }
+
+    fn number(number: u64) -> Fence {
+        Fence::new(number).unwrap()
+    }
+
+    #[tokio::test]
+    async fn numbers_are_noted_before_the_claim_has_won_and_never_fall() {
+        let (claims, claim, now) = (Claims::default(), claim(), Tick::default());
+        claims.begin(&claim, 3, now);
+        let change = |change: &mut dyn FnMut(&mut Held)| claims.change(&Key::of(&claim), change);
+        change(&mut |held| held.set_number(2, number(9)));
+        let has = [(0, number(8)), (1, number(8))];
+        change(&mut |held| _ = held.won(&claim, number(8), &has, now));
+        change(&mut |held| held.set_number(2, number(7)));
+        let held = claims.find(&Key::of(&claim)).unwrap();
+        let numbers = [0, 1, 2].map(|node| held.number(node));
+        assert_eq!(numbers, [8, 8, 9].map(Fence::new));
+    }
+
+    #[tokio::test]
+    async fn another_grant_has_numbers_of_its_own() {
+        let (claims, claim, now) = (Claims::default(), claim(), Tick::default());
+        claims.begin(&claim, 3, now);
+        let win = |fence, node| {
+            let has = [(node, number(fence))];
+            claims.change(&Key::of(&claim), |held| {
+                held.won(&claim, number(fence), &has, now)
+            });
+        };
+        win(8, 0);
+        win(9, 1);
+        let held = claims.find(&Key::of(&claim)).unwrap();
+        let numbers = [0, 1, 2].map(|node| held.number(node));
+        assert_eq!(numbers, [None, Fence::new(9), None]);
     }
 }

@@ -227,9 +227,12 @@ impl Group {
         let count = |answers: &[_]| Tally::of(answers, grown_up, before.doubtful);
         let is_decided = |answers: &[_]| count(answers).is_decided(majority);
         let mut round = self.ask_all(claim, |_| number, is_decided).await;
-        if count(&round.answers).is_undecided_on_its_number(majority) {
-            // Who shares the owner may know it by the number that a majority has. Nobody is waited
-            // for who does not answer at all.
+        let least = match number {
+            Number::AtLeast(least) => least,
+            Number::Exactly(fence) => fence.get(),
+        };
+        if count(&round.answers).is_undecided_on_its_number(majority, least) {
+            // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
         }

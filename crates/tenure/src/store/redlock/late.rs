@@ -50,12 +50,16 @@ impl Group {
             _ => None,
         };
         self.claims.change(&key, |held| held.touch(node));
-        match (self.claims.same(&key, number), granted) {
+        let same = self.claims.same(&key, number);
+        if let (Some(_), Some(number)) = (&same, granted) {
+            // Even before it has won: what it wins with may be a smaller number than this node has.
+            self.claims
+                .change(&key, |held| held.set_number(node, number));
+        }
+        match (same, granted) {
             (None, _) if self.claims.is_seen_to(&key, node) && !overtaken => {}
             (None, _) => self.clean_up(node, &whole(claim)).await,
             (Some(held), Some(number)) if held.fence.is_some() => {
-                self.claims
-                    .change(&key, |held| held.set_number(node, number));
                 if held.fence > Some(number) {
                     self.bring_into_line(node, &key).await;
                 }

@@ -87,6 +87,7 @@ impl Group {
     async fn give_way(self: &Arc<Self>, claim: &Arc<Claim>, tally: &Tally) -> Answer {
         let key = Key::of(claim);
         let times = self.claims.change(&key, |held| {
+            held.lost();
             held.gave_way += 1;
             held.gave_way
         });

@@ -79,9 +79,13 @@ impl Tally {
         self.granted.len() >= majority || (is_lost && is_told)
     }
 
-    /// Whether it is won, and those who are open may still agree on its number.
-    pub(crate) fn is_undecided_on_its_number(&self, majority: usize) -> bool {
-        self.granted.len() >= majority && self.open > 0 && self.agreed(majority).is_none()
+    /// Whether it is won, and those who are open may tell the number that others know it by: a node
+    /// gives less than what is asked for (`least`) only where somebody else has the owner's grant.
+    pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
+        self.granted.len() >= majority
+            && self.open > 0
+            && self.granted.iter().any(|(_, fence)| fence.get() < least)
+            && self.agreed(majority).is_none()
     }
 
     /// The number that a majority has agreed on.
@@ -264,8 +268,9 @@ mod tests {
         assert_eq!(tally.agreed(2), Fence::new(7));
         let two = [granted(7, 9), granted(8, 9), None];
         let two = Tally::of(&two, None, 0);
-        assert!(two.is_decided(2) && two.is_undecided_on_its_number(2));
-        assert!(!tally.is_undecided_on_its_number(2));
+        assert!(two.is_decided(2) && two.is_undecided_on_its_number(2, 8));
+        assert!(!two.is_undecided_on_its_number(2, 7), "both are new");
+        assert!(!tally.is_undecided_on_its_number(2, 8));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
     }
