@@ -236,13 +236,6 @@ fn a_store_that_is_not_there_is_told_in_one_sentence() {
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
 }
 
-#[test]
-fn a_client_is_not_called_by_hand() {
-    let ended = end(&mut bare(&["torture-client", "--store", "memory:"]));
-    assert_eq!(ended.code, 2, "{ended:?}");
-    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
-}
-
 /// Tortures servers that the command starts itself, with all faults.
 fn of_own_servers(servers: &str) -> Value {
     let flags = [

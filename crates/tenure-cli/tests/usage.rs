@@ -192,3 +192,23 @@ const VERBS: [&str; 12] = [
     "completions",
     "man",
 ];
+
+/// Verbs that this program calls itself, to have processes of its own.
+#[test]
+fn parts_of_other_verbs_are_not_called_by_hand() {
+    let parts = [
+        ("bench-child", "bench"),
+        ("demo-cache-copy", "demo cache"),
+        ("demo-copy", "demo flash-sale"),
+        ("lab-client", "lab"),
+        ("torture-client", "torture"),
+    ];
+    for (part, whole) in parts {
+        let ended = end(&mut bare(&[part]));
+        assert_eq!(ended.code, 2, "{part}: {ended:?}");
+        let sentence =
+            format!("tenure: {part} is a part of 'tenure {whole}' and not called by hand\n");
+        assert_eq!(ended.err, sentence);
+        assert_eq!(ended.out, "");
+    }
+}
