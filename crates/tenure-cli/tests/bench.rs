@@ -231,7 +231,7 @@ fn its_processes_end_with_it() {
     let mut bench = bench.spawn().unwrap();
     let mut children = Vec::new();
     wait_for("the crowd to gather", || {
-        children = children_of(bench.id());
+        children = common::children(bench.id());
         children.len() == 8
     });
     bench.kill().unwrap();
@@ -322,11 +322,4 @@ fn assert_floors(workload: &Value, floors: &[&str]) {
         let compared = |line: &&Value| line["floor"]["name"] == *floor;
         assert!(lines.iter().any(|line| compared(&line)), "{floor}");
     }
-}
-
-/// The processes that a process has started.
-fn children_of(process: u32) -> Vec<String> {
-    let path = format!("/proc/{process}/task/{process}/children");
-    let children = std::fs::read_to_string(path).unwrap_or_default();
-    children.split_whitespace().map(str::to_owned).collect()
 }

@@ -2,12 +2,9 @@
 
 mod common;
 
-use std::fs;
-use std::process::Stdio;
-
 use serde_json::Value;
 
-use crate::common::{bare, end, is_alive, wait_for};
+use crate::common::{assert_no_stopped_child_is_left, bare, end};
 
 /// Plays one case; the broken lock must break this promise and no other, and tenure none.
 fn flags(name: &str, promise: &str) {
@@ -117,43 +114,5 @@ fn without_redis_the_lab_says_what_to_install() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_no_client_behind_that_stands_still() {
-    let mut lab = bare(&["lab", "no-fence"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut paused = None;
-    wait_for("a client to be paused", || {
-        paused = children(lab.id())
-            .into_iter()
-            .find(|pid| state(pid) == Some('T'));
-        paused.is_some()
-    });
-    lab.kill().unwrap();
-    lab.wait().unwrap();
-    let paused = paused.unwrap();
-    wait_for("the client to end", || !is_alive(&paused));
-}
-
-/// The processes that this one has started.
-fn children(parent: u32) -> Vec<String> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
-    let numbers = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    numbers
-        .filter(|pid| stat(pid, 1) == Some(parent.to_string()))
-        .collect()
-}
-
-/// The kernel's letter for what a process does.
-fn state(pid: &str) -> Option<char> {
-    stat(pid, 0)?.chars().next()
-}
-
-/// A field of a process's state, counted from after its name.
-fn stat(pid: &str, field: usize) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(field).map(str::to_owned)
+    assert_no_stopped_child_is_left(&mut bare(&["lab", "no-fence"]));
 }

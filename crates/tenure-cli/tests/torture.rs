@@ -7,7 +7,7 @@ use tenure_testkit::RedisServer;
 
 mod common;
 
-use common::{Ended, Place, bare, end};
+use common::{Ended, Place, assert_no_stopped_child_is_left, bare, end};
 
 #[test]
 fn a_local_store_keeps_its_promises() {
@@ -234,6 +234,15 @@ fn a_store_that_is_not_there_is_told_in_one_sentence() {
     let ended = end(&mut bare(&["torture", "--store", &url, "--for", "1s"]));
     assert_eq!(ended.code, 69, "{ended:?}");
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+}
+
+#[test]
+fn a_torture_that_is_killed_leaves_no_client_behind_that_stands_still() {
+    let place = Place::new();
+    let flags = [
+        "torture", "--faults", "pause", "--ttl", "10s", "--for", "60s",
+    ];
+    assert_no_stopped_child_is_left(&mut place.tenure(&flags));
 }
 
 /// Tortures servers that the command starts itself, with all faults.

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -202,8 +202,39 @@ pub(crate) fn pid(number: u32) -> Pid {
 
 /// Whether a process runs; one that has ended and was not collected does not.
 pub(crate) fn is_alive(number: &str) -> bool {
-    let stat = Path::new("/proc").join(number).join("stat");
-    let stat = fs::read_to_string(stat).unwrap_or_default();
-    let state = stat.rsplit(") ").next().unwrap_or_default();
-    !state.is_empty() && !state.starts_with(['Z', 'X'])
+    stat(number, 0).is_some_and(|state| state != "Z" && state != "X")
+}
+
+/// Kills a command while it has stopped one of its processes, which must not outlive it.
+pub(crate) fn assert_no_stopped_child_is_left(command: &mut Command) {
+    let command = command.stdin(Stdio::null());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut parent = command.spawn().unwrap();
+    let mut stopped = None;
+    wait_for("a process to be stopped", || {
+        let mut all = children(parent.id()).into_iter();
+        stopped = all.find(|pid| stat(pid, 0).as_deref() == Some("T"));
+        stopped.is_some()
+    });
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let stopped = stopped.unwrap();
+    wait_for("the process to end", || !is_alive(&stopped));
+}
+
+/// The processes that this one has started.
+pub(crate) fn children(parent: u32) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
+    let numbers = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers
+        .filter(|pid| stat(pid, 1) == Some(parent.to_string()))
+        .collect()
+}
+
+/// A field of a process's state, counted from after its name.
+fn stat(pid: &str, field: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(field).map(str::to_owned)
 }
