@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::error::{Error, Result};
 use crate::store::redis::connect::{self, Connection, Greeting, Times};
 use crate::store::redis::fault::{self, Fault};
+use crate::store::redis::patience::in_time;
 use crate::store::redis::script::Script;
 use crate::store::redis::sentinel;
 use crate::store::redis::url::Settings;
@@ -147,7 +148,7 @@ impl Link {
             mut connection,
             ..
         } = self.shared.connection().await?;
-        let answer = timeout(self.shared.settings.timeout, connection.send(cmd)).await;
+        let answer = in_time(self.shared.settings.timeout, connection.send(cmd)).await;
         self.shared.answered(number, answer)
     }
 
@@ -163,7 +164,7 @@ impl Link {
             ..
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout + extra;
-        let answer = timeout(patience, connection.send_all(pipeline)).await;
+        let answer = in_time(patience, connection.send_all(pipeline)).await;
         self.shared.answered(number, answer)
     }
 
@@ -183,10 +184,10 @@ impl Link {
             times,
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout;
-        let answer = match timeout(patience, connection.send(call)).await {
+        let answer = match in_time(patience, connection.send(call)).await {
             Ok(Err(error)) if fault::is_unknown_script(&error) => {
                 delayed = true;
-                timeout(patience, connection.send(&script.in_full(call))).await
+                in_time(patience, connection.send(&script.in_full(call))).await
             }
             answer => answer,
         };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `url` | what a URL says: servers, access, layout, times |
 //! | `link` | the one connection, kept up through restarts and failovers |
+//! | `patience` | how long an answer is waited for |
 //! | `connect`, `sentinel` | how it is made, and where the master is |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
@@ -28,6 +29,7 @@ pub(crate) mod look;
 #[cfg(test)]
 mod mutants;
 pub(crate) mod parts;
+mod patience;
 pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
