@@ -43,6 +43,11 @@ impl Nodes {
         self.0[node].cli(&["EXISTS", &Self::key(name)]) == "1"
     }
 
+    /// How many places in line a node has for a name.
+    pub(crate) fn line(&self, node: usize, name: &str) -> String {
+        self.0[node].cli(&["LLEN", &format!("{}:line", Self::key(name))])
+    }
+
     /// The fence under which a name is held at a node.
     pub(crate) fn fence(&self, node: usize, name: &str) -> Option<u64> {
         let head = self.0[node].cli(&["HGET", &Self::key(name), "\u{1}"]);
