@@ -161,11 +161,13 @@ fn the_guardian_goes_with_the_command() {
 fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let place = Place::new();
     let script = "until [ -e end ]; do sleep 0.02; done";
-    let running = place.start(&["a", "--ttl", "3s", "--grace", "10s"], script);
-    // Longer than the ttl, by the store's clock.
-    wait_for("the lock to be held for long", || {
-        let held = place.ls()[0]["holders"][0]["held_ms"].as_u64();
-        held.is_some_and(|held| held > 5000)
+    let running = place.start(&["a", "--ttl", "12s", "--grace", "10s"], script);
+    // By the store's clock it ends later than it would have without a renewal.
+    wait_for("the lease to be renewed", || {
+        let holder = &place.ls()[0]["holders"][0];
+        let time = |field: &str| holder[field].as_u64();
+        let lasts = time("held_ms").zip(time("expires_in_ms"));
+        lasts.is_some_and(|(held, left)| held + left > 12_000 + 1000)
     });
     place.end_holders();
     let ended = running.ended();

@@ -25,13 +25,12 @@ impl Ann {
 
     async fn lease(&self, ttl: Duration) -> Lease {
         let lock = self.client.mutex("a").ttl(ttl);
-        let lease = loop {
+        loop {
             // Until all nodes are old enough to count.
             if let Ok(lease) = lock.lease().await {
-                break lease;
+                return lease;
             }
-        };
-        lease
+        }
     }
 
     fn is_at_two(&self, nodes: &Nodes) {
