@@ -41,8 +41,14 @@ fn hand() {
 }
 
 async fn open(url: &str) -> Client {
-    let opened = tenure::open(url).await;
+    let opened = tenure::open(&patient(url)).await;
     opened.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// The URL with time for answers that also a machine has which stands still for some seconds.
+fn patient(url: &str) -> String {
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}timeout=20s")
 }
 
 /// A client whose requests fail soon; opened again if the machine stood still just then.

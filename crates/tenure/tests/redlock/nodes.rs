@@ -105,7 +105,8 @@ impl Nodes {
 #[async_trait]
 impl Fixture for Nodes {
     async fn client(&self) -> Arc<dyn Driver> {
-        tenure::store::redlock::open(&self.url()).await.unwrap()
+        let url = self.url_with("restart_delay=off&timeout=20s&connect_timeout=20s");
+        tenure::store::redlock::open(&url).await.unwrap()
     }
 
     /// Long enough that even five servers on a busy machine have answered twice before its end.
