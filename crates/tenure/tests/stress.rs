@@ -90,7 +90,7 @@ fn mutex(client: &Client, name: &str) -> Lock {
 /// One task's day: asks in every way, and gives up at random.
 async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     let end = Instant::now() + RUN;
-    while Instant::now() < end {
+    while goes_on(end, &rooms) {
         let number = fastrand::usize(..NAMES);
         let (name, room) = (format!("room {number}"), &rooms[number]);
         let patience = Duration::from_micros(fastrand::u64(..3000));
@@ -149,7 +149,7 @@ async fn run(crowd: usize, trouble: impl Fn(&Fault)) {
         clients.push(client);
     }
     let end = Instant::now() + RUN;
-    while Instant::now() < end {
+    while goes_on(end, &rooms) {
         // Seldom enough that most requests get through.
         trouble(&faults[fastrand::usize(..faults.len())]);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -163,10 +163,12 @@ async fn run(crowd: usize, trouble: impl Fn(&Fault)) {
     }
     let left = store.list(None).await.unwrap();
     assert!(left.is_empty(), "left in the store: {left:?}");
-    for room in rooms.iter() {
-        let visits = room.visits.load(Ordering::SeqCst);
-        assert!(visits > 50, "only {visits} visits: the test shows nothing");
-    }
+}
+
+/// Whether there is time left, or too little has happened to show anything on a slow machine.
+fn goes_on(end: Instant, rooms: &[Room; NAMES]) -> bool {
+    let mut visits = rooms.iter().map(|room| room.visits.load(Ordering::SeqCst));
+    Instant::now() < end || visits.any(|visits| visits <= 50)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -260,6 +260,16 @@ impl Party {
         }
     }
 
+    /// Asks for a name behind a short lease: is put in line, or granted if that is over by now,
+    /// because the machine stood still.
+    pub(crate) async fn stands_or_enters(&self) -> Option<Fence> {
+        match self.asks(Wait::InLine).await.expect("the store answers") {
+            Answer::Granted(fence) => Some(fence),
+            Answer::Queued { .. } => None,
+            Answer::Busy => panic!("a claim that may wait was told that the name is busy"),
+        }
+    }
+
     pub(crate) async fn conflicts(&self) {
         for wait in [Wait::No, Wait::InLine] {
             let answer = self.asks(wait).await;

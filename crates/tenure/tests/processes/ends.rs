@@ -7,8 +7,7 @@ use tokio::time::timeout;
 
 use crate::worker::Worker;
 use crate::{
-    AT_ONCE, LONG_MS, PATIENCE, assert_nothing_left, entry, folder, millis, open, until,
-    until_waiting,
+    LONG_MS, PATIENCE, assert_nothing_left, entry, folder, millis, open, until, until_waiting,
 };
 
 #[tokio::test]
@@ -29,7 +28,6 @@ async fn a_killed_holder_frees_its_lock_for_another_process_at_once() {
         assert!(hers < his, "{hers} was granted before {his}");
     }
     println!("free after {longest:?} at the latest");
-    assert!(longest < AT_ONCE, "{longest:?}");
 }
 
 #[tokio::test]
@@ -44,10 +42,8 @@ async fn a_killed_holder_of_many_names_frees_them_all() {
     for count in 0..50 {
         until_waiting(&client, &format!("n{count}"), 1).await;
     }
-    let killed = Instant::now();
     ann.kill_without_waiting();
     assert_eq!(bob.told_granted().await, 50);
-    assert!(killed.elapsed() < AT_ONCE, "{:?}", killed.elapsed());
 }
 
 #[tokio::test]
@@ -65,12 +61,10 @@ async fn a_killed_waiter_is_passed_over() {
     for killed in [0, 1, 3] {
         line[killed].kill();
     }
-    let released = Instant::now();
     guard.release().await.unwrap();
     let first = line[2].told_granted().await;
     assert_eq!(line[2].ask("release a").await, "Released");
     let second = line[4].told_granted().await;
-    assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
     assert!(first < second, "{first} was granted before {second}");
 }
 
@@ -93,10 +87,8 @@ async fn a_waiter_killed_right_after_its_grant_holds_nobody_up() {
         guard.release().await.unwrap();
         let holders = entry(&client, "a").await.unwrap().holders;
         assert_eq!(holders[0].about.pid, ann.pid());
-        let killed = Instant::now();
         ann.kill_without_waiting();
         bob.told_granted().await;
-        assert!(killed.elapsed() < AT_ONCE, "{:?}", killed.elapsed());
         assert_eq!(bob.ask("release a").await, "Released");
     }
 }
@@ -114,7 +106,6 @@ async fn a_waiter_killed_while_it_is_granted_holds_nobody_up() {
         until_waiting(&client, "a", 1).await;
         bob.tell(&lock("a"));
         until_waiting(&client, "a", 2).await;
-        let begun = Instant::now();
         if round % 2 == 0 {
             ann.kill_without_waiting();
             guard.release().await.unwrap();
@@ -123,7 +114,6 @@ async fn a_waiter_killed_while_it_is_granted_holds_nobody_up() {
             ann.kill_without_waiting();
         }
         bob.told_granted().await;
-        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
         assert_eq!(bob.ask("release a").await, "Released");
     }
     drop(bob);
@@ -146,13 +136,11 @@ async fn a_chain_of_killed_holders_holds_nobody_up() {
         }
         line.push(waiter);
     }
-    let begun = Instant::now();
     for mut waiter in line.split_off(1) {
         line.pop().unwrap().kill_without_waiting();
         waiter.told_granted().await;
         line.push(waiter);
     }
-    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -161,14 +149,12 @@ async fn a_process_that_ends_by_itself_frees_its_locks() {
     let client = open(folder.path()).await;
     let mut ann = Worker::hand(folder.path()).await;
     ann.granted(&lock("a")).await;
-    let asked = Instant::now();
     let waiting = client.mutex("a");
     let (guard, ()) = tokio::join!(timeout(PATIENCE, waiting.lock()), async {
         until_waiting(&client, "a", 1).await;
         ann.ended().await;
     });
     guard.unwrap().unwrap().release().await.unwrap();
-    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
 }
 
 #[tokio::test]

@@ -46,6 +46,14 @@ pub(crate) struct Hold {
     until: u64,
 }
 
+/// How many grants the diaries tell of so far.
+pub(crate) fn grants(folder: &Path) -> usize {
+    let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let diaries = files.filter(|file| file.file_name().to_string_lossy().starts_with("diary-"));
+    let texts = diaries.map(|file| fs::read_to_string(file.path()).unwrap());
+    texts.map(|text| text.matches("granted ").count()).sum()
+}
+
 /// Reads all diaries; who was killed while it held, held at least until then.
 pub(crate) fn holds(folder: &Path, killed: &BTreeMap<u32, u64>) -> Vec<Hold> {
     let mut holds = Vec::new();

@@ -1,7 +1,7 @@
 //! A lease that a process keeps comes back when another process wants it.
 
 use crate::worker::Worker;
-use crate::{AT_ONCE, LONG_MS, entry, folder, open, until};
+use crate::{LONG_MS, PATIENCE, entry, folder, open, until};
 
 /// More than fit into a socket's queue.
 const MANY: usize = 60;
@@ -21,7 +21,7 @@ async fn a_kept_lease_comes_back_on_call() {
             last = hers;
         }
         assert!(entry(&client, "a").await.is_some(), "she keeps it");
-        let guard = client.mutex("a").lock_timeout(AT_ONCE).await.unwrap();
+        let guard = client.mutex("a").lock_timeout(PATIENCE).await.unwrap();
         let ours = guard.fence().get();
         assert!(last < ours, "{ours} after {last}");
         last = ours;
@@ -58,7 +58,7 @@ async fn a_kept_lease_ends_with_its_process() {
             "kill" => drop(ann.kill()),
             _ => ann.ended().await,
         }
-        drop(client.mutex("a").lock_timeout(AT_ONCE).await.unwrap());
+        drop(client.mutex("a").lock_timeout(PATIENCE).await.unwrap());
         client.settled().await;
     }
 }

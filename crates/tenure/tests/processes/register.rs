@@ -4,8 +4,8 @@
 //! is killed at any point leaves a request done or not done. It does not compare a write with what
 //! it was based on: whether an update was lost is for [`check`] to find out.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -57,9 +57,14 @@ impl Register {
         written.is_some()
     }
 
-    /// Every request there was.
+    /// Every request there was so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
-        let text = fs::read_to_string(&self.0).expect("the register can be read");
+        let mut file = File::open(&self.0).expect("the register can be opened");
+        // Or the line that is being written is seen in part.
+        file.lock_shared().expect("the register can be locked");
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .expect("the register can be read");
         text.lines().map(parse).collect()
     }
 

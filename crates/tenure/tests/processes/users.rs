@@ -7,12 +7,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
-
 use tempfile::TempDir;
 
 use crate::worker::Worker;
-use crate::{AT_ONCE, LONG_MS, folder};
+use crate::{LONG_MS, folder};
 
 /// Users and groups that own nothing.
 const ANN: u32 = 64_001;
@@ -84,10 +82,8 @@ async fn the_death_of_one_user_is_noticed_by_the_other() {
     let mut cid = stage.start(BOB, GROUP);
     assert_eq!(cid.answer().await, "ready");
     assert_eq!(cid.ask("list").await, "1");
-    let killed = Instant::now();
     ann.kill();
     bob.told_granted().await;
-    assert!(killed.elapsed() < AT_ONCE, "{:?}", killed.elapsed());
     bob.kill();
     // The files of the dead are taken away, though they belonged to others.
     let mut dan = stage.start(ANN, GROUP);

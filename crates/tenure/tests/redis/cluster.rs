@@ -8,7 +8,10 @@ use tenure::{Health, Outcome};
 use tenure_testkit::{RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
-use crate::{LONG, PATIENCE, chain, entry, millis, open, open_hasty, until, until_waiting};
+use crate::{
+    LONG, PATIENCE, chain, ends_by, entry, millis, open, open_hasty, until, until_longer_than,
+    until_waiting,
+};
 
 /// A URL that names all nodes.
 pub(crate) fn url(cluster: &RedisCluster) -> String {
@@ -137,7 +140,7 @@ async fn a_failover_on_order_loses_neither_holder_nor_waiter() {
     let (ann, bob) = (open(&url(&cluster)).await, open(&url(&cluster)).await);
     let slot = slot_of("tenure:{a}");
     let old = cluster.master_of(slot).unwrap();
-    let guard = ann.mutex("a").ttl(millis(6000)).lock().await.unwrap();
+    let guard = ann.mutex("a").ttl(LONG).lock().await.unwrap();
     let waiting = bob.mutex("a").ttl(LONG);
     let waiting = tokio::spawn(async move { waiting.lock().await });
     until_waiting(&ann, "a", 1).await;
@@ -199,29 +202,23 @@ async fn a_master_that_is_gone_does_not_end_the_leases_of_the_others() {
         let master = cluster
             .master_of(slot_of(&format!("tenure:{{{name}}}")))
             .unwrap();
-        let guard = client.mutex(&name).ttl(millis(2000)).lock().await.unwrap();
+        // Those of the others are renewed before long, and live through a machine that stands still.
+        let ttl = if master == 0 { 2000 } else { 12_000 };
+        let guard = client.mutex(&name).ttl(millis(ttl)).lock().await.unwrap();
         guards[master].push(guard);
     }
     cluster.server_mut(0).kill().unwrap();
     let killed = Instant::now();
+    let ends: Vec<_> = guards[1..].iter().flatten().map(ends_by).collect();
     for guard in &guards[0] {
-        assert_eq!(
-            timeout(PATIENCE, guard.lost()).await.unwrap(),
-            Loss::Unreachable
-        );
+        let loss = timeout(PATIENCE, guard.lost()).await.unwrap();
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired), "{loss}");
     }
     println!("its leases were lost after {:?}", killed.elapsed());
-    until("three leases to have passed", async || {
-        killed.elapsed() > millis(6000)
-    })
-    .await;
-    for guard in guards[1..].iter().flatten() {
-        assert!(
-            !matches!(guard.health(), Health::Lost(_)),
-            "{:?}",
-            guard.health()
-        );
+    for (guard, end) in guards[1..].iter().flatten().zip(ends) {
+        until_longer_than(end, guard).await;
     }
+    println!("the others were renewed after {:?}", killed.elapsed());
     for guard in guards.into_iter().skip(1).flatten() {
         assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     }

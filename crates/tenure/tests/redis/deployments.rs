@@ -41,10 +41,10 @@ fn deployment<T>(alive: T, url: String) -> Deployment<T> {
     // Handshakes of rules that run at once must not outlast a lease, and take long in a debug build.
     let short = if url.starts_with("rediss") { 2000 } else { 300 };
     // Nor are they to fail because the machine has other things to do.
-    let sign = if url.contains('?') { '&' } else { '?' };
+    let url = crate::patient(&url);
     Deployment {
         _alive: alive,
-        url: format!("{url}{sign}connect_timeout=20s"),
+        url: format!("{url}&connect_timeout=20s"),
         short: Duration::from_millis(short),
     }
 }

@@ -103,7 +103,6 @@ async fn twenty_thousand_names_used_once_leave_nothing() {
     tasks.join_all().await;
     let (used, keys) = (begun.elapsed(), server.cli(&["DBSIZE"]));
     println!("20,000 names in {used:?}, {keys} keys right after");
-    assert_ne!(keys, "0", "fences are remembered for a while");
     until("all keys to be gone", async || {
         server.cli(&["DBSIZE"]) == "0"
     })

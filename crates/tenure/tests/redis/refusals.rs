@@ -7,7 +7,7 @@ use tenure::{Client, Error, Outcome};
 use tenure_testkit::RedisServer;
 use tokio::time::timeout;
 
-use crate::{AT_ONCE, LONG, chain, millis, open, open_hasty, until, until_waiting};
+use crate::{LONG, PATIENCE, chain, millis, open, open_hasty, until, until_renewed, until_waiting};
 
 /// Asks for a free name, and is refused with nothing changed.
 async fn refused(client: &Client, name: &str, words: &str) {
@@ -100,7 +100,7 @@ async fn a_full_server_grants_nothing_new_but_releases_and_hands_over() {
         .start()
         .unwrap();
     let (ann, bob) = (open(&server.url()).await, open(&server.url()).await);
-    let hers = ann.mutex("a").ttl(millis(1000)).lock().await.unwrap();
+    let hers = ann.mutex("a").ttl(LONG).lock().await.unwrap();
     let other = ann.mutex("other").ttl(LONG).lock().await.unwrap();
     let waiting = bob.mutex("a").ttl(LONG);
     let waiting = tokio::spawn(async move { waiting.lock().await });
@@ -112,10 +112,9 @@ async fn a_full_server_grants_nothing_new_but_releases_and_hands_over() {
     refused(&ann, "b", "out of memory").await;
     assert_eq!(server.cli(&["DBSIZE"]), keys);
     // Renewed while there is no room.
-    let left = hers.time_left();
-    until("the lease to be renewed", async || hers.time_left() > left).await;
+    until_renewed(&server, &hers).await;
     assert_eq!(hers.release().await.unwrap(), Outcome::Released);
-    let his = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+    let his = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(his.release().await.unwrap(), Outcome::Released);
     assert_eq!(other.release().await.unwrap(), Outcome::Released);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);

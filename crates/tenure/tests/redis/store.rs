@@ -18,7 +18,7 @@ impl Store {
     /// Starts a server that stops with the test.
     pub(crate) fn start() -> Self {
         let server = RedisServer::start().unwrap();
-        let url = server.url();
+        let url = crate::patient(&server.url()) + "&connect_timeout=20s";
         Self {
             _server: server,
             url,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::storms::calls;
 use crate::wire::Wire;
-use crate::{AT_ONCE, LONG, chain, millis, open, until};
+use crate::{LONG, PATIENCE, chain, millis, open, until, until_renewed};
 
 const STRING: &str = "?layout=string";
 
@@ -47,10 +47,11 @@ async fn an_owner_enters_again_and_leaves_as_often() {
 async fn a_waiter_is_told_when_another_program_deletes_the_key() {
     let (server, url) = start();
     let client = open(&url).await;
-    // Without an end, as other libraries make them; and with one far away.
+    // Without an end, as other libraries make them; and with one so far away that nobody would ask
+    // again before.
     for command in [
         &["SET", "a", "other"][..],
-        &["SET", "a", "other", "PX", "100000"],
+        &["SET", "a", "other", "PX", "1000000"],
     ] {
         server.cli(command);
         let before = calls(&server, "pttl");
@@ -59,9 +60,8 @@ async fn a_waiter_is_told_when_another_program_deletes_the_key() {
         until_watching(&server, before + 1).await;
         server.cli(&["DEL", "a"]);
         let deleted = Instant::now();
-        let guard = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+        let guard = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
         println!("told after {:?}", deleted.elapsed());
-        assert!(deleted.elapsed() < millis(900), "{:?}", deleted.elapsed());
         guard.release().await.unwrap();
     }
 }
@@ -78,7 +78,7 @@ async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
         until_watching(&server, before + 1).await;
         let older = guard.fence();
         guard.release().await.unwrap();
-        let next = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+        let next = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
         assert!(older < next.fence());
         next.release().await.unwrap();
     }
@@ -98,7 +98,7 @@ async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
     }
     driver.withdraw(&first).await.unwrap();
     driver.withdraw(&holder).await.unwrap();
-    let news = timeout(AT_ONCE, driver.news()).await.unwrap();
+    let news = timeout(PATIENCE, driver.news()).await.unwrap();
     assert_eq!(news, News::AskAgain(Some(holder.name)));
 }
 
@@ -135,14 +135,14 @@ fn claim(owner: &str) -> Claim {
 async fn a_waiter_gets_in_when_a_foreign_lock_ends() {
     let (server, url) = start();
     let client = open(&url).await;
-    server.cli(&["SET", "a", "other", "PX", "700"]);
     let begun = Instant::now();
-    let guard = timeout(AT_ONCE, client.mutex("a").lock())
+    server.cli(&["SET", "a", "other", "PX", "700"]);
+    let guard = timeout(PATIENCE, client.mutex("a").lock())
         .await
         .unwrap()
         .unwrap();
     println!("in after {:?}", begun.elapsed());
-    assert!(begun.elapsed() > millis(600) && begun.elapsed() < millis(1500));
+    assert!(begun.elapsed() >= millis(699), "{:?}", begun.elapsed());
     guard.release().await.unwrap();
 }
 
@@ -174,14 +174,9 @@ async fn without_scripts_none_is_run() {
         let server = RedisServer::start().unwrap();
         let url = format!("{}{STRING}&scripts=off&fences={fences}", server.url());
         let (ann, bob) = (open(&url).await, open(&url).await);
-        let guard = ann.mutex("a").ttl(millis(600)).lock().await.unwrap();
+        let guard = ann.mutex("a").ttl(LONG).lock().await.unwrap();
         assert!(bob.mutex("a").try_lock().await.unwrap().is_none());
-        let held = Instant::now();
-        until("two leases to have passed", async || {
-            assert_ne!(guard.health(), Health::Lost(tenure::driver::Loss::Expired));
-            held.elapsed() > millis(1200)
-        })
-        .await;
+        until_renewed(&server, &guard).await;
         assert_eq!(guard.health(), Health::Held);
         assert_eq!(guard.release().await.unwrap(), Outcome::Released);
         let next = bob.mutex("a").lock().await.unwrap();
@@ -235,7 +230,7 @@ async fn answers_that_are_lost_leave_nothing_behind() {
         let released = guard.release().await;
         wire.swallowed(2).await;
         println!("{options}: the holder is told {released:?}");
-        let next = timeout(AT_ONCE, wire.direct.mutex("a").lock()).await;
+        let next = timeout(PATIENCE, wire.direct.mutex("a").lock()).await;
         let next = next.unwrap().unwrap();
         assert_eq!(next.release().await.unwrap(), Outcome::Released);
         until("the key to be gone", async || {
@@ -262,7 +257,7 @@ async fn a_string_lock_and_a_lock_of_redis_py_exclude_each_other() {
     let waiting = tokio::spawn(async move { waiting.lock().await });
     until_watching(&server, before + 1).await;
     assert_eq!(python.ask("release"), "None");
-    let guard = timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+    let guard = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
     python.tell("wait");
     guard.release().await.unwrap();
     assert_eq!(python.answer(), "True");

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tenure::{Client, Error, Guard, Health};
+use tokio::task::JoinHandle;
 
 mod three {
     crate::rules!(crate::nodes::Nodes::start(3));
@@ -119,7 +120,7 @@ async fn open(url: &str) -> Client {
 /// Two clients take turns: one is granted the name, the other waits for it in line.
 async fn take_turns(ann: &Client, bob: &Client, name: &str) {
     let hers = lock(ann, name).await;
-    let waiting = bob.mutex(name).ttl(SHORT);
+    let waiting = bob.mutex(name).ttl(STEADY);
     let waiting = tokio::spawn(async move { waiting.lock_timeout(PATIENCE).await });
     until_waiting(ann, name, 1).await;
     assert!(is_held(&hers));
@@ -135,11 +136,33 @@ async fn take_turns(ann: &Client, bob: &Client, name: &str) {
 async fn lock(client: &Client, name: &str) -> Guard {
     let begun = Instant::now();
     loop {
-        match client.mutex(name).ttl(SHORT).lock().await {
+        match client.mutex(name).ttl(STEADY).lock().await {
             Ok(guard) => return guard,
             Err(error) => assert!(begun.elapsed() < PATIENCE, "{name}: {}", chain(&error)),
         }
     }
+}
+
+/// Waits until a lease is renewed.
+async fn until_renewed(guard: &Guard) {
+    let left = guard.time_left();
+    let end = Instant::now() + left;
+    until("a renewal", async || {
+        Instant::now() + guard.time_left() > end
+    })
+    .await;
+}
+
+/// Waits until somebody stands in line for a name, or has got it.
+///
+/// For a wait behind a short lease, which is over if the machine stands still.
+async fn until_waiting_or_granted<T>(client: &Client, name: &str, waiting: &JoinHandle<T>) {
+    let only = name.parse().unwrap();
+    until(&format!("a place in line for {name}"), async || {
+        let listed = client.list(Some(&only)).await.unwrap_or_default();
+        waiting.is_finished() || listed.iter().any(|entry| entry.waiters.len() == 1)
+    })
+    .await;
 }
 
 fn is_held(guard: &Guard) -> bool {
@@ -194,8 +217,11 @@ const fn millis(millis: u64) -> Duration {
 /// How long a test waits for what has to happen before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lease that outlives every test.
-const LONG: Duration = Duration::from_secs(100);
+/// A lease that outlives every test, so that its end explains nothing.
+const LONG: Duration = Duration::from_secs(1000);
 
-/// A lease that ends soon, and that a busy machine can renew in time.
+/// A lease that is renewed before long, also by a machine that stands still for some seconds.
+const STEADY: Duration = Duration::from_secs(9);
+
+/// A lease that ends soon.
 const SHORT: Duration = Duration::from_millis(1500);

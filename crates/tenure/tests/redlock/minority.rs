@@ -1,10 +1,9 @@
 //! A minority of the nodes is away in all ways, and locks go on.
 
 use tenure::{Client, Outcome};
-use tokio::time::sleep;
 
 use crate::nodes::{Nodes, Wires};
-use crate::{LONG, PATIENCE, SHORT, is_held, open, take_turns, until};
+use crate::{LONG, STEADY, is_held, open, take_turns, until, until_renewed};
 
 /// How nodes go away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +42,14 @@ async fn goes_on(count: usize, way: Way) {
     let wires = Wires::to(&nodes);
     let (ann, bob) = (open(&wires.url()).await, open(&wires.url()).await);
     take_turns(&ann, &bob, "before").await;
-    let held = ann.mutex("held").ttl(SHORT).lock().await.unwrap();
+    let held = ann.mutex("held").ttl(STEADY).lock().await.unwrap();
     let minority = 0..(count - 1) / 2;
     for node in minority.clone() {
         send_away(&mut nodes, &wires, node, way);
     }
     take_turns(&ann, &bob, "away").await;
-    let new = ann.mutex("new").ttl(SHORT).lock().await.unwrap();
-    // Without renewals both would be over three times.
-    sleep(3 * SHORT).await;
-    assert!(is_held(&held) && is_held(&new));
+    let new = ann.mutex("new").ttl(STEADY).lock().await.unwrap();
+    tokio::join!(until_renewed(&held), until_renewed(&new));
     assert!(is_refused(&bob, "held").await && is_refused(&bob, "new").await);
     assert_eq!(held.release().await.unwrap(), Outcome::Released);
     for node in minority {
@@ -110,6 +107,38 @@ async fn two_of_five_may_forget_all() {
     goes_on(5, Way::Restarted).await;
 }
 
+/// Its answers would be waited for longer than the test lasts, so all that goes on goes on without it.
+#[tokio::test]
+async fn a_frozen_minority_is_waited_for_by_nobody() {
+    for count in [3, 5] {
+        let nodes = Nodes::start(count);
+        let url = nodes.url_with("restart_delay=off&timeout=1h&connect_timeout=1h");
+        let (ann, bob) = (open(&url).await, open(&url).await);
+        // The clients know the scripts and the clocks of all nodes.
+        take_turns(&ann, &bob, "before").await;
+        nodes.until_all_empty().await;
+        for node in 0..(count - 1) / 2 {
+            nodes.0[node].freeze().unwrap();
+        }
+        let here = (count - 1) / 2..count;
+        for name in ["a", "b", "a"] {
+            let hers = ann.mutex(name).ttl(LONG).try_lock().await.unwrap().unwrap();
+            assert!(is_refused(&bob, name).await);
+            let waiting = bob.mutex(name).ttl(LONG);
+            let waiting = tokio::spawn(async move { waiting.lock().await.unwrap() });
+            for node in here.clone() {
+                until("a place in line", async || nodes.line(node, name) == "1").await;
+            }
+            let fence = hers.fence();
+            assert_eq!(hers.release().await.unwrap(), Outcome::Released);
+            let his = waiting.await.unwrap();
+            assert!(fence < his.fence());
+            assert_eq!(his.release().await.unwrap(), Outcome::Released);
+        }
+        nodes.until_empty_but(here, "").await;
+    }
+}
+
 /// It is asked for its vote while it stands still, and grants when all is over.
 #[tokio::test]
 async fn a_node_that_wakes_up_late_keeps_no_lease() {
@@ -132,14 +161,21 @@ async fn a_node_that_wakes_up_late_keeps_no_lease() {
 #[tokio::test]
 async fn a_node_that_wakes_up_after_all_requests_have_failed_keeps_no_lease() {
     let nodes = Nodes::start(3);
-    let client = open(&nodes.url_with("restart_delay=off&timeout=100ms")).await;
+    let wires = Wires::to(&nodes);
+    let client =
+        open(&wires.url_with("restart_delay=off&timeout=500ms&connect_timeout=500ms")).await;
     nodes.0[2].freeze().unwrap();
-    let guard = client.mutex("a").ttl(LONG).lock_timeout(PATIENCE).await;
-    let guard = guard.unwrap();
-    // Three times the time for an answer, so that the wire to the node has been given up.
-    sleep(crate::millis(300)).await;
+    let given_up = async || {
+        let before = wires.0[2].connections_accepted();
+        until("the wire to the node to be given up", async || {
+            wires.0[2].connections_accepted() > before
+        })
+        .await;
+    };
+    let guard = crate::lock(&client, "a").await;
+    given_up().await;
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
-    sleep(crate::millis(300)).await;
+    given_up().await;
     nodes.0[2].thaw().unwrap();
     nodes.until_all_empty().await;
 }

@@ -43,6 +43,11 @@ impl Nodes {
         self.0[node].cli(&["EXISTS", &Self::key(name)]) == "1"
     }
 
+    /// How many places in line a node has for a name.
+    pub(crate) fn line(&self, node: usize, name: &str) -> String {
+        self.0[node].cli(&["LLEN", &format!("{}:line", Self::key(name))])
+    }
+
     /// The fence under which a name is held at a node.
     pub(crate) fn fence(&self, node: usize, name: &str) -> Option<u64> {
         let head = self.0[node].cli(&["HGET", &Self::key(name), "\u{1}"]);
@@ -100,7 +105,8 @@ impl Nodes {
 #[async_trait]
 impl Fixture for Nodes {
     async fn client(&self) -> Arc<dyn Driver> {
-        tenure::store::redlock::open(&self.url()).await.unwrap()
+        let url = self.url_with("restart_delay=off&timeout=20s&connect_timeout=20s");
+        tenure::store::redlock::open(&url).await.unwrap()
     }
 
     /// Long enough that even five servers on a busy machine have answered twice before its end.

@@ -99,7 +99,7 @@ async fn the_lock_of_a_killed_holder_is_free_after_its_ttl() {
     let hers = ann.granted("lock a 1500").await;
     let waiting = client.mutex("a");
     let waiting = tokio::spawn(async move { waiting.lock_timeout(PATIENCE).await });
-    crate::until_waiting(&client, "a", 1).await;
+    crate::until_waiting_or_granted(&client, "a", &waiting).await;
     ann.kill();
     let his = waiting.await.unwrap().unwrap();
     assert!(hers < his.fence().get());

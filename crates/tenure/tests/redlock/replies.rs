@@ -1,5 +1,6 @@
 //! Answers that come late: what is over when they come is no grant, and no guard says otherwise.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::{Error, Guard, Health, Loss, Outcome};
@@ -14,7 +15,9 @@ use crate::{LONG, PATIENCE, chain, is_held, lock, millis, open, until};
 async fn answers_that_come_after_the_lease_are_no_grant() {
     let nodes = Nodes::start(3);
     let wires = Wires::to(&nodes);
-    let (ann, bob) = (open(&wires.url()).await, open(&nodes.url()).await);
+    // Answers are waited for far longer than they take.
+    let url = wires.url_with("restart_delay=off&timeout=1h&connect_timeout=1h");
+    let (ann, bob) = (open(&url).await, open(&nodes.url()).await);
     lock(&ann, "a").await.release().await.unwrap();
     for wire in &wires.0 {
         wire.set(Fault::Delay(millis(300)));
@@ -63,23 +66,28 @@ async fn a_guard_that_a_slow_node_cannot_renew_is_lost_in_time() {
     let wires = Wires::to(&nodes);
     let (ann, bob) = (open(&wires.url()).await, open(&nodes.url()).await);
     let hers = ann.mutex("a").ttl(millis(1000)).lock().await.unwrap();
+    let hers = Arc::new(hers);
     nodes.0[2].kill().unwrap();
     wires.0[1].set(Fault::Delay(millis(1500)));
-    let waiting = bob.mutex("a").ttl(LONG);
+    let (waiting, older) = (bob.mutex("a").ttl(LONG), Arc::clone(&hers));
     let waiting = tokio::spawn(async move {
         // With a node dead the first try may fail.
         loop {
             if let Ok(guard) = waiting.lock().await {
-                return guard;
+                return (guard, older.health());
             }
         }
     });
     let loss = timeout(PATIENCE, hers.lost()).await.unwrap();
     assert!(matches!(loss, Loss::Expired | Loss::Unreachable), "{loss}");
-    assert!(!waiting.is_finished(), "she was told before");
     assert!(hers.time_left().is_zero());
     wires.0[1].set(Fault::Pass);
-    let his = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    let (his, known) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    assert!(
+        matches!(known, Health::Lost(_)),
+        "when he has it: {known:?}"
+    );
+    let hers = Arc::into_inner(hers).unwrap();
     assert!(hers.fence() < his.fence());
     assert!(matches!(hers.health(), Health::Lost(_)));
     assert!(matches!(hers.release().await, Ok(Outcome::NotHeld(_))));
@@ -96,20 +104,20 @@ async fn a_guard_never_ends_later_than_its_lease_at_a_majority() {
     for wire in &wires.0 {
         wire.set(Fault::Delay(millis(25)));
     }
-    let ttl = millis(900);
+    let ttl = millis(4500);
     let guard = client.mutex("a").ttl(ttl).lock().await.unwrap();
     let (mut renewals, mut last) = (0, Duration::ZERO);
     let begun = Instant::now();
-    until("30 renewals", async || {
+    until("6 renewals", async || {
         let left = ends_in_time(&nodes, &guard);
         renewals += u32::from(left > last);
         last = left;
-        renewals >= 30
+        renewals >= 6
     })
     .await;
     println!("{renewals} renewals in {:?}", begun.elapsed());
     // A renewal each third of the ttl and no more.
-    assert!(begun.elapsed() > ttl * 5, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > ttl, "{:?}", begun.elapsed());
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     nodes.until_all_empty().await;
 }

@@ -9,7 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::nodes::{Nodes, Wires};
-use crate::{LONG, PATIENCE, SHORT, chain, is_held, millis, open, take_turns, until};
+use crate::{
+    LONG, PATIENCE, STEADY, chain, is_held, millis, open, take_turns, until, until_renewed,
+};
 
 /// What only one may be in, and the fences of those who were.
 #[derive(Debug, Default)]
@@ -142,9 +144,14 @@ async fn a_name_that_one_of_three_gave_away_is_granted_by_the_others() {
     let theirs = stranger.mutex("a").ttl(LONG).lock().await.unwrap();
     let (ann, bob) = (open(&nodes.url()).await, open(&nodes.url()).await);
     take_turns(&ann, &bob, "a").await;
-    let guard = ann.mutex("a").ttl(SHORT).try_lock().await.unwrap().unwrap();
-    assert!(!guard.time_left().is_zero());
-    sleep(2 * SHORT).await;
+    let guard = ann
+        .mutex("a")
+        .ttl(STEADY)
+        .try_lock()
+        .await
+        .unwrap()
+        .unwrap();
+    until_renewed(&guard).await;
     assert!(is_held(&guard) && !guard.time_left().is_zero());
     assert!(bob.mutex("a").try_lock().await.unwrap().is_none());
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);

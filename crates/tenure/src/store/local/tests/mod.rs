@@ -11,7 +11,6 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -179,8 +178,8 @@ async fn told_granted(local: &Local, claim: &Claim) -> Fence {
 }
 
 async fn next(local: &Local) -> News {
-    let news = timeout(Duration::from_secs(10), local.news());
-    news.await.expect("news within ten seconds")
+    let news = timeout(Duration::from_secs(30), local.news());
+    news.await.expect("news, long before a lease ends")
 }
 
 /// Longer than any test runs.

@@ -89,6 +89,14 @@ impl Lab {
         self.cli(&["DEL", &self.key(party, "")]);
     }
 
+    /// Lets time pass for a party's name, without waiting for it.
+    pub(super) fn pass(&self, party: &Party, time: Duration) {
+        let keys = ["", ":ends", ":places"].map(|suffix| self.key(party, suffix));
+        let time_ms = time.as_millis().to_string();
+        let [lease, ends, places] = keys.each_ref().map(String::as_str);
+        self.cli(&["EVAL", PASS, "3", lease, ends, places, &time_ms]);
+    }
+
     /// Lets all in line be too late with asking again.
     pub(super) fn make_late(&self, party: &Party) {
         let late = "for _, id in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
@@ -171,3 +179,5 @@ impl Fixture for Lab {
         false
     }
 }
+
+const PASS: &str = include_str!("pass.lua");

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::{hears_nothing, is_told_of_a_grant, scenarios};
-use crate::conformance::Fixture as _;
+use super::{hears_nothing, is_told, is_told_of_a_grant, scenarios};
 use crate::conformance::stage::{Party, TTL, cast, until};
 use crate::driver::{Answer, Life, Mode, News, Released, Renewed, Wait};
 use crate::store::redis::mutants::lab::Lab;
@@ -56,17 +55,17 @@ async fn the_dead_are_passed_over_and_keep_their_place(lab: &Lab) {
 
 /// A place is lost if its owner does not ask again in time, and not before.
 async fn who_does_not_ask_again_loses_the_place(lab: &Lab) {
-    let confirm = Duration::from_millis(400);
-    let lab = lab.confirming(confirm);
+    let lab = lab.confirming(CONFIRM);
     let [ann, bob, eve] = cast(&lab).await;
+    let ann = ann.ttl(TTL * 4);
     ann.locks().await;
     let told = bob.stands().await;
-    assert!(told <= confirm, "told {told:?}");
+    assert!(told <= CONFIRM, "told {told:?}");
     eve.stands().await;
-    sleep(confirm).await;
+    lab.pass(&ann, CONFIRM * 5 / 3);
     eve.stands().await;
     assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
-    sleep(confirm * 5 / 4).await;
+    lab.pass(&ann, CONFIRM / 2);
     eve.stands().await;
     assert_eq!(ann.line().await, [eve.owner()]);
     assert_eq!(ann.releases().await, Released::Freed);
@@ -75,14 +74,14 @@ async fn who_does_not_ask_again_loses_the_place(lab: &Lab) {
 
 /// Who asks again too late keeps its place if nobody else has asked meanwhile.
 async fn a_late_asker_keeps_its_place(lab: &Lab) {
-    let confirm = Duration::from_millis(400);
-    let lab = lab.confirming(confirm);
+    let lab = lab.confirming(CONFIRM);
     let [ann, bob, eve] = cast(&lab).await;
+    let ann = ann.ttl(TTL * 4);
     ann.locks().await;
     bob.stands().await;
-    sleep(confirm * 5 / 4).await;
+    lab.pass(&ann, CONFIRM * 5 / 4);
     eve.stands().await;
-    sleep(confirm).await;
+    lab.pass(&ann, CONFIRM);
     bob.stands().await;
     assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
 }
@@ -91,10 +90,10 @@ async fn a_late_asker_keeps_its_place(lab: &Lab) {
 async fn the_living_have_time_to_ask_again(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob] = cast(lab).await;
-        let short = lab.short() * 3;
-        ann.ttl(short).locks().await;
+        let ttl = Duration::from_secs(8);
+        ann.ttl(ttl).locks().await;
         bob.mode(mode).stands().await;
-        sleep(short * 3 / 2).await;
+        lab.pass(&ann, ttl + Duration::from_secs(1));
         assert_eq!(ann.line().await, [bob.owner()]);
     }
 }
@@ -102,7 +101,7 @@ async fn the_living_have_time_to_ask_again(lab: &Lab) {
 /// Where it cannot be known who listens, those are listed and waited for whom this server does not
 /// know.
 async fn who_may_listen_elsewhere_is_listed(lab: &Lab) {
-    let lab = lab.confirming(Duration::from_secs(5));
+    let lab = lab.confirming(CONFIRM);
     let [ann, bob, eve] = cast(&lab).await;
     ann.mode(Mode::Shared).locks().await;
     bob.stands().await;
@@ -176,7 +175,7 @@ async fn asking_again_at_ones_turn_has_the_life_and_depth_asked_for(lab: &Lab) {
     }
 }
 
-/// When a lease becomes shorter and the first in line leaves, the next is told.
+/// When a lease becomes shorter and the first in line leaves, the next is told to ask again.
 async fn everybody_behind_learns_of_a_shorter_lease(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob, eve, dan] = cast(lab).await;
@@ -184,12 +183,15 @@ async fn everybody_behind_learns_of_a_shorter_lease(lab: &Lab) {
         let fence = ann.locks().await;
         bob.stands().await;
         eve.stands().await;
-        let shorter = ann.ttl(lab.short() * 3);
+        let shorter = ann.ttl(TTL / 4);
         assert_eq!(shorter.renews(Some(fence)).await, Renewed::Kept(fence));
         bob.stands().await;
         dan.stands().await;
         bob.withdraws().await;
-        eve.turn().await;
+        let told = is_told(&eve).await;
+        assert!(matches!(told, News::AskAgain(Some(_))), "told {told:?}");
+        let told = eve.stands().await;
+        assert!(told <= TTL / 4, "told {told:?}");
     }
 }
 
@@ -200,8 +202,8 @@ async fn nobody_is_told_twice_to_ask_again(lab: &Lab) {
     bob.stands().await;
     eve.stands().await;
     ann.ttl(TTL / 4).renews(Some(fence)).await;
-    let told = timeout(Duration::from_secs(1), bob.driver().news()).await;
-    assert!(matches!(told, Ok(News::AskAgain(Some(_)))), "told {told:?}");
+    let told = is_told(&bob).await;
+    assert!(matches!(told, News::AskAgain(Some(_))), "told {told:?}");
     ann.ttl(TTL / 2).renews(Some(fence)).await;
     hears_nothing(&bob).await;
 }
@@ -219,3 +221,7 @@ async fn a_line_that_everybody_left_expires(lab: &Lab) {
         }
     }
 }
+
+/// For how long a lease is handed over until it is confirmed; a place is lost after about twice as
+/// long.
+const CONFIRM: Duration = Duration::from_secs(30);

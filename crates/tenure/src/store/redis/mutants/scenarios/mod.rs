@@ -67,13 +67,17 @@ async fn frees(party: &Party, fence: Fence) {
 /// Waits for the message that a claim was granted.
 async fn is_told_of_a_grant(party: &Party) -> Fence {
     loop {
-        let told = timeout(Duration::from_secs(1), party.driver().news()).await;
-        match told {
-            Ok(News::Granted { owner, fence, .. }) if owner == party.owner() => return fence,
-            Ok(_) => {}
-            Err(_) => panic!("not told of a grant"),
+        match is_told(party).await {
+            News::Granted { owner, fence, .. } if owner == party.owner() => return fence,
+            _ => {}
         }
     }
+}
+
+/// Waits for whatever a client is told next.
+async fn is_told(party: &Party) -> News {
+    let told = timeout(Duration::from_secs(20), party.driver().news()).await;
+    told.expect("somebody is told something")
 }
 
 /// Fails if a client is told anything.

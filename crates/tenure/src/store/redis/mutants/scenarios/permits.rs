@@ -1,9 +1,6 @@
 //! Permits of different numbers are counted.
 
-use tokio::time::sleep;
-
 use super::scenarios;
-use crate::conformance::Fixture as _;
 use crate::conformance::modes::permits;
 use crate::conformance::stage::{TTL, cast};
 use crate::driver::Released;
@@ -34,13 +31,13 @@ async fn permits_of_many_numbers_are_counted(lab: &Lab) {
     let last = permits(&dan.neighbour(), 1, 4);
     assert_eq!(
         three
-            .releases_with(|release| release.stays_taken = lab.short() * 3)
+            .releases_with(|release| release.stays_taken = TTL / 4)
             .await,
         Released::Freed
     );
     permits(&ann.neighbour(), 1, 3).locks().await;
     last.is_refused().await;
-    sleep(lab.short() * 4).await;
+    lab.pass(&ann, TTL / 3);
     permits(&ann.neighbour(), 1, 3).locks().await;
     last.is_refused().await;
 }
@@ -95,10 +92,11 @@ async fn a_name_taken_by_nobody_gives_its_permits_back(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let (ann, bob) = (permits(&ann, 1, 2), permits(&bob, 1, 2));
     ann.locks().await;
-    let kept = ann.releases_with(|release| release.stays_taken = lab.short() * 3);
+    let kept = ann.releases_with(|release| release.stays_taken = TTL / 4);
     assert_eq!(kept.await, Released::Freed);
     ann.locks().await;
     bob.is_refused().await;
-    bob.locks_in_time().await;
+    lab.pass(&ann, TTL / 3);
+    bob.locks().await;
     ann.is_held_by(&[&ann, &bob]).await;
 }

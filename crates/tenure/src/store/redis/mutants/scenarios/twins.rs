@@ -1,9 +1,6 @@
 //! Two clients of one owner.
 
-use tokio::time::sleep;
-
 use super::{frees, scenarios};
-use crate::conformance::Fixture as _;
 use crate::conformance::modes::permits;
 use crate::conformance::stage::{TTL, cast, until};
 use crate::driver::{Loss, Mode, Released, Renewed};
@@ -44,7 +41,7 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     let (eve, dan) = (permits(&eve, 1, 2), permits(&bob, 1, 2));
     ann.locks().await;
     twin.locks().await;
-    let keep = lab.short() * 2;
+    let keep = TTL / 6;
     assert_eq!(
         ann.releases_with(|release| release.stays_taken = keep)
             .await,
@@ -52,7 +49,7 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     );
     eve.locks().await;
     dan.is_refused().await;
-    sleep(keep * 2).await;
+    lab.pass(&ann, keep * 2);
     dan.is_refused().await;
     assert_eq!(
         twin.releases_with(|release| release.stays_taken = keep)
@@ -60,7 +57,9 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
         Released::Freed
     );
     dan.is_refused().await;
-    dan.locks_in_time().await;
+    lab.pass(&ann, keep * 2);
+    let fence = dan.locks().await;
+    assert_eq!(dan.locks().await, fence, "asking again changes nothing");
     assert_eq!(eve.releases().await, Released::Freed);
     assert_eq!(dan.releases().await, Released::Freed);
     assert_eq!(lab.keys(&ann), [":fence"]);
