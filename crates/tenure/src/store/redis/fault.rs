@@ -1,5 +1,7 @@
 //! What the client library or the server reports, as this crate's error: the one place for it.
 
+use std::sync::Arc;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{BoxError, Error};
@@ -115,14 +117,13 @@ pub(crate) fn garbled() -> Error {
     indeterminate("the server's answer makes no sense")
 }
 
-/// What the error says when a connection cannot be made: nothing was sent.
+/// The error when a connection cannot be made: nothing was sent.
 pub(crate) fn unreachable(place: &str, error: &RedisError) -> Error {
-    #[derive(Debug, thiserror::Error)]
-    #[error("no connection to {place}: {why}")]
-    struct NoConnection {
-        place: String,
-        why: String,
-    }
+    unavailable(why_unreachable(place, error))
+}
+
+/// What it says.
+pub(crate) fn why_unreachable(place: &str, error: &RedisError) -> String {
     let why = match code_of(error).and_then(advice) {
         Some(advice) => advice.to_owned(),
         None if error.kind() == ErrorKind::RESP3NotSupported => {
@@ -133,8 +134,12 @@ pub(crate) fn unreachable(place: &str, error: &RedisError) -> Error {
         }
         None => error.to_string(),
     };
-    let place = place.to_owned();
-    unavailable(NoConnection { place, why })
+    format!("no connection to {place}: {why}")
 }
+
+/// The same for everybody who asks while there is no connection, written down once.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Trouble(pub(crate) Arc<str>);
 
 pub(crate) const DRIVER: &str = "redis";

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Value};
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::error::{Error, Result};
 use crate::store::redis::connect::{self, Connection, Greeting, Times};
-use crate::store::redis::fault::{self, Fault};
+use crate::store::redis::fault::{self, Fault, Trouble};
 use crate::store::redis::patience::in_time;
 use crate::store::redis::script::Script;
 use crate::store::redis::sentinel;
@@ -34,7 +34,7 @@ struct Shared {
     /// The number of the latest connection that is known to be dead.
     dead: AtomicU64,
     /// Why there is none.
-    trouble: watch::Sender<Option<Arc<RedisError>>>,
+    trouble: watch::Sender<Option<Trouble>>,
     /// Rung when the connection of the moment has to be replaced.
     broken: Notify,
     /// Rung when somebody waits for the next try to connect.
@@ -244,17 +244,15 @@ impl Shared {
     }
 
     fn no_connection(&self) -> Error {
-        let place = self.settings.place();
-        match &*self.trouble.borrow() {
-            Some(error) => fault::unreachable(&place, error),
-            None if self.votes() => {
-                fault::unavailable(format!("{place} is not connected at the moment"))
-            }
-            None => {
-                let patience = self.settings.patience();
-                fault::unavailable(format!("no connection to {place} in {patience:?}"))
-            }
+        if let Some(trouble) = &*self.trouble.borrow() {
+            return fault::unavailable(trouble.clone());
         }
+        let (place, patience) = (self.settings.place(), self.settings.patience());
+        fault::unavailable(if self.votes() {
+            format!("{place} is not connected at the moment")
+        } else {
+            format!("no connection to {place} in {patience:?}")
+        })
     }
 
     /// Takes in how a request ended.
@@ -303,8 +301,9 @@ impl Shared {
             let mut pause = SHORTEST_PAUSE;
             number += 1;
             while let Err(error) = self.connect(number, &hear).await {
-                tracing::debug!(place = self.settings.place(), %error, "no connection yet");
-                self.trouble.send_replace(Some(Arc::new(error)));
+                let trouble = fault::why_unreachable(&self.settings.place(), &error);
+                tracing::debug!("{trouble}");
+                self.trouble.send_replace(Some(Trouble(trouble.into())));
                 tokio::select! {
                     () = sleep(pause.mul_f64(0.5 + fastrand::f64())) => {}
                     () = self.hurry.notified() => sleep(SHORTEST_PAUSE).await,
