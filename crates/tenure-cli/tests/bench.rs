@@ -28,10 +28,11 @@ fn every_workload_of_a_local_store_is_measured_beside_its_floors() {
     assert_eq!(workloads.len(), floors.len());
     for (workload, (name, floors)) in workloads.iter().zip(floors) {
         assert_eq!(workload["workload"], name);
-        let rounds = if matches!(name, "idle" | "many") {
-            1
-        } else {
-            2
+        let rounds = match name {
+            "idle" | "many" => 1,
+            // Eight turns each.
+            "pair" => 16,
+            _ => 2,
         };
         assert_eq!(workload["rounds"].as_array().unwrap().len(), rounds);
         for round in workload["rounds"].as_array().unwrap() {
@@ -125,7 +126,10 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
                 .collect(),
         ),
         ("dead", vec!["the others alone", "own pair"]),
-        ("slow", vec!["same way, no delay", "own pair"]),
+        (
+            "slow",
+            vec!["same way, no delay", "the others alone", "own pair"],
+        ),
         ("handover", vec!["bare BLPOP"]),
         ("hot", vec!["own pair"]),
         ("crowd", vec!["bare BLPOP"]),

@@ -1,5 +1,6 @@
 //! The workloads, from the side of the process that starts the others.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -9,6 +10,7 @@ use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::figures::{Figures, fairness, percentile};
 use crate::bench::kind::{Counter, Kind, Subject};
 use crate::bench::player::Player;
+use crate::bench::report::Round;
 use crate::bench::wire::{Order, Part, Step, Who};
 use crate::bench::workload::Workload;
 use crate::error::{Failure, Result};
@@ -74,6 +76,35 @@ impl<'a> Bench<'a> {
             Workload::Idle => self.idle(subject).await,
             Workload::Many => self.many(subject).await,
         }
+    }
+
+    /// Measures pairs of all subjects, each in a process of its own that is there all the time, in short
+    /// turns: what disturbs the machine for a while disturbs all of them.
+    pub(super) fn by_turns(&self, subjects: &[Subject]) -> Result<Vec<Round>> {
+        let time = self.time / TURNS;
+        let start = |subject: &Subject| {
+            self.kind.prepare(&subject.who, &name_of(subject))?;
+            self.start(subject, Part::Turns { time })
+        };
+        let mut players = subjects.iter().map(start).collect::<Result<Vec<_>>>()?;
+        let mut rounds = Vec::new();
+        for turn in 0..TURNS as usize {
+            let mut round = Round::new();
+            for place in 0..subjects.len() {
+                // Each is the first of a turn as often as the others.
+                let next = (place + turn) % subjects.len();
+                let before = self.look()?;
+                let figures = players[next].turn(time)?;
+                let work = self.look()?.since(before);
+                let pairs = figures.find("pairs").unwrap_or(0.0);
+                round.insert(subjects[next].label, work.each(figures, pairs));
+            }
+            rounds.push(round);
+        }
+        for player in players {
+            player.end()?;
+        }
+        Ok(rounds)
     }
 
     fn tasks(&self, subject: &Subject, names: u32, work: Duration) -> Result<Figures> {
@@ -323,10 +354,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A name of its own for each run and workload.
+/// A name of its own for each run, workload and subject, all of one length.
 fn name_of(subject: &Subject) -> String {
-    let workload = subject.workload.name();
-    format!("tenure-bench/{}/{workload}", std::process::id())
+    let (process, workload) = (std::process::id(), subject.workload.name());
+    let mut hasher = DefaultHasher::new();
+    subject.label.hash(&mut hasher);
+    let label = hasher.finish();
+    format!("tenure-bench/{process}/{workload}/{label:016x}")
 }
 
 /// What was done; `None` where it cannot be told.
@@ -398,6 +432,9 @@ fn spread(figures: Figures, gaps: &[f64], unit: &str) -> Figures {
 fn micros(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1000.0
 }
+
+/// How many turns in a round.
+const TURNS: u32 = 8;
 
 const TASKS: u32 = 64;
 const CROWD: u32 = 8;

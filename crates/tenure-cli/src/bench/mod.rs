@@ -44,8 +44,9 @@ use workload::Workload;
 /// Measure the store, next to bare locks of the same machine
 ///
 /// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
-/// median of the rounds, the range in brackets, and the median of the rounds' ratios. Names begin
-/// with tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
+/// median of the rounds, the range in brackets, and the median of the rounds' ratios. Of pair, dead
+/// and slow a round has eight short turns, and each counts as a round. Names begin with
+/// tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
 /// quiet. The file of a local store keeps the size that it grew to. For Redis, start a server that
 /// serves nobody else, best on this machine:
 ///
@@ -138,19 +139,30 @@ async fn run(
             if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
-            let mut measured = Round::new();
-            for subject in subjects {
-                let (workload, label) = (runs.workload.name(), subject.label);
-                let now = round + 1;
-                progress.set_message(format!("round {now} of {rounds}: {workload}, {label}"));
-                let mut figures = bench.measure(&subject).await?;
-                if round + 1 == rounds && counts(kind, runs.workload) {
-                    figures = figures.with_those_of(bench.count(&subject).await?, "commands");
+            let (workload, now) = (runs.workload, format!("round {} of {rounds}", round + 1));
+            let show = |what| {
+                progress.set_message(format!("{now}: {}, {what}", workload.name()));
+            };
+            if workload.is_pairs() {
+                show("all by turns");
+                runs.rounds.extend(bench.by_turns(&subjects)?);
+                progress.inc(subjects.len() as u64);
+            } else {
+                let mut measured = Round::new();
+                for subject in &subjects {
+                    show(subject.label);
+                    measured.insert(subject.label, bench.measure(subject).await?);
+                    progress.inc(1);
                 }
-                measured.insert(label, figures);
-                progress.inc(1);
+                runs.rounds.push(measured);
             }
-            runs.rounds.push(measured);
+            if round + 1 == rounds && counts(kind, workload) {
+                show("its commands");
+                for subject in &subjects {
+                    let counted = bench.count(subject).await?;
+                    runs.add_to_last(subject.label, counted, "commands");
+                }
+            }
         }
     }
     progress.finish_and_clear();

@@ -69,6 +69,21 @@ impl Player {
         self.done(time)
     }
 
+    /// Lets it have a turn, and waits for the figures.
+    pub(super) fn turn(&mut self, time: Duration) -> Result<Figures> {
+        self.tell(Step::Go { at_ns: now_ns() })?;
+        match self.hear(time + WAIT)? {
+            Answer::Turn(figures) => Ok(figures),
+            other => Err(self.child.out_of_turn(&other)),
+        }
+    }
+
+    /// Lets one end that had its turns.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.tell(Step::End)?;
+        self.done(Duration::ZERO).map(drop)
+    }
+
     /// Waits for the figures of one that has begun.
     pub(super) fn done(&mut self, time: Duration) -> Result<Figures> {
         match self.hear(time + WAIT)? {

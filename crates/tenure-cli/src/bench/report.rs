@@ -34,6 +34,14 @@ impl Runs {
         }
     }
 
+    /// Adds figures whose names begin so to those of the last round.
+    pub(super) fn add_to_last(&mut self, label: &'static str, figures: Figures, prefix: &str) {
+        if let Some(round) = self.rounds.last_mut() {
+            let last = round.entry(label).or_default();
+            *last = std::mem::take(last).with_those_of(figures, prefix);
+        }
+    }
+
     /// One figure of one who was measured, round by round.
     fn values(&self, label: &str, figure: &str) -> Vec<f64> {
         let rounds = self.rounds.iter();

@@ -26,6 +26,8 @@ pub(super) struct Order {
 pub(super) enum Part {
     /// Locks and releases, again and again.
     Pairs { time: Duration },
+    /// The same whenever told to go, until told to end.
+    Turns { time: Duration },
     /// The same in many tasks, on one name or more, with some work inside.
     Tasks {
         tasks: u32,
@@ -73,7 +75,7 @@ pub(super) enum Step {
     Lock,
     /// Releases, and says nothing: that would disturb whoever is woken.
     Release,
-    /// Says when it locked and released, and ends.
+    /// Says when it locked and released, if it was told to, and ends.
     End,
 }
 
@@ -92,6 +94,8 @@ pub(super) enum Answer {
     Ready,
     /// It has the lock.
     Held,
+    /// Its turn is over.
+    Turn(Figures),
     /// It is done.
     Done(Figures),
     /// It is done: when it locked and released.

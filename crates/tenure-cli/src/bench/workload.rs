@@ -68,6 +68,11 @@ impl Workload {
         }
     }
 
+    /// Returns whether it is nothing but pairs of one client, which can be made in short turns.
+    pub(crate) fn is_pairs(self) -> bool {
+        matches!(self, Self::Pair | Self::Dead | Self::Slow)
+    }
+
     /// Returns in how many of the rounds it is measured.
     pub(crate) fn rounds(self, all: u32) -> u32 {
         if self.takes_long() { 1 } else { all }

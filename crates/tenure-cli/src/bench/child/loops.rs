@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use crate::bench::child::{Figures, ready};
 use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::contender::{Any, Contender};
+use crate::bench::wire::{Answer, Step};
 use crate::error::{Failure, Result};
 use crate::exit_code;
-use crate::parent::Parent;
+use crate::parent::{Parent, tell};
 
 /// One after another.
 pub(super) async fn pairs(
@@ -23,7 +24,22 @@ pub(super) async fn pairs(
     count_pairs(&mut contender, time).await
 }
 
-/// The same without a word to the parent.
+/// The same in turns, while others rest that are compared with it.
+pub(super) async fn turns(
+    mut contender: impl Contender,
+    time: Duration,
+    parent: &mut Parent,
+) -> Result<Figures> {
+    pairs_for(&mut contender, time, |_| {}).await?;
+    tell(&Answer::Ready)?;
+    while let Step::Go { .. } = parent.hear().await? {
+        let figures = count_pairs(&mut contender, time).await?;
+        tell(&Answer::Turn(figures))?;
+    }
+    Ok(Figures::default())
+}
+
+/// One turn, without a word to the parent.
 pub(super) async fn count_pairs(contender: &mut impl Contender, time: Duration) -> Result<Figures> {
     let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
     let mut latencies = latencies.map_err(|error| {

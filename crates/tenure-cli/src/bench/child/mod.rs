@@ -41,6 +41,7 @@ async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer
 async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Result<Answer> {
     let figures = match part {
         Part::Pairs { time } => loops::pairs(source.contender(name)?, time, parent).await?,
+        Part::Turns { time } => loops::turns(source.contender(name)?, time, parent).await?,
         Part::Tasks {
             tasks,
             names,

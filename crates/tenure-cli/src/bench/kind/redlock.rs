@@ -156,6 +156,7 @@ impl Kind for Redlock {
             Slow => {
                 subjects.push(Subject::own_pair());
                 subjects.extend(self.the_quick_way());
+                subjects.extend(self.without_last());
             }
             Hot => subjects.push(Subject::own_pair()),
             Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, Who::RedisToken)),
@@ -219,7 +220,7 @@ const REFUSES: &str = "127.0.0.1:1";
 const TTL: Duration = Duration::from_secs(2);
 
 /// All but the pair's latency, which stands beside every node.
-const LINES: [Line; 21] = [
+const LINES: [Line; 22] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond),
     Line::new(Pair, "p99_us", "p99", Micros),
     Line::new(Pair, "commands_each", "commands each, all nodes", Number),
@@ -232,6 +233,7 @@ const LINES: [Line; 21] = [
     Line::new(Slow, "p50_us", "a node slow, p50", Micros)
         .beside(SAME_WAY)
         .aims(RatioAtMost(1.1)),
+    Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OTHERS),
     Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OWN_PAIR),
     Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
     Line::new(Handover, "p50_us", "release to grant, p50", Micros).beside(TOKEN),
