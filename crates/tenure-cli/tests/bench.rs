@@ -30,8 +30,6 @@ fn every_workload_of_a_local_store_is_measured_beside_its_floors() {
         assert_eq!(workload["workload"], name);
         let rounds = match name {
             "idle" | "many" => 1,
-            // Eight turns each.
-            "pair" => 16,
             _ => 2,
         };
         assert_eq!(workload["rounds"].as_array().unwrap().len(), rounds);
@@ -139,8 +137,14 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
     let workloads = report["workloads"].as_array().unwrap();
     let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
     assert_eq!(names, floors.each_ref().map(|(name, _)| name));
-    for (workload, (_, floors)) in workloads.iter().zip(&floors) {
+    for (workload, (name, floors)) in workloads.iter().zip(&floors) {
         assert_floors(workload, floors);
+        let rounds = match *name {
+            "dead" | "slow" => 2 * 8,
+            "idle" => 1,
+            _ => 2,
+        };
+        assert_eq!(workload["rounds"].as_array().unwrap().len(), rounds);
     }
     assert!(report["missing"].is_null(), "{}", report["missing"]);
     let alone = &workloads[0]["lines"][1];

@@ -44,9 +44,8 @@ use workload::Workload;
 /// Measure the store, next to bare locks of the same machine
 ///
 /// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
-/// median of the rounds, the range in brackets, and the median of the rounds' ratios. Of pair, dead
-/// and slow a round has eight short turns, and each counts as a round. Names begin with
-/// tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
+/// median of the rounds, the range in brackets, and the median of the rounds' ratios. Names begin
+/// with tenure-bench/ and are gone afterwards. A run on a busy machine says little: let it be
 /// quiet. The file of a local store keeps the size that it grew to. For Redis, start a server that
 /// serves nobody else, best on this machine:
 ///
@@ -54,7 +53,8 @@ use workload::Workload;
 ///
 /// For redlock://, start several of them. Nodes do not count in their first minute, so add
 /// restart_delay=off to the URL, or wait. The workloads dead and slow replace the last node by a
-/// port that refuses, and by a way to it that delays every answer by 20 ms.
+/// port that refuses, and by a way to it that delays every answer by 20 ms; a round of them has
+/// eight short turns, and each counts as a round.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -143,7 +143,7 @@ async fn run(
             let show = |what| {
                 progress.set_message(format!("{now}: {}, {what}", workload.name()));
             };
-            if workload.is_pairs() {
+            if workload.takes_turns() {
                 show("all by turns");
                 runs.rounds.extend(bench.by_turns(&subjects)?);
                 progress.inc(subjects.len() as u64);

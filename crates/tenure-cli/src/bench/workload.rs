@@ -68,9 +68,12 @@ impl Workload {
         }
     }
 
-    /// Returns whether it is nothing but pairs of one client, which can be made in short turns.
-    pub(crate) fn is_pairs(self) -> bool {
-        matches!(self, Self::Pair | Self::Dead | Self::Slow)
+    /// Returns whether it is measured in short turns.
+    ///
+    /// These compare tenure with itself. Another client may gain more by a rest than tenure does: the
+    /// scheduler then often puts the server on its core.
+    pub(crate) fn takes_turns(self) -> bool {
+        matches!(self, Self::Dead | Self::Slow)
     }
 
     /// Returns in how many of the rounds it is measured.
