@@ -20,7 +20,8 @@
 //!   one let go. A smaller fence was granted earlier, however late its owner was told.
 //! - [`Order`](Promise::Order): nobody who asked after another was seen in line goes in before it, give or take
 //!   [`Expect::order_slack_us`] at both ends. For exclusive claims of different processes.
-//!   A process may keep the place of a claim of its own that gave up for its next one.
+//!   A process may keep the place of a claim of its own that gave up for its next one, and pass a grant on to
+//!   its next one for as long as that slack: it has the next fence then.
 //! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is;
 //!   no process crashes by itself.
 //! - [`NothingLeft`](Promise::NothingLeft): nothing was found in the store when all had gone.

@@ -277,6 +277,31 @@ impl<'a> Slow<'a> {
         places.fold(claim.asked.1, u64::min)
     }
 
+    /// The claim that the store granted and that was passed on to this one inside its process, or this one.
+    fn origin<'c>(&'c self, claim: &'c Claim) -> &'c Claim {
+        let Some(granted) = claim.granted else {
+            return claim;
+        };
+        let before = self.claims.iter().find(|other| {
+            let same = other.process == claim.process && other.mode == Mode::Exclusive;
+            let is_before = other.granted.is_some() && other.fence + 1 == claim.fence;
+            same && is_before && !self.is_nested(other)
+        });
+        let origin = before.map(|before| self.origin(before));
+        let slack = self.expect.order_slack_us;
+        let in_time = |origin: &&Claim| origin.granted.is_some_and(|it| granted.1 <= it.1 + slack);
+        origin.filter(in_time).unwrap_or(claim)
+    }
+
+    fn is_nested(&self, claim: &Claim) -> bool {
+        claim.granted.is_some_and(|granted| {
+            self.claims.iter().any(|outer| {
+                let holds = outer.granted.is_some_and(|it| it.0 < granted.0);
+                holds && outer.until.0 > granted.0 && outer.owner == claim.owner
+            })
+        })
+    }
+
     /// Whether anybody who asked later went in before one in line.
     fn overtaking(&self) -> bool {
         let slack = self.expect.order_slack_us;
@@ -294,13 +319,11 @@ impl<'a> Slow<'a> {
                 let Some(granted) = late.granted else {
                     return false;
                 };
-                let nested = self.claims.iter().any(|outer| {
-                    let holds = outer.granted.is_some_and(|it| it.0 < granted.0);
-                    holds && outer.until.0 > granted.0 && outer.owner == late.owner
-                });
+                let nested = self.is_nested(late);
                 let alone = early.mode == Mode::Exclusive && late.mode == Mode::Exclusive;
                 let strangers = early.process != late.process;
-                let later = self.place_us(late) > queued.1 + slack;
+                let place_us = self.place_us(late).min(self.place_us(self.origin(late)));
+                let later = place_us > queued.1 + slack;
                 let first = granted.1 + slack < until.1;
                 !paused && !nested && alone && strangers && later && first
             })

@@ -73,7 +73,48 @@ fn places(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, usize)> {
         }
         places.push((since_us, *number));
     }
+    pass_on(view, &mut places);
     places
+}
+
+/// A grant, or what it was passed on to inside its process.
+#[derive(Clone, Copy)]
+struct Pass {
+    fence: u64,
+    process: u32,
+    first_us: u64,
+    since_us: u64,
+}
+
+/// Gives claims the place of the one that passed its grant on to them.
+///
+/// For a while after a grant its process may do so without asking the store. It then has the next fence.
+fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
+    let slack = view.expect.order_slack_us;
+    let granted = places.iter_mut().filter_map(|(since_us, number)| {
+        let entry = enters(view, *number)?;
+        let fence = view.claims[*number].granted?.fence?;
+        Some((fence, entry, since_us))
+    });
+    let mut granted: Vec<_> = granted.collect();
+    granted.sort_unstable_by_key(|(fence, ..)| *fence);
+    let mut last: Option<Pass> = None;
+    for (fence, entry, since_us) in granted {
+        let passed = last.filter(|it| {
+            let in_time = entry.granted_us <= it.first_us.saturating_add(slack);
+            it.fence.checked_add(1) == Some(fence) && it.process == entry.process && in_time
+        });
+        if let Some(passed) = passed {
+            *since_us = passed.since_us.min(*since_us);
+        }
+        let new = Pass {
+            fence,
+            process: entry.process,
+            first_us: entry.granted_us,
+            since_us: *since_us,
+        };
+        last = Some(passed.map_or(new, |passed| Pass { fence, ..passed }));
+    }
 }
 
 /// From when to when a claim stood in line, if it had a right to its place all the time.
