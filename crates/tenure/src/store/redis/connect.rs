@@ -27,11 +27,11 @@ pub(crate) enum Connection {
 /// What a server's clocks show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// When it started, at the earliest.
+    /// When it started, at the latest.
     pub(crate) started: Instant,
-    /// Its time, and when it was asked for.
+    /// Its time, and when it was heard.
     pub(crate) clock_us: u64,
-    pub(crate) asked: Instant,
+    pub(crate) heard: Instant,
 }
 
 /// What to do on each new connection before anybody uses it.
@@ -247,11 +247,13 @@ fn no_tls() -> RedisError {
 
 /// Asks what the server's clocks show.
 async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times> {
-    let asked = Instant::now();
     let info: String = redis::cmd("INFO")
         .arg("server")
         .query_async(connection)
         .await?;
+    // Not when it was asked: if the question was held up on its way, the server would seem to be up for
+    // longer than it is, and its clock to be further ahead.
+    let heard = Instant::now();
     let number = |field: &str| {
         let mut lines = info.lines();
         let text = lines.find_map(|line| line.strip_prefix(field))?;
@@ -260,11 +262,11 @@ async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times>
     // The server counts the ends of seconds, so the first may have been a moment. A server that
     // does not say so is taken for one that has just started.
     let uptime = number("uptime_in_seconds:").map_or(0, |seconds| seconds.saturating_sub(1));
-    let started = asked.checked_sub(Duration::from_secs(uptime));
+    let started = heard.checked_sub(Duration::from_secs(uptime));
     Ok(Times {
         // The clock of this machine may not reach so far back.
-        started: started.unwrap_or(asked),
+        started: started.unwrap_or(heard),
         clock_us: number("server_time_usec:").unwrap_or(0),
-        asked,
+        heard,
     })
 }

@@ -202,7 +202,7 @@ impl Link {
     /// greeting asked for it.
     pub(crate) fn clock_us(&self) -> Option<u64> {
         let times = self.shared.current.borrow().as_ref()?.times?;
-        let since = u64::try_from(times.asked.elapsed().as_micros()).ok()?;
+        let since = u64::try_from(times.heard.elapsed().as_micros()).ok()?;
         times.clock_us.checked_add(since)
     }
 

@@ -1,79 +1,129 @@
 //! The clocks of the nodes, as far as they are known: where the next fence may begin.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::store::redis::hash::{Hash, Vote};
-use crate::store::redlock::round::Round;
+use crate::error::Result;
+use crate::store::redis::hash::Vote;
 
 /// How the nodes' clocks were last seen.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// How far each is ahead of ours, in microseconds; `UNKNOWN` if it was not seen lately.
+    /// How far each is ahead of ours when a request arrives, in microseconds; `UNKNOWN` if it was not
+    /// seen lately.
     ahead_us: Vec<AtomicI64>,
-    /// How much later than expected a request may arrive for its fence to be the node's own.
-    slack_us: AtomicU64,
 }
 
 impl Clocks {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
             ahead_us: (0..nodes).map(|_| AtomicI64::new(UNKNOWN)).collect(),
-            slack_us: AtomicU64::new(SHORTEST_SLACK_US),
         }
     }
 
-    /// A fence that no node has reached yet: by their own clocks.
-    pub(crate) fn proposal(&self, nodes: &[Arc<Hash>], now: Tick) -> u64 {
-        let clocks = nodes.iter().zip(&self.ahead_us).map(|(node, ahead)| {
-            match ahead.load(Ordering::Relaxed) {
-                UNKNOWN => node.link().clock_us().unwrap_or(0),
-                ahead => micros(now).saturating_add_signed(ahead),
-            }
+    /// A fence that no node will have reached when it is asked: by their own clocks.
+    ///
+    /// `seen_first` tells what a clock shows by what it showed when its node was connected. The lead is
+    /// always the same, so that the next client's proposal is larger than what this one leaves behind,
+    /// and a node that hands the lock over right now counts on from it, as all others do.
+    pub(crate) fn proposal(&self, now: Tick, seen_first: impl Fn(usize) -> Option<u64>) -> u64 {
+        let clocks = self.ahead_us.iter().enumerate();
+        let clocks = clocks.map(|(node, ahead)| match ahead.load(Ordering::Relaxed) {
+            UNKNOWN => seen_first(node).unwrap_or(0),
+            ahead => micros(now.since(Tick::default())).saturating_add_signed(ahead),
         });
-        clocks.max().unwrap_or(0) + self.slack_us.load(Ordering::Relaxed)
+        clocks.max().unwrap_or(0) + micros(LEAD)
     }
 
-    /// Takes in how the clocks of the nodes stand, and whether the proposal was late.
-    pub(crate) fn learn(&self, round: &Round<Vote>, sent: Tick, proposal: u64) {
-        let mut late = false;
-        for (node, answer) in round.answers.iter().enumerate() {
-            let clock = match answer {
+    /// Takes in how the clocks of the nodes stand, by the answers of a vote that began at `sent`.
+    pub(crate) fn learn(&self, answers: &[Option<Result<Vote>>], sent: Tick, now: Tick) {
+        // What was held up on its way shows a clock further ahead than it is.
+        let is_quick = now.since(sent) < LONGEST_WAY;
+        for (ahead, answer) in self.ahead_us.iter().zip(answers) {
+            let seen = match answer {
+                None | Some(Ok(Vote { clock_us: None, .. })) => continue,
                 Some(Ok(Vote {
                     clock_us: Some(clock),
                     ..
-                })) => clock,
-                Some(Err(_)) => {
-                    // Its clock may be another when it is back.
-                    self.ahead_us[node].store(UNKNOWN, Ordering::Relaxed);
-                    continue;
+                })) if is_quick => {
+                    let sent = micros(sent.since(Tick::default()));
+                    let ahead = i128::from(*clock) - i128::from(sent);
+                    i64::try_from(ahead).unwrap_or(i64::MAX)
                 }
-                _ => continue,
+                // The clock of a node that failed may be another when it is back.
+                Some(_) => UNKNOWN,
             };
-            let ahead = i128::from(*clock) - i128::from(micros(sent));
-            let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
-            self.ahead_us[node].store(ahead, Ordering::Relaxed);
-            late |= *clock > proposal;
+            ahead.store(seen, Ordering::Relaxed);
         }
-        // Only a hint: a lost update costs one more round some time.
-        let slack = self.slack_us.load(Ordering::Relaxed);
-        let slack = if late { slack * 2 } else { slack - slack / 64 };
-        self.slack_us.store(
-            slack.clamp(SHORTEST_SLACK_US, LONGEST_SLACK_US),
-            Ordering::Relaxed,
-        );
     }
 }
 
-fn micros(tick: Tick) -> u64 {
-    let micros = tick.since(Tick::default()).as_micros();
-    u64::try_from(micros).unwrap_or(u64::MAX)
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A node whose clock was not seen lately.
 const UNKNOWN: i64 = i64::MIN;
 
-/// How far fences may run ahead of the clocks of the nodes.
-const SHORTEST_SLACK_US: u64 = 200;
-const LONGEST_SLACK_US: u64 = 10_000;
+/// How far proposals are ahead of the clocks: a request may arrive so much later than the one before
+/// it did.
+const LEAD: Duration = Duration::from_millis(10);
+
+/// Of a request and its answer. With the lead, fences are ahead of clocks by half a second at most.
+const LONGEST_WAY: Duration = Duration::from_millis(490);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Answer;
+    use crate::name::Fence;
+    use crate::store::redlock::fault::unavailable;
+
+    fn shows(clock_us: u64) -> Option<Result<Vote>> {
+        Some(Ok(Vote {
+            answer: Answer::Granted(Fence::new(clock_us).unwrap()),
+            clock_us: Some(clock_us),
+            started: None,
+            delayed: false,
+        }))
+    }
+
+    fn at(millis: u64) -> Tick {
+        Tick::default() + Duration::from_millis(millis)
+    }
+
+    /// What is proposed at a moment, where clocks that were not seen lately show 1 s.
+    fn proposed(clocks: &Clocks, now: Tick) -> u64 {
+        clocks.proposal(now, |_| Some(1_000_000))
+    }
+
+    #[test]
+    fn a_proposal_is_ahead_of_the_clock_that_is_furthest_ahead() {
+        let clocks = Clocks::new(3);
+        assert_eq!(proposed(&clocks, at(100)), 1_010_000);
+        let answers = [shows(5_000_000), None, shows(7_000_000)];
+        clocks.learn(&answers, at(100), at(101));
+        assert_eq!(proposed(&clocks, at(100)), 7_010_000);
+        assert_eq!(proposed(&clocks, at(350)), 7_260_000);
+    }
+
+    #[test]
+    fn an_answer_that_was_held_up_tells_nothing() {
+        let clocks = Clocks::new(1);
+        clocks.learn(&[shows(2_000_000)], at(0), at(1));
+        // The process stood still for an hour before it sent the request.
+        let hour = 3_600_000;
+        clocks.learn(&[shows(2_000_000 + hour * 1000)], at(0), at(hour));
+        assert_eq!(proposed(&clocks, at(hour)), 1_010_000);
+    }
+
+    #[test]
+    fn the_clock_of_a_node_that_failed_is_not_known() {
+        let clocks = Clocks::new(1);
+        clocks.learn(&[shows(9_000_000)], at(0), at(1));
+        let gone = unavailable("gone");
+        clocks.learn(&[Some(Err(gone))], at(2), at(3));
+        assert_eq!(proposed(&clocks, at(4)), 1_010_000);
+    }
+}

@@ -189,9 +189,10 @@ impl Group {
             before.began = Instant::now();
         }
         let sent = self.clock.now();
-        let proposal = self.clocks.proposal(&self.nodes, sent);
+        let seen_first = |node: usize| self.nodes[node].link().clock_us();
+        let proposal = self.clocks.proposal(sent, seen_first);
         let round = self.vote(claim, Number::AtLeast(proposal), before).await;
-        self.clocks.learn(&round, sent, proposal);
+        self.clocks.learn(&round.answers, sent, self.clock.now());
         let tally = self.tally(&round, before);
         self.follow(round, claim, before.number, tally.touched);
         if tally.granted.len() < self.majority {
