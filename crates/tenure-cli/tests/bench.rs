@@ -147,12 +147,53 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
         assert_eq!(workload["rounds"].as_array().unwrap().len(), rounds);
     }
     assert!(report["missing"].is_null(), "{}", report["missing"]);
-    let alone = &workloads[0]["lines"][1];
+    assert!(report["away_ms"].is_null());
+    let first = &workloads[0]["lines"][0];
     let slowest = workloads[0]["lines"].as_array().unwrap()[2..2 + nodes.len()]
         .iter()
         .map(|line| line["floor"]["median"].as_f64().unwrap())
         .fold(0.0, f64::max);
-    assert_eq!(alone["floor"]["median"].as_f64(), Some(slowest), "{alone}");
+    assert_eq!(first["floor"]["median"].as_f64(), Some(slowest), "{first}");
+}
+
+/// All who are measured go the longer way: nobody is quicker than it allows.
+#[test]
+fn servers_are_as_far_away_as_they_are_told_to_be() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
+    let alone = (servers[0].url(), "pair", vec!["bare SET"]);
+    let nodes: Vec<_> = servers
+        .iter()
+        .map(|server| format!("bare 127.0.0.1:{}", server.port()))
+        .collect();
+    let mut floors: Vec<_> = nodes.iter().map(String::as_str).collect();
+    floors.extend(["bare, slowest of all", "own pair", "same way, no delay"]);
+    let voting = (
+        redlock(&servers, "?restart_delay=off"),
+        "pair,dead,slow",
+        floors,
+    );
+    for (url, only, floors) in [alone, voting] {
+        let report = json(&end(&mut bare(&[
+            "bench", "--store", &url, "--away", "5ms", "--json", "--rounds", "1", "--for", "80ms",
+            "--only", only,
+        ])));
+        assert_eq!(report["away_ms"], 5);
+        for workload in report["workloads"].as_array().unwrap() {
+            for round in workload["rounds"].as_array().unwrap() {
+                for (who, figures) in round.as_object().unwrap() {
+                    let pair_us = figures["p50_us"].as_f64().unwrap();
+                    assert!(pair_us >= 10_000.0, "{who}: {pair_us}");
+                }
+            }
+            let measured = workload["rounds"][0].as_object().unwrap();
+            assert!(measured.contains_key("tenure"), "{measured:?}");
+        }
+        for floor in floors {
+            let rounds = report["workloads"].as_array().unwrap().iter();
+            let mut rounds = rounds.map(|workload| &workload["rounds"][0]);
+            assert!(rounds.any(|round| round[floor].is_object()), "{floor}");
+        }
+    }
 }
 
 #[test]
@@ -250,12 +291,14 @@ fn its_processes_end_with_it() {
 #[test]
 fn bad_requests_are_refused_in_one_sentence() {
     let place = Place::new();
-    let cases: [&[&str]; 5] = [
+    let cases: [&[&str]; 7] = [
         &["bench", "--only", "nonsense"],
         &["bench", "--rounds", "0"],
         &["bench", "--for", "1ms"],
         &["bench", "--store", "memory:", "--only", "crowd"],
         &["bench", "--store", "nonsense:"],
+        &["bench", "--away", "1ms"],
+        &["bench", "--store", "memory:", "--away", "1"],
     ];
     for case in cases {
         let refused = place.run(case);

@@ -1,4 +1,4 @@
-//! A way to a server that may delay every answer, as a long cable would.
+//! Ways to servers that may delay every answer, as a long cable would.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,8 +6,28 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::nodes::Nodes;
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::store::Store;
+
+/// The same store, but each of its servers so far away.
+pub(super) fn away(store: &Store, by: Duration) -> Result<Store> {
+    let mut nodes = Nodes::of(store.url());
+    for node in 0..nodes.count() {
+        let Some(server) = nodes.address(node) else {
+            let shown = store.shown();
+            let sentence = format!(
+                "--away leads to servers by host and port and without encryption, as in \
+                 redis://host:port; {shown} has another way"
+            );
+            return Err(Failure::new(exit_code::USAGE, sentence));
+        };
+        let detour = Detour::start(server, by)?;
+        nodes.set_address(node, &detour.address().to_string());
+    }
+    Ok(Store::of(&nodes.url()))
+}
 
 /// A port of this machine that leads to a server.
 ///
@@ -21,7 +41,7 @@ impl Detour {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = listener.map_err(|error| {
-            let sentence = format!("no other way to the last node can be made: {error}");
+            let sentence = format!("no other way to {server} can be made: {error}");
             Failure::new(exit_code::UNAVAILABLE, sentence)
         })?;
         thread::spawn(move || {

@@ -19,11 +19,13 @@ use crate::store::Store;
 mod child;
 mod clock;
 mod contender;
+mod detour;
 mod figures;
 mod kind;
 mod line;
 mod machine;
 mod measure;
+mod nodes;
 mod player;
 mod raw;
 mod report;
@@ -33,12 +35,12 @@ mod workload;
 pub(crate) use child::play;
 pub(crate) use clock::now_ns;
 pub(crate) use contender::redis::client as redis_client;
-pub(crate) use kind::redlock::url::Nodes;
+pub(crate) use nodes::Nodes;
 
 use kind::Kind;
 use machine::Machine;
 use measure::Bench;
-use report::{Report, Round, Runs};
+use report::{Report, Round, Runs, Times};
 use workload::Workload;
 
 /// Measure the store, next to bare locks of the same machine
@@ -55,6 +57,11 @@ use workload::Workload;
 /// restart_delay=off to the URL, or wait. The workloads dead and slow replace the last node by a
 /// port that refuses, and by a way to it that delays every answer by 20 ms; a round of them has
 /// eight short turns, and each counts as a round.
+///
+/// Servers on this machine share its cores with each other and with their clients, so that the more of
+/// them there are, the later each answers. On machines of their own they would not, but be some way
+/// apart: --away 1ms leads all who are measured to each server by a port of this machine that hands on
+/// its answers 1 ms later.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -62,6 +69,8 @@ Examples:
   tenure bench --store local:/some/folder --only pair,handover
   tenure bench --store redis://127.0.0.1:7379/
   tenure bench --store 'redlock://127.0.0.1:7379,127.0.0.1:7380,127.0.0.1:7381?restart_delay=off'
+  tenure bench --store 'redlock://127.0.0.1:7379,127.0.0.1:7380,127.0.0.1:7381?restart_delay=off' \
+    --away 1ms --only pair,dead,slow
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
     /// How many rounds; workloads that take long are measured in the last only
@@ -71,6 +80,10 @@ pub(crate) struct BenchArgs {
     /// How long to measure each workload in a round; less than 1s makes the long ones smaller too
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     time: Duration,
+
+    /// Measure as if each server were this far away: every answer of it comes so much later
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    away: Option<Duration>,
 
     /// Only these workloads, with commas between them
     #[arg(long, value_name = "WORKLOADS", value_delimiter = ',')]
@@ -88,12 +101,20 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let client = store.open().await?;
-    let kind = kind::of(store.url())?;
+    let (seen, away) = match args.away {
+        Some(away) => (detour::away(store, away)?, away),
+        None => (Store::of(store.url()), Duration::ZERO),
+    };
+    let kind = kind::of(store.url(), seen.url(), away)?;
     let workloads = chosen(kind.as_ref(), &args.only)?;
     let machine = Machine::look();
-    let bench = Bench::new(store, client, kind.as_ref(), args.time);
+    let bench = Bench::new(&seen, client, kind.as_ref(), args.time);
     let runs = run(&bench, kind.as_ref(), &workloads, args.rounds).await?;
-    let report = Report::new(store.shown(), machine, args.time, kind.as_ref(), &runs);
+    let times = Times {
+        away: args.away,
+        each: args.time,
+    };
+    let report = Report::new(store.shown(), machine, times, kind.as_ref(), &runs);
     match args.json {
         true => print_json(&report)?,
         false => report.print()?,

@@ -1,9 +1,9 @@
-//! Takes the URL of servers that vote apart, and puts it together with another last server.
+//! Takes the URL of a server, or of servers that vote, apart, and puts it together with other addresses.
 //!
 //! The store has read the URL already, so nothing is checked here.
 
 /// The nodes as the URL writes them, each with options of its own, and the options for all.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Nodes {
     scheme: String,
     nodes: Vec<String>,
@@ -13,13 +13,19 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) fn of(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-        let last = rest.rfind(',').map_or(0, |comma| comma + 1);
+        let votes = scheme.starts_with("redlock");
+        let last = rest.rfind(',').filter(|_| votes);
+        let last = last.map_or(0, |comma| comma + 1);
         // Options behind the last node are for all.
         let all = rest[last..].rfind('?').map_or(rest.len(), |at| last + at);
         let (nodes, options) = rest.split_at(all);
+        let nodes = match votes {
+            true => nodes.split(',').map(str::to_owned).collect(),
+            false => vec![nodes.to_owned()],
+        };
         Self {
             scheme: scheme.to_owned(),
-            nodes: nodes.split(',').map(str::to_owned).collect(),
+            nodes,
             options: options.to_owned(),
         }
     }
@@ -45,15 +51,14 @@ impl Nodes {
         place
     }
 
-    /// The last node's host and port; `None` if it is reached through a file, or encrypted: its
-    /// certificate is for no other address.
-    pub(super) fn last_address(&self) -> Option<String> {
-        let last = self.nodes.last()?;
-        let server = self.server(self.count() - 1);
+    /// A node's host and port; `None` if it is reached through a file, or encrypted: its certificate is
+    /// for no other address.
+    pub(super) fn address(&self, node: usize) -> Option<String> {
+        let server = self.server(node);
         if !(server.starts_with("redis://") || server.starts_with("valkey://")) {
             return None;
         }
-        let (_, address, _) = around_address(last);
+        let address = self.place(node);
         let has_port = address.rsplit_once(':').is_some_and(|(_, port)| {
             !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit())
         });
@@ -63,20 +68,27 @@ impl Nodes {
         Some(format!("{address}:6379"))
     }
 
+    /// Gives a node another host and port.
+    pub(super) fn set_address(&mut self, node: usize, address: &str) {
+        let (before, _, after) = around_address(&self.nodes[node]);
+        self.nodes[node] = format!("{before}{address}{after}");
+    }
+
+    /// The whole store.
+    pub(super) fn url(&self) -> String {
+        self.store_of(&self.nodes)
+    }
+
     /// The same store with another host and port for the last node.
     pub(super) fn with_last(&self, address: &str) -> String {
-        let mut nodes = self.nodes.clone();
-        if let Some(last) = nodes.last_mut() {
-            let (before, _, after) = around_address(last);
-            *last = format!("{before}{address}{after}");
-        }
-        self.store_of(&nodes)
+        let mut other = self.clone();
+        other.set_address(self.count() - 1, address);
+        other.url()
     }
 
     /// The same store without its last node.
     pub(super) fn without_last(&self) -> String {
-        let (_, nodes) = self.nodes.split_last().unwrap_or((&self.scheme, &[]));
-        self.store_of(nodes)
+        self.store_of(&self.nodes[..self.count() - 1])
     }
 
     fn store_of(&self, nodes: &[String]) -> String {
@@ -134,13 +146,33 @@ mod tests {
     }
 
     #[test]
-    fn the_last_node_has_an_address_unless_it_is_a_file_or_encrypted() {
-        let last = |url| Nodes::of(url).last_address();
+    fn a_node_has_an_address_unless_it_is_a_file_or_encrypted() {
+        let last = |url| {
+            let nodes = Nodes::of(url);
+            nodes.address(nodes.count() - 1)
+        };
         assert_eq!(last(URL).as_deref(), Some("c:2"));
         assert_eq!(last("redlock://a,b").as_deref(), Some("b:6379"));
         assert_eq!(last("redlock://a,[::1]").as_deref(), Some("[::1]:6379"));
         assert_eq!(last("redlock://a,[::1]:7").as_deref(), Some("[::1]:7"));
         assert_eq!(last("redlock://a,unix:/run/r.sock"), None);
         assert_eq!(last("redlocks://a,b"), None);
+        assert_eq!(last("redis://a:1/0?x=y").as_deref(), Some("a:1"));
+        for none in [
+            "rediss://a",
+            "unix:/run/r.sock",
+            "redis+unix:///r",
+            "local:",
+        ] {
+            assert_eq!(last(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_server_by_itself_is_a_node_too() {
+        let mut nodes = Nodes::of("redis://ann:a,b@c:2/3?prefix=x:");
+        assert_eq!(nodes.count(), 1);
+        nodes.set_address(0, "d:9");
+        assert_eq!(nodes.url(), "redis://ann:a,b@d:9/3?prefix=x:");
     }
 }

@@ -59,6 +59,13 @@ impl Runs {
     }
 }
 
+/// How long each workload was measured, and how far the servers were moved away.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) each: Duration,
+    pub(super) away: Option<Duration>,
+}
+
 /// The whole run, as JSON shows it.
 #[derive(Debug, Serialize)]
 pub(super) struct Report<'a> {
@@ -66,6 +73,8 @@ pub(super) struct Report<'a> {
     version: &'static str,
     machine: Machine,
     for_ms: u64,
+    /// How far away the servers seemed to be, if they were moved.
+    away_ms: Option<u64>,
     workloads: Vec<WorkloadReport<'a>>,
     /// What could not be had.
     missing: Option<&'a str>,
@@ -110,7 +119,7 @@ impl<'a> Report<'a> {
     pub(super) fn new(
         store: String,
         machine: Machine,
-        time: Duration,
+        times: Times,
         kind: &'a dyn Kind,
         runs: &'a [Runs],
     ) -> Self {
@@ -123,7 +132,8 @@ impl<'a> Report<'a> {
             store,
             version: env!("CARGO_PKG_VERSION"),
             machine,
-            for_ms: millis(time),
+            for_ms: millis(times.each),
+            away_ms: times.away.map(millis),
             workloads: workloads.collect(),
             missing: kind.missing(),
         }
@@ -151,7 +161,9 @@ impl<'a> Report<'a> {
         }
         let mut out = anstream::stdout().lock();
         writeln!(out, "{table}")?;
-        writeln!(out, "store {} on {}", self.store, self.machine.sentence())?;
+        let away = self.away_ms.map(|away| format!(", {away} ms away,"));
+        let (store, away) = (&self.store, away.unwrap_or_default());
+        writeln!(out, "store {store}{away} on {}", self.machine.sentence())?;
         if let Some(missing) = self.missing {
             writeln!(out, "{missing}")?;
         }

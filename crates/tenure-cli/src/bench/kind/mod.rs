@@ -14,7 +14,7 @@ use crate::exit_code;
 mod local;
 mod memory;
 mod redis;
-pub(super) mod redlock;
+mod redlock;
 
 /// A kind of store, as the benchmark sees it.
 pub(super) trait Kind: Debug {
@@ -97,8 +97,9 @@ impl Subject {
     }
 }
 
-/// Finds the kind of a store that was opened.
-pub(super) fn of(url: &str) -> Result<Box<dyn Kind>> {
+/// Finds the kind of a store that was opened, and that is `seen` by those who are measured as if it were
+/// so far away.
+pub(super) fn of(url: &str, seen: &str, away: Duration) -> Result<Box<dyn Kind>> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "local" => Ok(Box::new(local::Local::look(rest)?)),
@@ -109,7 +110,7 @@ pub(super) fn of(url: &str) -> Result<Box<dyn Kind>> {
             let sentence = "bench measures one Redis server; name it with --store redis://";
             Err(Failure::new(exit_code::USAGE, sentence))
         }
-        "redlock" | "redlocks" => Ok(Box::new(redlock::Redlock::look(url)?)),
+        "redlock" | "redlocks" => Ok(Box::new(redlock::Redlock::look(url, seen, away)?)),
         _ => Ok(Box::new(memory::Memory)),
     }
 }

@@ -2,25 +2,23 @@
 
 use std::time::Duration;
 
+use crate::bench::detour::Detour;
 use crate::bench::kind::redis::Redis;
 use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
 use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::nodes::Nodes;
 use crate::bench::wire::Who;
 use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
 use crate::error::Result;
 
-mod detour;
-pub(in crate::bench) mod url;
-
-use detour::Detour;
-use url::Nodes;
-
 /// `redlock:`, and each of its nodes as a server of its own.
 #[derive(Debug)]
 pub(super) struct Redlock {
+    /// As those see them who are measured.
     urls: Nodes,
+    /// As they are.
     nodes: Vec<Redis>,
     /// What the report calls the bare lock on each node.
     labels: &'static [&'static str],
@@ -36,17 +34,19 @@ struct Ways {
 }
 
 impl Ways {
-    fn to(server: String) -> Result<Self> {
+    /// To a server that is so far away as it is.
+    fn to(server: String, away: Duration) -> Result<Self> {
         Ok(Self {
-            slow: Detour::start(server.clone(), DELAY)?,
-            quick: Detour::start(server, Duration::ZERO)?,
+            slow: Detour::start(server.clone(), away + DELAY)?,
+            quick: Detour::start(server, away)?,
         })
     }
 }
 
 impl Redlock {
-    /// Connects to the nodes of a store.
-    pub(super) fn look(url: &str) -> Result<Self> {
+    /// Connects to the nodes of a store, which is `seen` by those who are measured as if it were so far
+    /// away.
+    pub(super) fn look(url: &str, seen: &str, away: Duration) -> Result<Self> {
         let urls = Nodes::of(url);
         let nodes = (0..urls.count()).map(|node| Redis::look(&urls.server(node)));
         let nodes = nodes.collect::<Result<_>>()?;
@@ -54,9 +54,10 @@ impl Redlock {
         // Labels last as long as the program everywhere else; this is the only place that makes
         // some, and it does so once.
         let labels: Vec<&'static str> = labels.map(|label| &*label.leak()).collect();
-        let ways = urls.last_address().map(Ways::to).transpose()?;
+        let last = urls.address(urls.count() - 1);
+        let ways = last.map(|last| Ways::to(last, away)).transpose()?;
         Ok(Self {
-            urls,
+            urls: Nodes::of(seen),
             nodes,
             labels: labels.leak(),
             ways,
@@ -110,10 +111,11 @@ impl Redlock {
 impl Kind for Redlock {
     fn lines(&self) -> Vec<Line> {
         let pair = Line::new(Pair, "p50_us", "lock + release, p50", Micros);
-        let first = pair.beside(ALL_AT_ONCE).aims(RatioAtMost(2.0));
-        let alone = Line {
-            what: "the same, nodes one by one",
-            ..pair.beside_slowest_of(self.labels)
+        let first = pair.beside_slowest_of(self.labels);
+        let first = first.aims(RatioAtMost(2.0));
+        let at_once = Line {
+            what: "the same, all asked by hand",
+            ..pair.beside(ALL_AT_ONCE)
         };
         let each = self.labels.iter().map(|label| Line {
             what: "the same, one node asked",
@@ -126,7 +128,7 @@ impl Kind for Redlock {
             "commands_per_second" => line.aims(AtMost(nodes)),
             _ => line,
         });
-        let lines = [first, alone].into_iter().chain(each).chain(lines);
+        let lines = [first, at_once].into_iter().chain(each).chain(lines);
         let possible = |line: &Line| {
             (line.workload != Slow || self.ways.is_some())
                 && (line.floor != Some(OTHERS) || self.without_last().is_some())
@@ -222,7 +224,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// All but the pair's latency, which stands beside every node.
 const LINES: [Line; 22] = [
     Line::new(Pair, "per_second", "lock + release", PerSecond),
-    Line::new(Pair, "p99_us", "p99", Micros),
+    Line::new(Pair, "p99_us", "p99", Micros).beside(ALL_AT_ONCE),
     Line::new(Pair, "commands_each", "commands each, all nodes", Number),
     Line::new(Pair, "server_us_each", "all servers' time each", Micros),
     Line::new(Dead, "p50_us", "a node dead, p50", Micros)
@@ -279,6 +281,7 @@ mod tests {
             assert_eq!(line.who, crate::bench::kind::TENURE, "{line:?}");
             let floors = [
                 None,
+                Some(ALL_AT_ONCE),
                 Some(OTHERS),
                 Some(OWN_PAIR),
                 Some(SAME_WAY),
