@@ -291,7 +291,7 @@ fn its_processes_end_with_it() {
 #[test]
 fn bad_requests_are_refused_in_one_sentence() {
     let place = Place::new();
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 8] = [
         &["bench", "--only", "nonsense"],
         &["bench", "--rounds", "0"],
         &["bench", "--for", "1ms"],
@@ -299,6 +299,7 @@ fn bad_requests_are_refused_in_one_sentence() {
         &["bench", "--store", "nonsense:"],
         &["bench", "--away", "1ms"],
         &["bench", "--store", "memory:", "--away", "1"],
+        &["bench", "--store", "memory:", "--away", "2s"],
     ];
     for case in cases {
         let refused = place.run(case);

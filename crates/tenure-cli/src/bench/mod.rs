@@ -4,6 +4,7 @@
 //! process only starts them, tells them when to begin, and counts (`measure`). What a kind of
 //! store is compared with, and what it aims for, stands in `kind`.
 
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -98,6 +99,10 @@ pub(crate) struct BenchArgs {
 pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     if args.time < SHORTEST || args.time > LONGEST {
         let sentence = "--for is between 10ms and 10m; write for example --for 1s";
+        return Err(Failure::new(exit_code::USAGE, sentence));
+    }
+    if args.away.is_some_and(|away| !AWAY.contains(&away)) {
+        let sentence = "--away is between 1ms and 1s; write for example --away 1ms";
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let client = store.open().await?;
@@ -211,4 +216,5 @@ fn progress(steps: u64) -> ProgressBar {
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
+const AWAY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(500);

@@ -118,12 +118,12 @@ pub(crate) fn garbled() -> Error {
 }
 
 /// The error when a connection cannot be made: nothing was sent.
-pub(crate) fn unreachable(place: &str, error: &RedisError) -> Error {
-    unavailable(why_unreachable(place, error))
+pub(crate) fn unreachable(place: &str, encrypted: bool, error: &RedisError) -> Error {
+    unavailable(why_unreachable(place, encrypted, error))
 }
 
 /// What it says.
-pub(crate) fn why_unreachable(place: &str, error: &RedisError) -> String {
+pub(crate) fn why_unreachable(place: &str, encrypted: bool, error: &RedisError) -> String {
     let why = match code_of(error).and_then(advice) {
         Some(advice) => advice.to_owned(),
         None if error.kind() == ErrorKind::RESP3NotSupported => {
@@ -132,9 +132,26 @@ pub(crate) fn why_unreachable(place: &str, error: &RedisError) -> String {
         None if error.kind() == ErrorKind::AuthenticationFailed => {
             "the user name or the password is wrong".to_owned()
         }
-        None => error.to_string(),
+        None => format!("{error}{}", hint(encrypted, error)),
     };
     format!("no connection to {place}: {why}")
+}
+
+/// What may be behind an error of the system.
+///
+/// A server that is not encrypted waits for the end of what looks like a strange command; one that is
+/// hangs up on what is no greeting.
+fn hint(encrypted: bool, error: &RedisError) -> &'static str {
+    match encrypted {
+        true if error.is_timeout() => {
+            "; if this port is not encrypted, leave the s out of rediss://"
+        }
+        true if error.to_string().contains("UnknownIssuer") => {
+            "; name the file of its authority with ca="
+        }
+        false if error.is_connection_dropped() => "; if this port is encrypted, write rediss://",
+        _ => "",
+    }
 }
 
 /// The same for everybody who asks while there is no connection, written down once.

@@ -301,7 +301,8 @@ impl Shared {
             let mut pause = SHORTEST_PAUSE;
             number += 1;
             while let Err(error) = self.connect(number, &hear).await {
-                let trouble = fault::why_unreachable(&self.settings.place(), &error);
+                let (place, encrypted) = (self.settings.place(), self.settings.is_encrypted());
+                let trouble = fault::why_unreachable(&place, encrypted, &error);
                 tracing::debug!("{trouble}");
                 self.trouble.send_replace(Some(Trouble(trouble.into())));
                 tokio::select! {

@@ -195,6 +195,11 @@ impl Settings {
         matches!(self.servers, Servers::Cluster(_))
     }
 
+    /// Whether all that is said is.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Where the store is, for messages: no password.
     pub(crate) fn place(&self) -> String {
         let list = |hosts: &[Host]| {

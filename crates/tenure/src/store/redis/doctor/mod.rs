@@ -47,7 +47,9 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         Servers::One(_) | Servers::Socket(_) => vec![Node::open_only(&settings).await?],
         Servers::Sentinel { .. } => {
             let master = sentinel::master(&settings).await;
-            let master = master.map_err(|error| fault::unreachable(&settings.place(), &error))?;
+            let encrypted = settings.is_encrypted();
+            let master =
+                master.map_err(|error| fault::unreachable(&settings.place(), encrypted, &error))?;
             (replicas, findings) = sentinels::look(&settings).await;
             vec![Node::open(&settings, &master).await?]
         }

@@ -38,7 +38,8 @@ impl Node {
     /// Connects to a host, with the user of the URL.
     pub(super) async fn open(settings: &Settings, host: &Host) -> Result<Self> {
         let opened = Self::open_as(settings, host, &settings.access).await;
-        opened.map_err(|error| fault::unreachable(&host.to_string(), &error))
+        opened
+            .map_err(|error| fault::unreachable(&host.to_string(), settings.is_encrypted(), &error))
     }
 
     /// Connects to a host, with another user.
@@ -67,7 +68,7 @@ impl Node {
         };
         opened
             .await
-            .map_err(|error| fault::unreachable(&place, &error))
+            .map_err(|error| fault::unreachable(&place, settings.is_encrypted(), &error))
     }
 
     async fn connect(
