@@ -114,7 +114,7 @@ fn busy(name: &Name) -> Failure {
     Failure::new(exit_code::BUSY, sentence)
 }
 
-/// Gives the client time to undo what a wait that was cut short left behind.
+/// Gives the client time to undo what a wait that was cut short left behind, and what a server does late.
 pub(crate) async fn settle(client: &Client) {
     // What is not undone by then, the store finds out in its own time.
     let _ = timeout(LONGEST_GOODBYE, client.settled()).await;

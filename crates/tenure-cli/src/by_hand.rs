@@ -20,17 +20,8 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let client = store.open().await?;
     let lock = args.ask.lock(&client, &name)?;
     let granted = signals.unless(args.ask.lease(&lock, &name)).await;
-    let lease = match granted {
-        Ok(Ok(lease)) => lease,
-        Ok(Err(failure)) => {
-            ask::settle(&client).await;
-            return Err(failure);
-        }
-        Err(signal) => {
-            ask::settle(&client).await;
-            return Err(Failure::silent(exit_code::of_signal(signal)));
-        }
-    };
+    ask::settle(&client).await;
+    let lease = granted.map_err(|signal| Failure::silent(exit_code::of_signal(signal)))??;
     match args.json {
         true => print_json(&LeaseJson::from(&lease))?,
         false => print_assignments(&lease)?,
@@ -48,7 +39,9 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let client = store.open().await?;
-    match client.renew(&lease).await? {
+    let renewed = client.renew(&lease).await;
+    ask::settle(&client).await;
+    match renewed? {
         Ok(fence) => lease.fence = Some(fence),
         Err(loss) => return Err(not_held(&lease, loss, "renewed")),
     }
@@ -63,7 +56,9 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
 pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode> {
     let lease = args.held.lease(&args.name)?;
     let client = store.open().await?;
-    if let Outcome::NotHeld(loss) = client.release(&lease).await? {
+    let released = client.release(&lease).await;
+    ask::settle(&client).await;
+    if let Outcome::NotHeld(loss) = released? {
         return Err(not_held(&lease, loss, "released"));
     }
     if args.held.json {

@@ -9,10 +9,10 @@ use tenure::driver::Entry;
 use crate::cli::{EvictArgs, LsArgs, ShowArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::exit_code;
 use crate::output::{HolderJson, LockJson, print_json, print_table, short, who};
 use crate::pattern::Pattern;
 use crate::store::Store;
+use crate::{ask, exit_code};
 
 /// Lists the locks that match.
 pub(crate) async fn ls(store: &Store, args: LsArgs) -> Result<ExitCode> {
@@ -60,7 +60,9 @@ pub(crate) async fn show(store: &Store, args: ShowArgs) -> Result<ExitCode> {
 pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let client = store.open().await?;
-    let holders = client.evict(&name).await?;
+    let evicted = client.evict(&name).await;
+    ask::settle(&client).await;
+    let holders = evicted?;
     if args.json {
         let holders: Vec<_> = holders.iter().map(HolderJson::from).collect();
         print_json(&holders)?;

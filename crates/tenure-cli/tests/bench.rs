@@ -5,7 +5,7 @@ use tenure_testkit::RedisServer;
 
 mod common;
 
-use common::{Ended, Place, bare, end, wait_for};
+use common::{Ended, Place, bare, end, redlock, wait_for};
 
 #[test]
 fn every_workload_of_a_local_store_is_measured_beside_its_floors() {
@@ -306,14 +306,6 @@ fn bad_requests_are_refused_in_one_sentence() {
         assert_eq!(refused.code, 2, "{case:?}: {}", refused.err);
         assert!(refused.err.starts_with("tenure: "), "{}", refused.err);
     }
-}
-
-fn redlock(servers: &[RedisServer], options: &str) -> String {
-    let nodes = servers.iter();
-    let nodes: Vec<_> = nodes
-        .map(|server| format!("127.0.0.1:{}", server.port()))
-        .collect();
-    format!("redlock://{}{options}", nodes.join(","))
 }
 
 /// One figure of one who was measured, in the last round.

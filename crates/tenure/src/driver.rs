@@ -102,6 +102,17 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// The fence moves on, each holder is told by [`News::Lost`], and the next in line go in.
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
+
+    /// Waits until nothing is on its way that this client has asked: a program that ends may leave
+    /// behind what it has not heard of.
+    ///
+    /// Takes no longer than requests may. What has to be said again to a store that does not answer is
+    /// not waited for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what is on its way goes on.
+    async fn settled(&self);
 }
 
 /// A clock of this machine.

@@ -225,4 +225,8 @@ impl Driver for Fault {
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         self.carry(Call::Evict, self.inner.evict(name)).await
     }
+
+    async fn settled(&self) {
+        self.inner.settled().await;
+    }
 }

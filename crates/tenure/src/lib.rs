@@ -38,6 +38,7 @@
 //! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields
 //! `name`, `fence`, `loss` and `error`. Owners and URLs never get there.
 
+mod background;
 pub mod blocking;
 mod by_hand;
 mod client;

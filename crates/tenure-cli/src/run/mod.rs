@@ -36,6 +36,7 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
         Err(failure) => Err(failure),
     };
     let released = let_go(guard).await;
+    ask::settle(&client).await;
     finish(&name, ended?, released)
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_testkit::RedisServer;
 
 /// A folder with a store, where commands run.
 pub(crate) struct Place {
@@ -237,4 +238,13 @@ fn stat(pid: &str, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(field).map(str::to_owned)
+}
+
+/// The store in which these servers vote.
+pub(crate) fn redlock(servers: &[RedisServer], options: &str) -> String {
+    let nodes = servers.iter();
+    let nodes: Vec<_> = nodes
+        .map(|server| format!("127.0.0.1:{}", server.port()))
+        .collect();
+    format!("redlock://{}{options}", nodes.join(","))
 }

@@ -236,6 +236,7 @@ impl Engine {
         let _settling = Settling::begin(&self.lines);
         self.give_back_kept();
         self.background.over().await;
+        self.driver.settled().await;
     }
 
     /// Releases all kept leases in the background.

@@ -1,7 +1,6 @@
 //! What every store's locks have in common: the line, the wait, renewal, loss and letting go.
 
 mod ask;
-mod background;
 mod backoff;
 mod keep;
 pub(crate) mod lease;
@@ -18,9 +17,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::background::Background;
 use crate::clock::Clock;
 use crate::driver::{Driver, Loss};
-use crate::engine::background::Background;
 use crate::engine::keep::Calls;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::engine::background::Background;
+use crate::background::Background;
 
 /// Runs `request` on the caller's task; if the caller goes away half way, in the background.
 ///

@@ -136,6 +136,9 @@ impl Driver for Memory {
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         Ok(self.change(name, Ledger::evict))
     }
+
+    /// Every request is waited for by whoever made it.
+    async fn settled(&self) {}
 }
 
 impl Drop for Memory {

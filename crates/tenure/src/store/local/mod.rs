@@ -248,6 +248,9 @@ impl Driver for Local {
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         self.change(|change| change.name(name, Ledger::evict)).await
     }
+
+    /// Every request is waited for by whoever made it.
+    async fn settled(&self) {}
 }
 
 impl Drop for Local {

@@ -346,6 +346,9 @@ impl Driver for Hash {
         let look = Look::read(answer).ok_or_else(fault::garbled)?;
         Ok(look.holders())
     }
+
+    /// Every request is waited for by whoever made it.
+    async fn settled(&self) {}
 }
 
 /// What the number of a grant has to be, where several servers vote on it.

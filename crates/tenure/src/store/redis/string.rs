@@ -490,6 +490,9 @@ impl Driver for StringLocks {
         self.tell_freed(name);
         Ok(evicted.map_or_else(Vec::new, |entry| entry.holders))
     }
+
+    /// Every request is waited for by whoever made it.
+    async fn settled(&self) {}
 }
 
 /// Makes one change if the lock is the owner's and stays so until it is made.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::background::Background;
 use crate::clock::{Clock, Tick};
 use crate::driver::{Answer, Claim, Life, Mode, News, Wait};
 use crate::error::{Error, Result};
@@ -29,6 +31,8 @@ pub(crate) struct Group {
     pub(crate) claims: Claims,
     /// What is told to this client: from a node, or by this client itself.
     pub(crate) tell: mpsc::UnboundedSender<(Option<usize>, News)>,
+    /// Requests whose answers nobody waits for any more, and what comes of them.
+    pub(crate) background: Background,
     settings: Settings,
     clocks: Clocks,
 }
@@ -53,6 +57,7 @@ impl Group {
             clock: Clock::start(crate::driver::Clock::Boot),
             claims: Claims::default(),
             tell,
+            background: Background::on(Handle::current()),
             settings,
             clocks,
         }
@@ -94,8 +99,8 @@ impl Group {
         if matches!(claim.mode, Mode::Permits { .. }) {
             return Err(Error::InvalidOption {
                 option: "mode",
-                reason: "redlock:// has exclusive and shared locks alone: majorities of nodes \
-                         that each count permits would let too many in"
+                reason: "redlock:// has exclusive and shared locks alone, because majorities of \
+                         nodes that each count permits would let too many in: take redis:// for permits"
                     .to_owned(),
             });
         }

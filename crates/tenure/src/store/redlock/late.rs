@@ -25,7 +25,7 @@ impl Group {
         let touch = |held: &mut Held| held.touched |= touched;
         self.claims.change(&Key::of(claim), touch);
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
-        round.finish(move |node, answer| {
+        round.finish(&self.background, move |node, answer| {
             let (group, claim) = (Arc::clone(&group), Arc::clone(&claim));
             async move { group.hear_late(node, &claim, number, answer).await }
         });
@@ -102,7 +102,8 @@ impl Group {
 
     pub(crate) fn bring_into_line_later(self: &Arc<Self>, node: usize, key: &Key) {
         let (group, key) = (Arc::clone(self), key.clone());
-        tokio::spawn(async move { group.bring_into_line(node, &key).await });
+        self.background
+            .spawn(async move { group.bring_into_line(node, &key).await });
     }
 
     fn safely_held(&self, key: &Key) -> Option<(Held, Fence)> {

@@ -90,7 +90,7 @@ impl Group {
         held: Option<Held>,
     ) {
         let Some(held) = held.filter(|_| release.depth == 0) else {
-            return round.finish(|_, _| std::future::ready(()));
+            return round.finish(&self.background, |_, _| std::future::ready(()));
         };
         let (claim, touched) = (whole(&held.claim), held.touched);
         for (node, answer) in round.answers.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Group {
             }
         }
         let group = Arc::clone(self);
-        round.finish(move |node, answer| {
+        round.finish(&self.background, move |node, answer| {
             group.settle(node, &claim, is_done(&answer), touched);
             std::future::ready(())
         });
@@ -142,7 +142,7 @@ impl Group {
             let kept = Kept::of(&round.answers, index);
             renewed.push(self.renewed(renewal, held, kept, sent).await);
         }
-        round.finish(|_, _| std::future::ready(()));
+        round.finish(&self.background, |_, _| std::future::ready(()));
         Ok(renewed)
     }
 

@@ -123,7 +123,7 @@ impl Group {
                 *count += 1;
             }
         }
-        round.finish(|_, _| std::future::ready(()));
+        round.finish(&self.background, |_, _| std::future::ready(()));
         let own = votes.remove(&claim.owner);
         if votes.values().any(|(count, _)| *count >= self.majority) {
             return None;
@@ -152,8 +152,9 @@ impl Group {
             (self.place(*node), why)
         });
         let others: Vec<_> = failed.chain(young).collect();
-        let all = self.nodes.len();
-        too_few(all - others.len(), all, self.majority, &others)
+        // Nobody knows of those that have not answered yet.
+        let (all, known) = (self.nodes.len(), others.len() + tally.open);
+        too_few(all - known, all, self.majority, &others)
     }
 
     /// Why too few nodes did as they were told.

@@ -137,4 +137,9 @@ impl Driver for Redlock {
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         self.group.evict(name).await
     }
+
+    /// Waits for answers that came too late to matter, and for what they make necessary.
+    async fn settled(&self) {
+        self.group.background.over().await;
+    }
 }

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::background::Background;
 use crate::error::Result;
 
 /// What is asked of one node.
@@ -73,14 +74,17 @@ impl<T: Send + 'static> Round<T> {
     /// Lets what is still open run to its end, and gives each answer to `late`.
     ///
     /// Each task ends with its one request, which has a deadline, and with what `late` does.
-    pub(crate) fn finish<F>(self, late: impl Fn(usize, Result<T>) -> F + Clone + Send + 'static)
-    where
+    pub(crate) fn finish<F>(
+        self,
+        background: &Background,
+        late: impl Fn(usize, Result<T>) -> F + Clone + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send,
     {
         for (node, request) in self.requests.into_iter().enumerate() {
             if let Some(request) = request {
                 let late = late.clone();
-                tokio::spawn(async move {
+                background.spawn(async move {
                     let answer = request.await;
                     late(node, answer).await;
                 });
@@ -93,6 +97,8 @@ impl<T: Send + 'static> Round<T> {
 mod tests {
     use std::future::{pending, ready};
     use std::sync::mpsc;
+
+    use tokio::runtime::Handle;
 
     use super::*;
 
@@ -133,14 +139,13 @@ mod tests {
         round.until(|_| true).await;
         assert!(round.answers[0].is_none());
         let (tell, told) = mpsc::channel();
-        round.finish(move |node, answer| {
+        let background = Background::on(Handle::current());
+        round.finish(&background, move |node, answer| {
             let tell = tell.clone();
             async move { tell.send((node, answer.unwrap())).unwrap() }
         });
         open.send(7).unwrap();
-        tokio::task::yield_now().await;
-        while told.try_recv() != Ok((0, 7)) {
-            tokio::task::yield_now().await;
-        }
+        background.over().await;
+        assert_eq!(told.try_recv(), Ok((0, 7)));
     }
 }

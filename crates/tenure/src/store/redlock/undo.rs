@@ -66,7 +66,7 @@ impl Group {
             }
         }
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
-        round.finish(move |node, answer| {
+        round.finish(&self.background, move |node, answer| {
             group.settle(node, &claim, answer.is_ok(), touched);
             std::future::ready(())
         });
@@ -87,34 +87,50 @@ impl Group {
         let is_late = self.claims.landed(&key, node);
         if is_late || touched & (1 << node) != 0 {
             let (group, claim) = (Arc::clone(self), Arc::clone(claim));
-            tokio::spawn(async move { group.clean_up(node, &claim).await });
+            self.background
+                .spawn(async move { group.clean_up(node, &claim).await });
         }
     }
 
-    /// Takes a claim back at one node, and tries again until its lease would be over anyway.
-    pub(crate) async fn clean_up(&self, node: usize, claim: &Claim) {
-        let key = Key::of(claim);
-        while self.claims.is_going(&key) {
+    /// Takes a claim back at one node; if that fails, somebody goes on who is not waited for.
+    pub(crate) async fn clean_up(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) {
+        while self.claims.is_going(&Key::of(claim)) {
             // Were this to come first, the release would not find what it is to free.
             sleep(SHORTEST_PAUSE).await;
         }
+        if self.is_taken_back(node, claim).await {
+            return;
+        }
+        let (group, claim) = (Arc::clone(self), Arc::clone(claim));
+        tokio::spawn(async move { group.go_on_cleaning_up(node, &claim).await });
+    }
+
+    /// Tries again until the lease would be over anyway.
+    async fn go_on_cleaning_up(&self, node: usize, claim: &Claim) {
         let give_up = self.clock.now() + claim.ttl;
         let mut pause = SHORTEST_PAUSE;
-        loop {
-            // Who asks again, or anew as the same owner, is not to be undone.
-            if self.claims.find(&key).is_some() {
-                return;
-            }
-            self.claims.doubt(&key, node, self.clock.now() + claim.ttl);
-            if self.nodes[node].withdraw(claim).await.is_ok() {
-                return self.claims.trust(&key, node);
-            }
-            if self.clock.now() >= give_up {
-                return;
-            }
+        while self.clock.now() < give_up {
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            if self.is_taken_back(node, claim).await {
+                return;
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Tries to take a claim back at one node; returns whether there is nothing left to do.
+    async fn is_taken_back(&self, node: usize, claim: &Claim) -> bool {
+        let key = Key::of(claim);
+        // Who asks again, or anew as the same owner, is not to be undone.
+        if self.claims.find(&key).is_some() {
+            return true;
+        }
+        self.claims.doubt(&key, node, self.clock.now() + claim.ttl);
+        let is_done = self.nodes[node].withdraw(claim).await.is_ok();
+        if is_done {
+            self.claims.trust(&key, node);
+        }
+        is_done
     }
 }
 

@@ -1,4 +1,4 @@
-//! Work that goes on although nobody waits for it: releases, undoing, looking after a line.
+//! Work that goes on although nobody waits for it: releases, undoing, late answers.
 
 use std::future::Future;
 use std::sync::Arc;
