@@ -405,6 +405,7 @@ Stores:
   local:/some/folder   this machine, a folder of your choice
   redis://host:6379/   a Redis or Valkey server; also rediss://, unix:/path,
                        redis+sentinel://host1,host2/master, redis+cluster://host1,host2
+  redlock://h1,h2,h3   a majority of independent Redis servers; also redlocks://
 
 {}",
         exit_code::HELP

@@ -56,10 +56,31 @@ impl Store {
     pub(crate) fn shown(&self) -> String {
         // Whatever follows the scheme belongs to the URL, also a quote in a password.
         match self.url().split_once("://") {
+            Some((scheme, nodes)) if scheme.starts_with("redlock") => {
+                let nodes = nodes.split(',').map(shown_node);
+                format!("{scheme}://{}", nodes.collect::<Vec<_>>().join(","))
+            }
             Some((scheme, address)) => format!("{scheme}://{}", without_password(address)),
             None => self.url().to_owned(),
         }
     }
+}
+
+/// One of several servers, without its password.
+fn shown_node(node: &str) -> String {
+    let (scheme, address) = match node.split_once("://") {
+        Some((scheme, address)) => (format!("{scheme}://"), address),
+        None => (String::new(), node),
+    };
+    let shown = without_password(address);
+    let place = shown.split(['?', '/']).next().unwrap_or_default();
+    let port = place.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_port = port.bytes().all(|digit| digit.is_ascii_digit());
+    if place.contains('@') || place.ends_with(']') || is_port {
+        return format!("{scheme}{shown}");
+    }
+    // What looks like no server may be a part of a password with a comma in it.
+    "…".to_owned()
 }
 
 /// Replaces the passwords of all URLs in a text.
@@ -121,9 +142,22 @@ mod tests {
         for (url, shown) in cases {
             assert_eq!(without_passwords(url), shown);
         }
-        let store = Store {
-            url: Some("redlock://u:it's secret@a,u:secret@b?db=1,c".to_owned()),
-        };
-        assert_eq!(store.shown(), "redlock://u:…@b?…");
+        let cases = [
+            (
+                "redlock://u:it's secret@a,u:secret@b?db=1,c",
+                "redlock://u:…@a,u:…@b?…,c",
+            ),
+            (
+                "redlock://a:1,redis://:secret@b:2/3,[::1],[::1]:7?drift=1",
+                "redlock://a:1,redis://:…@b:2/3,[::1],[::1]:7?…",
+            ),
+            ("redlock://u:sec,ret@a", "redlock://…,ret:…@a"),
+        ];
+        for (url, shown) in cases {
+            let store = Store {
+                url: Some(url.to_owned()),
+            };
+            assert_eq!(store.shown(), shown);
+        }
     }
 }

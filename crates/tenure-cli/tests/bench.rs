@@ -291,7 +291,7 @@ fn its_processes_end_with_it() {
 #[test]
 fn bad_requests_are_refused_in_one_sentence() {
     let place = Place::new();
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 9] = [
         &["bench", "--only", "nonsense"],
         &["bench", "--rounds", "0"],
         &["bench", "--for", "1ms"],
@@ -300,6 +300,7 @@ fn bad_requests_are_refused_in_one_sentence() {
         &["bench", "--away", "1ms"],
         &["bench", "--store", "memory:", "--away", "1"],
         &["bench", "--store", "memory:", "--away", "2s"],
+        &["bench", "--store", "rediss://127.0.0.1:1", "--away", "1ms"],
     ];
     for case in cases {
         let refused = place.run(case);

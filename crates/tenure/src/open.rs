@@ -183,8 +183,7 @@ fn invalid(reason: String) -> Error {
     Error::InvalidUrl { reason }
 }
 
-const SCHEMES: &str =
-    "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:, redlock://";
+const SCHEMES: &str = "local:, memory:, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:, redlock://, redlocks://";
 
 /// The schemes of Redis servers that vote.
 const REDLOCK: [&str; 2] = ["redlock", "redlocks"];

@@ -129,8 +129,10 @@ impl Kind for Redlock {
             _ => line,
         });
         let lines = [first, at_once].into_iter().chain(each).chain(lines);
+        let majority_without_one = self.nodes.len() > 2;
         let possible = |line: &Line| {
             (line.workload != Slow || self.ways.is_some())
+                && (!matches!(line.workload, Dead | Slow) || majority_without_one)
                 && (line.floor != Some(OTHERS) || self.without_last().is_some())
         };
         lines.filter(possible).collect()

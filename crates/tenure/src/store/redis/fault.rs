@@ -79,14 +79,14 @@ fn in_script(error: &RedisError) -> bool {
 /// What a refusal means, and what helps; `None` for one that may have come too late.
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
-        "READONLY" => "the server is a replica, looking for the master",
+        "READONLY" => "the server is a replica, and locks need its master",
         "LOADING" => "the server is still loading its data, try again soon",
         "BUSY" => "a script blocks the server, end it with SCRIPT KILL",
         "OOM" => "the server is out of memory: raise maxmemory or free some",
         "MISCONF" => "the server cannot save to disk and so refuses writes: see its log",
         "NOREPLICAS" => "too few replicas are connected for min-replicas-to-write",
-        "MASTERDOWN" => "the replica has lost its master, looking for another",
-        "NOAUTH" => "a password is needed: redis://user:password@host",
+        "MASTERDOWN" => "the server is a replica that has lost its master",
+        "NOAUTH" => "a password is needed: write user:password@ before the host",
         "WRONGPASS" => "the user name or the password is wrong",
         "NOPERM" => "the user lacks a permission: `tenure doctor` prints the line that is needed",
         "WRONGTYPE" => "the key belongs to something else: choose another prefix or name",
@@ -132,6 +132,9 @@ pub(crate) fn why_unreachable(place: &str, encrypted: bool, error: &RedisError) 
         None if error.kind() == ErrorKind::AuthenticationFailed => {
             "the user name or the password is wrong".to_owned()
         }
+        None if error.kind() == ErrorKind::Parse => {
+            "what answers there does not speak as Redis does".to_owned()
+        }
         None => format!("{error}{}", hint(encrypted, error)),
     };
     format!("no connection to {place}: {why}")
@@ -149,7 +152,9 @@ fn hint(encrypted: bool, error: &RedisError) -> &'static str {
         true if error.to_string().contains("UnknownIssuer") => {
             "; name the file of its authority with ca="
         }
-        false if error.is_connection_dropped() => "; if this port is encrypted, write rediss://",
+        false if error.is_connection_dropped() && !error.is_connection_refusal() => {
+            "; if this port is encrypted, write rediss://"
+        }
         _ => "",
     }
 }
@@ -160,3 +165,30 @@ fn hint(encrypted: bool, error: &RedisError) -> &'static str {
 pub(crate) struct Trouble(pub(crate) Arc<str>);
 
 pub(crate) const DRIVER: &str = "redis";
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_hint_is_given_where_it_may_help() {
+        let cases = [
+            (io::ErrorKind::ConnectionReset, false, "write rediss://"),
+            (io::ErrorKind::UnexpectedEof, false, "write rediss://"),
+            (io::ErrorKind::TimedOut, true, "leave the s out"),
+        ];
+        for (kind, encrypted, said) in cases {
+            let why = why_unreachable("a:1", encrypted, &io::Error::from(kind).into());
+            assert!(why.contains(said), "{why}");
+            let other = why_unreachable("a:1", !encrypted, &io::Error::from(kind).into());
+            assert!(!other.contains("rediss://"), "{other}");
+        }
+        for encrypted in [false, true] {
+            let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
+            let why = why_unreachable("a:1", encrypted, &refused);
+            assert!(!why.contains("rediss://"), "{why}");
+        }
+    }
+}

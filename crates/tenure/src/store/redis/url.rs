@@ -181,7 +181,7 @@ impl Settings {
         if string && settings.replicas > 0 {
             return Err(invalid("replicas=… goes with layout=hash alone"));
         }
-        options.nothing_else()?;
+        options.only(&KNOWN)?;
         Ok(settings)
     }
 
@@ -272,6 +272,11 @@ impl Parts {
                 let (user, password) = access.split_once(':').unwrap_or((access, ""));
                 parts.user = some(decode(user)?);
                 parts.password = some(decode(password)?);
+                if parts.user.is_some() && parts.password.is_none() {
+                    return Err(invalid(
+                        "a password follows the user: user:password@host; any will do for one who needs none",
+                    ));
+                }
                 hosts
             }
             None => authority,
@@ -337,11 +342,16 @@ pub(crate) struct Options(Vec<(String, String)>);
 impl Options {
     pub(crate) fn parse(query: &str) -> Result<Self> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        let pairs = pairs.map(|pair| {
+        let mut options = Vec::new();
+        for pair in pairs {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(key)?, decode(value)?))
-        });
-        Ok(Self(pairs.collect::<Result<_>>()?))
+            let (key, value) = (decode(key)?, decode(value)?);
+            if options.iter().any(|(other, _)| *other == key) {
+                return Err(invalid(&format!("{key:?} is there twice")));
+            }
+            options.push((key, value));
+        }
+        Ok(Self(options))
     }
 
     /// These options, and of the others those that are not among them.
@@ -360,16 +370,25 @@ impl Options {
         Self(rest.cloned().collect())
     }
 
-    fn nothing_else(&self) -> Result<()> {
-        let unknown = |(key, _): &&(String, String)| !KNOWN.contains(&key.as_str());
+    /// Refuses options that are not known.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<()> {
+        let unknown = |(key, _): &&(String, String)| !known.contains(&key.as_str());
         match self.0.iter().find(unknown) {
+            Some((key, _)) if key.contains('@') => Err(invalid(
+                "a ? in a password is written %3F: options follow the first one that is not",
+            )),
             // Only the key: a value may be a password.
             Some((key, _)) => Err(invalid(&format!(
                 "there is no option {key:?}; known: {}",
-                KNOWN.join(", ")
+                known.join(", ")
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether one of these is there.
+    pub(crate) fn has_any(&self, keys: &[&str]) -> bool {
+        self.0.iter().any(|(key, _)| keys.contains(&key.as_str()))
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
@@ -545,6 +564,8 @@ mod tests {
         for wrong in [
             "redis:/secret@h",
             "redis://u:secret@h:port",
+            "redis://u:x?secret@h",
+            "redis://secret@h",
             "redis://u:secret@h/database",
             "redis://u:secret@a,b",
             "redis://u:secret@h?timeout=5",

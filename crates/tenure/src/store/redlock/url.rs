@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::safe;
-use crate::error::Result;
-use crate::store::redis::url::{Layout, Options, Servers, Settings as Node, invalid};
+use crate::error::{Error, Result};
+use crate::store::redis::url::{Options, Servers, Settings as Node, invalid};
 
 /// Everything that a URL says about servers that vote.
 #[derive(Debug, Clone)]
@@ -37,10 +37,11 @@ impl Settings {
         let common = Options::parse(common)?;
         let drift_percent = percent(&common, "drift")?.unwrap_or(1);
         let restart_delay = restart_delay(&common)?;
-        let common = common.without(&["drift", "restart_delay"]);
-        let nodes = rest
-            .split(',')
-            .map(|text| node(text, server, &common))
+        check(&common)?;
+        let common = common.without(&FOR_ALL);
+        let nodes = rest.split(',').enumerate();
+        let nodes = nodes
+            .map(|(index, text)| at(index, node(text, server, &common)))
             .collect::<Result<Vec<_>>>()?;
         if nodes.len() > MOST_NODES {
             return Err(invalid(&format!("there are more than {MOST_NODES} nodes")));
@@ -101,6 +102,12 @@ fn node(text: &str, server: &str, common: &Options) -> Result<Node> {
         ));
     }
     let own = Options::parse(own)?;
+    if own.has_any(&FOR_ALL) {
+        return Err(invalid(
+            "drift and restart_delay are for all nodes: write them behind the last",
+        ));
+    }
+    check(&own)?;
     let options = own.or(common).or(&Options::parse(DEFAULTS)?);
     let place = if whole {
         place.to_owned()
@@ -113,12 +120,25 @@ fn node(text: &str, server: &str, common: &Options) -> Result<Node> {
             "a node is one server: neither sentinels nor a cluster can vote",
         ));
     }
-    if node.layout != Layout::Hash || node.replicas > 0 {
+    Ok(node)
+}
+
+/// Refuses options that servers which vote do not have.
+fn check(options: &Options) -> Result<()> {
+    if options.has_any(&NOT_HERE) {
         return Err(invalid(
             "layout=… and replicas=… are for redis://: the nodes are each other's replicas",
         ));
     }
-    Ok(node)
+    options.only(&KNOWN)
+}
+
+/// Says which node an error is about, but not what it is called: that may be a part of a password.
+fn at(index: usize, node: Result<Node>) -> Result<Node> {
+    node.map_err(|error| match error {
+        Error::InvalidUrl { reason } => invalid(&format!("node {}: {reason}", index + 1)),
+        other => other,
+    })
 }
 
 fn percent(options: &Options, key: &str) -> Result<Option<u32>> {
@@ -138,9 +158,35 @@ fn restart_delay(options: &Options) -> Result<Option<Duration>> {
     if options.text("restart_delay").as_deref() == Some("off") {
         return Ok(None);
     }
-    let delay = options.time("restart_delay")?;
+    let delay = options.time("restart_delay");
+    let delay = delay.map_err(|_| invalid("restart_delay is a time such as 60s, or off"))?;
     Ok(Some(delay.unwrap_or(RESTART_DELAY)))
 }
+
+/// Options that are no node's own.
+const FOR_ALL: [&str; 2] = ["drift", "restart_delay"];
+
+/// Options of one server that make no sense for one that votes.
+const NOT_HERE: [&str; 5] = [
+    "fences",
+    "layout",
+    "replicas",
+    "replicas_timeout",
+    "scripts",
+];
+
+const KNOWN: [&str; 10] = [
+    "ca",
+    "cert",
+    "connect_timeout",
+    "db",
+    "drift",
+    "fence_memory",
+    "key",
+    "prefix",
+    "restart_delay",
+    "timeout",
+];
 
 /// More than anybody runs, and as many as a number has bits.
 const MOST_NODES: usize = 64;
@@ -229,6 +275,7 @@ mod tests {
             "redlock://u:secret@a,b?layout=string",
             "redlock://u:secret@a,b?replicas=1",
             "redlock://u:secret@a,b?unknown=secret",
+            "redlock://u:x?secret@a,b",
             "redlock://a,redis+cluster://u:secret@b",
             "redlock://a,redis+sentinel://u:secret@b/m",
             &many,
@@ -236,6 +283,33 @@ mod tests {
             let error = Settings::parse(wrong).unwrap_err();
             assert!(matches!(error, Error::InvalidUrl { .. }), "{wrong}");
             assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_to_do() {
+        let cases = [
+            ("redlock://a?restart_delay=off,b", "behind the last"),
+            ("redlock://a,b?restart_delay=none", "or off"),
+            ("redlock://a,b?restart_delay=1s&restart_delay=off", "twice"),
+            (
+                "redlock://a,b?foo=1",
+                "known: ca, cert, connect_timeout, db, drift",
+            ),
+            ("redlock://a,b:port,c", "node 2: a host looks like"),
+            (
+                "redlock://a,b:7&restart_delay=off",
+                "node 2: a host looks like",
+            ),
+            ("redlock://a,ann@b,c", "node 2: a password follows the user"),
+            (
+                "redlock://a,b?sentinel_user=x",
+                "no option \"sentinel_user\"",
+            ),
+        ];
+        for (url, said) in cases {
+            let error = Settings::parse(url).unwrap_err().to_string();
+            assert!(error.contains(said), "{url}: {error}");
         }
     }
 }
