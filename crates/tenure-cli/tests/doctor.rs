@@ -139,6 +139,16 @@ fn servers_that_vote_are_looked_at_together() {
     );
     assert!(forgets.out.contains("\n1 problem, "), "{}", forgets.out);
     assert!(!forgets.out.contains("hunter2"), "{}", forgets.out);
+    // A user who may not see the settings is told as well.
+    servers[1].cli(&["CONFIG", "SET", "appendonly", "no"]);
+    servers[1].cli(&["ACL", "SETUSER", "ann", "-config"]);
+    let forgets = doctor(&url("restart_delay=off"), &[]);
+    assert_eq!((forgets.code, forgets.err.as_str()), (1, ""));
+    assert!(
+        forgets.out.contains("(appendonly is no)"),
+        "{}",
+        forgets.out
+    );
     drop(servers);
     let gone = doctor(&url(""), &[]);
     assert_eq!((gone.code, gone.out.as_str()), (69, ""));

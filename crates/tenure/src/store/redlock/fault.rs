@@ -25,7 +25,9 @@ pub(crate) fn too_few(
     majority: usize,
     others: &[(String, String)],
 ) -> String {
-    let mut text = format!("{counted} of {all} nodes can vote, {majority} are needed");
+    let nodes = if all == 1 { "node" } else { "nodes" };
+    let are = if majority == 1 { "is" } else { "are" };
+    let mut text = format!("{counted} of {all} {nodes} can vote, {majority} {are} needed");
     for (index, (place, why)) in others.iter().enumerate() {
         let mark = if index == 0 { ": " } else { "; " };
         text.push_str(mark);
@@ -65,5 +67,6 @@ mod tests {
             "1 of 3 nodes can vote, 2 are needed: no connection to a:1: refused; \
              b:2: no answer in 250ms"
         );
+        assert_eq!(too_few(0, 1, 1, &[]), "0 of 1 node can vote, 1 is needed");
     }
 }

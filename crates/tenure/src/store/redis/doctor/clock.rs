@@ -138,11 +138,11 @@ pub(crate) struct Spread<'a> {
 }
 
 impl<'a> Spread<'a> {
-    /// Compares the clocks that could be read; `None` if there is none.
+    /// Compares the clocks that could be read; `None` if there are not two.
     pub(crate) fn of(readings: &'a [Reading]) -> Option<Self> {
         let (slow, low, one) = known(readings).min_by_key(|(_, ahead, _)| *ahead)?;
         let (fast, high, other) = known(readings).max_by_key(|(_, ahead, _)| *ahead)?;
-        Some(Self {
+        (known(readings).count() > 1).then_some(Self {
             fast,
             slow,
             apart_ms: high - low,

@@ -71,7 +71,8 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         each.push((master.place, found));
     }
     clocks.extend(clock::look_at(&settings, &replicas).await);
-    findings.extend(together(each));
+    let count = each.len();
+    findings.extend(together(each, count));
     findings.extend(clock::compare(&clocks));
     Ok(findings)
 }
@@ -102,9 +103,8 @@ async fn look(settings: &Settings, master: &mut Node) -> Vec<Finding> {
     findings
 }
 
-/// What servers have in common is said once; where they differ, each finding says whose it is.
-pub(crate) fn together(each: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
-    let count = each.len();
+/// What all of `count` servers have in common is said once; else each finding says whose it is.
+pub(crate) fn together(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Finding> {
     let mut said: Vec<(Finding, Vec<String>)> = Vec::new();
     for (place, findings) in each {
         for finding in findings {
@@ -141,12 +141,15 @@ mod tests {
         let shared = Finding::fine("eviction", "noeviction");
         let own = Finding::fine("persistence", "always");
         let other = Finding::warning("persistence", "none", "turn it on");
-        let found = together(vec![
+        let each = vec![
             ("a".to_owned(), vec![shared.clone(), own]),
             ("b".to_owned(), vec![shared.clone(), other]),
-        ]);
+        ];
+        let found = together(each.clone(), 2);
         let told: Vec<_> = found.iter().map(|finding| finding.found.as_str()).collect();
         assert_eq!(told, ["noeviction", "a: always", "b: none"]);
         assert_eq!(found[0], shared);
+        // A third one said nothing.
+        assert_eq!(together(each, 3)[0].found, "a, b: noeviction");
     }
 }

@@ -37,10 +37,8 @@ pub(crate) fn eviction(facts: &Facts) -> Finding {
 /// What a restart or a power cut makes the server forget.
 pub(crate) fn persistence(facts: &Facts) -> Finding {
     const CHECK: &str = "persistence";
-    let appends = match facts.either("appendonly", "aof_enabled") {
-        Some("yes" | "1") => true,
-        Some(_) => false,
-        None => return could_not_look(CHECK, "appendonly"),
+    let Some(appends) = appends(facts) else {
+        return could_not_look(CHECK, "appendonly");
     };
     let advice =
         "set appendonly to yes, and appendfsync to always if a power cut must not free a lock";
@@ -81,6 +79,21 @@ pub(crate) fn persistence(facts: &Facts) -> Finding {
         ),
         "set appendfsync to always if a power cut must not free a lock",
     )
+}
+
+/// The setting by which a power cut forgets locks, whatever those are that the server hides.
+pub(crate) fn forgetful(facts: &Facts) -> Option<String> {
+    if appends(facts) == Some(false) {
+        return Some("appendonly is no".to_owned());
+    }
+    let how = facts.config("appendfsync").filter(|how| *how != "always");
+    how.map(|how| format!("appendfsync is {how}"))
+}
+
+/// Whether there is an append-only file.
+fn appends(facts: &Facts) -> Option<bool> {
+    let appends = facts.either("appendonly", "aof_enabled");
+    appends.map(|appends| matches!(appends, "yes" | "1"))
 }
 
 /// How many replicas have what the master has, and whether anybody waits for them.

@@ -7,15 +7,24 @@ use std::time::Duration;
 
 use crate::doctor::{Finding, Verdict};
 use crate::store::redis::doctor::clock::{CHECK, FAR_MS, Reading, Spread, seconds, unread};
+use crate::store::redlock::doctor::Away;
+use crate::store::redlock::doctor::count::not_heard;
 
 /// Says how the clocks stand to each other.
-pub(super) fn compare(readings: &[Reading], restart_delay: Option<Duration>) -> Vec<Finding> {
+pub(super) fn compare(
+    readings: &[Reading],
+    away: &[Away],
+    restart_delay: Option<Duration>,
+) -> Vec<Finding> {
     let mut findings = unread(readings);
-    let spread = Spread::of(readings);
-    findings.extend(spread.map(|spread| match restart_delay {
+    findings.extend(not_heard(CHECK, away));
+    let spread = Spread::of(readings).map(|spread| match restart_delay {
         Some(delay) => against(&spread, delay),
         None => without_delay(&spread),
-    }));
+    });
+    // A clock that was not read may be farther off.
+    let knows_all = findings.is_empty();
+    findings.extend(spread.filter(|found| knows_all || found.verdict != Verdict::Fine));
     findings
 }
 
@@ -76,7 +85,7 @@ mod tests {
 
     fn verdict(ahead: &[(i64, i64)], delay_s: Option<u64>) -> Verdict {
         let delay = delay_s.map(Duration::from_secs);
-        match &compare(&readings(ahead), delay)[..] {
+        match &compare(&readings(ahead), &[], delay)[..] {
             [finding] => finding.verdict,
             other => panic!("{other:?}"),
         }
@@ -87,9 +96,9 @@ mod tests {
         // All of them an hour ahead of this machine, which matters to nobody.
         let near = [(3_600_000, 1), (3_600_900, 1), (3_600_300, 1)];
         assert_eq!(verdict(&near, Some(60)), Verdict::Fine);
-        assert_eq!(compare(&readings(&near), None)[0].advice, None);
+        assert_eq!(compare(&readings(&near), &[], None)[0].advice, None);
         let apart = [(0, 1), (-2_000, 1), (500, 1)];
-        let noted = &compare(&readings(&apart), Some(Duration::from_secs(60)))[0];
+        let noted = &compare(&readings(&apart), &[], Some(Duration::from_secs(60)))[0];
         assert_eq!(noted.verdict, Verdict::Fine);
         assert!(noted.advice.is_some(), "{noted:?}");
         assert!(
@@ -110,8 +119,27 @@ mod tests {
         assert_eq!(verdict(&[(0, 600), (1500, 600)], None), Verdict::Fine);
         let mut silent = readings(&[(0, 1), (0, 1)]);
         silent[1].ahead = Err("NOPERM".to_owned());
-        let found = compare(&silent, None);
+        let found = compare(&silent, &[], None);
+        assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].verdict, Verdict::Unknown);
         assert!(found[0].found.starts_with("b:2: could not look"));
+    }
+
+    #[test]
+    fn a_clock_that_was_not_heard_is_no_pass_and_hides_no_problem() {
+        assert_eq!(compare(&readings(&[(0, 1)]), &[], None), []);
+        let away = [("c:3".to_owned(), "refused".to_owned())];
+        let minute = Some(Duration::from_secs(60));
+        let verdicts = |ahead: &[(i64, i64)]| {
+            let found = compare(&readings(ahead), &away, minute);
+            assert_eq!(found[0].found, "could not look: c:3 was not heard");
+            found.iter().map(|found| found.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(&[(0, 1)]), [Verdict::Unknown]);
+        assert_eq!(verdicts(&[(0, 1), (2_000, 1)]), [Verdict::Unknown]);
+        assert_eq!(
+            verdicts(&[(0, 1), (70_000, 1)]),
+            [Verdict::Unknown, Verdict::Problem]
+        );
     }
 }

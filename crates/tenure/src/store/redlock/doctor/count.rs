@@ -1,8 +1,9 @@
 //! How many nodes there are, and whether enough of them can vote.
 
 use crate::doctor::Finding;
-use crate::store::redlock::doctor::Seen;
 use crate::store::redlock::doctor::memory::left;
+use crate::store::redlock::doctor::{Away, Seen};
+use crate::store::redlock::fault;
 use crate::store::redlock::url::Settings;
 
 /// Says what the URL amounts to, and whether another number of nodes would be better.
@@ -16,8 +17,9 @@ pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
         None => "a node counts as soon as it has started (restart_delay=off)".to_owned(),
     };
     let drift = settings.drift_percent;
+    let have = if majority == 1 { "has" } else { "have" };
     let found = format!(
-        "{}: {majority} have to agree, {spare} may be away; {delay}; clocks may drift apart by \
+        "{}: {majority} {have} to agree, {spare} may be away; {delay}; clocks may drift apart by \
          {drift}% of a ttl",
         counted(all)
     );
@@ -42,7 +44,7 @@ pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
 }
 
 /// Names the nodes that cannot be reached.
-pub(super) fn away(away: &[(String, String)]) -> impl Iterator<Item = Finding> {
+pub(super) fn away(away: &[Away]) -> impl Iterator<Item = Finding> {
     away.iter().map(|(place, why)| {
         let found = match why.contains(place.as_str()) {
             true => why.clone(),
@@ -51,6 +53,19 @@ pub(super) fn away(away: &[(String, String)]) -> impl Iterator<Item = Finding> {
         let advice = "start it, or see why it cannot be reached from here; until then fewer others \
                       may be away";
         Finding::problem(CHECK, found, advice)
+    })
+}
+
+/// What is said of all nodes is not known while some are not heard.
+pub(super) fn not_heard(check: &'static str, away: &[Away]) -> Option<Finding> {
+    let places: Vec<_> = away.iter().map(|(place, _)| place.as_str()).collect();
+    let were = if places.len() == 1 { "was" } else { "were" };
+    (!places.is_empty()).then(|| {
+        Finding::unknown(
+            check,
+            format!("could not look: {} {were} not heard", places.join(", ")),
+            "look again once every node answers",
+        )
     })
 }
 
@@ -63,11 +78,9 @@ pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
     });
     let votes = votes.count();
     (votes < majority).then(|| {
-        Finding::problem(
-            "majority",
-            format!("{votes} of {all} nodes can vote, {majority} are needed: no lock can be taken"),
-            "see what is said of each node",
-        )
+        let too_few = fault::too_few(votes, all, majority, &[]);
+        let found = format!("{too_few}: no lock can be taken");
+        Finding::problem("majority", found, "see what is said of each node")
     })
 }
 
@@ -109,6 +122,11 @@ mod tests {
             of("redlock://a,b,c,d,e?drift=3%25&restart_delay=2m")[0].found,
             "5 nodes: 3 have to agree, 2 may be away; a node counts 120s after its start \
              (restart_delay), and no ttl may be longer; clocks may drift apart by 3% of a ttl"
+        );
+        let one = of("redlock://a");
+        assert!(
+            one[0].found.starts_with("1 node: 1 has to agree, 0 may"),
+            "{one:?}"
         );
         let even = of("redlock://a,b,c,d?restart_delay=off");
         assert!(even[0].found.contains("restart_delay=off"), "{even:?}");

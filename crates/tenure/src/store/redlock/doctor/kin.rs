@@ -6,17 +6,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::doctor::{Finding, Verdict};
+use crate::doctor::Finding;
 use crate::store::redis::doctor::node::Facts;
 use crate::store::redis::doctor::server::{could_not_look, online_replicas};
 use crate::store::redis::parts::all;
 use crate::store::redis::url::{Servers, Settings as NodeSettings};
-use crate::store::redlock::doctor::Seen;
+use crate::store::redlock::doctor::count::not_heard;
+use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::url::Settings;
 
 /// Whether each node is a server of its own, which follows no other.
-pub(super) fn independence(seen: &[Seen]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
+    let mut findings = Vec::from_iter(not_heard(CHECK, away));
     let silent = |node: &&Seen| node.facts.info("run_id").is_none();
     let silent: Vec<_> = seen.iter().filter(silent).map(place).collect();
     if !silent.is_empty() {
@@ -148,16 +149,26 @@ fn shared(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
             groups.push(group);
         }
     }
-    if groups.is_empty() {
+    if !groups.is_empty() {
+        let found = format!("{} have the same address", groups.join("; and "));
+        let advice =
+            "where that is one machine, these votes are lost with it: put each node on its own";
+        return Finding::warning(CHECK, found, advice);
+    }
+    let lost = places.iter().zip(addresses);
+    let lost = lost.filter(|(_, known)| known.is_empty());
+    let lost: Vec<_> = lost.map(|(place, _)| place.as_str()).collect();
+    if lost.is_empty() {
         return Finding::fine(CHECK, "no two nodes have the same address");
     }
-    let found = format!("{} have the same address", groups.join("; and "));
-    let advice =
-        "where that is one machine, these votes are lost with it: put each node on its own";
-    Finding::fine(CHECK, found).but(Verdict::Fine, advice)
+    let found = format!(
+        "could not look: no address was found for {}",
+        lost.join(", ")
+    );
+    Finding::unknown(CHECK, found, "see that the names of all nodes lead to them")
 }
 
-/// Where a node's name leads; nowhere if nobody knows in time, which is for others to say.
+/// Where a node's name leads; nowhere if nobody knows in time.
 async fn addresses(node: &NodeSettings) -> BTreeSet<IpAddr> {
     let Servers::One(host) = &node.servers else {
         return BTreeSet::from([HERE]);
@@ -200,6 +211,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Verdict;
     use crate::store::redis::doctor::clock::Reading;
 
     fn seen(place: &str, info: &[(&str, &str)]) -> Seen {
@@ -216,7 +228,7 @@ mod tests {
     }
 
     fn found(seen: &[Seen]) -> Vec<String> {
-        let found = independence(seen);
+        let found = independence(seen, &[]);
         assert!(found.iter().all(|found| found.check == CHECK));
         found.into_iter().map(|found| found.found).collect()
     }
@@ -268,14 +280,17 @@ mod tests {
 
     #[test]
     fn a_server_that_says_nothing_of_itself_is_no_pass() {
-        let told = independence(&[
-            seen("a:1", &[]),
-            seen("b:2", &[("run_id", "2"), ("cluster_enabled", "1")]),
-        ]);
+        let in_cluster = || seen("b:2", &[("run_id", "2"), ("cluster_enabled", "1")]);
+        let told = independence(&[seen("a:1", &[]), in_cluster()], &[]);
         let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
         assert!(told[0].found.starts_with("a:1: could not look"), "{told:?}");
         assert!(told[1].found.starts_with("b:2 is in a cluster"), "{told:?}");
+        let away = ["a:1", "c:3"].map(|place| (place.to_owned(), "refused".to_owned()));
+        let told = independence(&[in_cluster()], &away);
+        let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
+        assert_eq!(told[0].found, "could not look: a:1, c:3 were not heard");
     }
 
     #[test]
@@ -288,8 +303,14 @@ mod tests {
         let apart = at(["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
         assert_eq!((apart.verdict, apart.advice), (Verdict::Fine, None));
         let here = at(["127.0.0.1", "10.0.0.2", "::1"]);
+        assert_eq!(here.verdict, Verdict::Warning);
         assert_eq!(here.found, "a:1, c:1 have the same address");
-        let unknown = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-        assert_eq!(shared(&places, &unknown).advice, None);
+        let known = || BTreeSet::from([HERE]);
+        let unknown = shared(&places, &[known(), BTreeSet::new(), BTreeSet::new()]);
+        assert_eq!(unknown.verdict, Verdict::Unknown);
+        let said = "could not look: no address was found for b:1, c:1";
+        assert_eq!(unknown.found, said);
+        let two = shared(&places, &[known(), BTreeSet::new(), known()]);
+        assert_eq!(two.verdict, Verdict::Warning);
     }
 }

@@ -11,27 +11,44 @@ use crate::store::redlock::url::Settings;
 /// Whether a node forgets, and whether it then waits until nobody counts on what it forgot.
 pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Finding {
     let kept = server::persistence(facts);
-    match (kept.verdict, restart_delay) {
-        (Verdict::Fine, _) | (Verdict::Unknown, None) => kept,
-        (_, Some(delay)) => Finding::fine(
-            kept.check,
-            format!(
-                "{}; after a start it does not count for {delay:?} (restart_delay), longer than \
-                 any lease",
-                kept.found
-            ),
-        ),
-        (_, None) => Finding::problem(
-            kept.check,
-            format!(
-                "{}; and with restart_delay=off it votes again at once, so that two may hold one \
-                 lock",
-                kept.found
-            ),
-            "leave restart_delay=off out of the URL, or set appendonly to yes and appendfsync to \
-             always on every node",
-        ),
+    match restart_delay {
+        _ if kept.verdict == Verdict::Fine => kept,
+        Some(delay) => {
+            let forgets = match kept.verdict {
+                Verdict::Unknown => "whatever the node forgets,".to_owned(),
+                _ => format!("{};", kept.found),
+            };
+            let found = format!(
+                "{forgets} after a start it does not count for {delay:?} (restart_delay), longer \
+                 than any lease"
+            );
+            Finding::fine(kept.check, found)
+        }
+        None => without_delay(kept, facts),
     }
+}
+
+/// A node that counts at once has to have every change on disk before its answer.
+fn without_delay(kept: Finding, facts: &Facts) -> Finding {
+    let forgets = match (kept.verdict, server::forgetful(facts)) {
+        (Verdict::Unknown, None) => {
+            let advice = "run this as a user with +info and +config|get, or leave \
+                          restart_delay=off out of the URL: it needs appendonly yes and \
+                          appendfsync always on every node";
+            return kept.but(Verdict::Unknown, advice);
+        }
+        (Verdict::Unknown, Some(setting)) => format!("a power cut forgets locks ({setting})"),
+        _ => kept.found,
+    };
+    Finding::problem(
+        kept.check,
+        format!(
+            "{forgets}; and with restart_delay=off it votes again at once, so that two may hold one \
+             lock"
+        ),
+        "leave restart_delay=off out of the URL, or set appendonly to yes and appendfsync to \
+         always on every node",
+    )
 }
 
 /// Whether a node has started so lately that it does not count.
@@ -90,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_node_that_forgets_is_a_problem_without_a_delay_alone() {
-        let kept: [(&[(&str, &str)], Verdict); 5] = [
+        let kept: [(&[(&str, &str)], Verdict); 9] = [
             (&[("appendonly", "no"), ("save", "")], Verdict::Problem),
             (&[("appendonly", "no"), ("save", "9 1")], Verdict::Problem),
             (
@@ -101,13 +118,25 @@ mod tests {
                 &[("appendonly", "yes"), ("appendfsync", "always")],
                 Verdict::Fine,
             ),
+            // A user who may not see all settings.
+            (&[("appendonly", "no")], Verdict::Problem),
+            (&[("appendfsync", "everysec")], Verdict::Problem),
+            (&[("appendonly", "yes")], Verdict::Unknown),
+            (&[("appendfsync", "always")], Verdict::Unknown),
             (&[], Verdict::Unknown),
         ];
         for (config, without) in kept {
             let facts = Facts::of(&[], config);
-            assert_eq!(persistence(&facts, None).verdict, without, "{config:?}");
+            let off = persistence(&facts, None);
+            assert_eq!(off.verdict, without, "{config:?}");
+            let advice = off.advice.unwrap_or_default();
+            let is_own = advice.contains("leave restart_delay=off out");
+            assert_eq!(is_own, without != Verdict::Fine, "{advice}");
             let with = persistence(&facts, MINUTE);
-            assert_eq!(with.verdict, Verdict::Fine, "{config:?}");
+            assert_eq!(
+                (with.verdict, with.advice.as_deref()),
+                (Verdict::Fine, None)
+            );
             let is_said = with.found.contains("60s (restart_delay)");
             assert_eq!(is_said, without != Verdict::Fine, "{with:?}");
         }

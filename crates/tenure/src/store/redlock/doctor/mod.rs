@@ -59,15 +59,18 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let mut findings = count::figures(&settings);
     findings.extend(count::away(&away));
     findings.extend(count::can_vote(&settings, &seen));
-    findings.extend(kin::independence(&seen));
+    findings.extend(kin::independence(&seen, &away));
     findings.push(kin::machines(&settings).await);
     findings.extend(memory::delay(&settings));
     let clocks: Vec<_> = seen.iter().map(|node| node.clock.clone()).collect();
     let each = seen.into_iter().map(|node| (node.place, node.findings));
-    findings.extend(together(each.collect()));
-    findings.extend(clock::compare(&clocks, settings.restart_delay));
+    findings.extend(together(each.collect(), settings.nodes.len()));
+    findings.extend(clock::compare(&clocks, &away, settings.restart_delay));
     Ok(findings)
 }
+
+/// A node that was not heard: its place, and why.
+type Away = (String, String);
 
 /// What one node says.
 #[derive(Debug)]
