@@ -254,7 +254,7 @@ async fn a_replica_without_its_master_refuses() {
     granted(&client, "a").await;
     let nobody = tenure_testkit::Port::free().unwrap();
     server.cli(&["REPLICAOF", "127.0.0.1", &nobody.number().to_string()]);
-    refused(&client, "b", "the replica has lost its master").await;
+    refused(&client, "b", "a replica that has lost its master").await;
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     granted(&client, "b").await;
 }

@@ -171,9 +171,7 @@ async fn a_node_that_is_away_is_named_while_any_is_there() {
 async fn a_node_that_hangs_is_away() {
     let nodes = start(3, Persistence::AofAlways);
     nodes.0[2].freeze().unwrap();
-    let url = nodes
-        .url()
-        .replace("timeout=2s", "timeout=500ms&connect_timeout=500ms");
+    let url = nodes.url_with("restart_delay=off&timeout=500ms&connect_timeout=500ms");
     let found = find(&url, "nodes").await;
     assert!(found[1].found.contains(&place(&nodes.0[2])), "{found:?}");
 }

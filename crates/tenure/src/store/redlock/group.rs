@@ -237,10 +237,14 @@ impl Group {
             Number::AtLeast(least) => least,
             Number::Exactly(fence) => fence.get(),
         };
-        if count(&round.answers).is_undecided_on_its_number(majority, least) {
+        let tally = count(&round.answers);
+        if tally.is_undecided_on_its_number(majority, least) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
+        } else if tally.is_short(majority) {
+            // Nothing is to be gained by haste, and what is said of it is about all nodes.
+            round.until(|_| false).await;
         }
         round
     }

@@ -29,9 +29,7 @@ impl Group {
             }
             return Err(conflict(claim));
         }
-        let nobody_else = tally.busy.is_empty() && tally.queued.is_empty();
-        let blocked = nobody_else && !tally.young.is_empty();
-        if tally.answered().len() < self.majority || blocked {
+        if tally.is_short(self.majority) {
             let missing = self.missing(tally);
             if !before.is_new && claim.wait == Wait::InLine {
                 // It keeps the places that it has; the engine asks again.
@@ -152,9 +150,8 @@ impl Group {
             (self.place(*node), why)
         });
         let others: Vec<_> = failed.chain(young).collect();
-        // Nobody knows of those that have not answered yet.
-        let (all, known) = (self.nodes.len(), others.len() + tally.open);
-        too_few(all - known, all, self.majority, &others)
+        let all = self.nodes.len();
+        too_few(all - others.len(), all, self.majority, &others)
     }
 
     /// Why too few nodes did as they were told.

@@ -79,6 +79,14 @@ impl Tally {
         self.granted.len() >= majority || (is_lost && is_told)
     }
 
+    /// Whether a vote that was not won failed because too few nodes can vote, and not because others
+    /// have the name.
+    pub(crate) fn is_short(&self, majority: usize) -> bool {
+        let nobody_else = self.busy.is_empty() && self.queued.is_empty();
+        let blocked = nobody_else && !self.young.is_empty();
+        self.granted.len() < majority && (self.answered().len() < majority || blocked)
+    }
+
     /// Whether it is won, and those who are open may tell the number that others know it by: a node
     /// gives less than what is asked for (`least`) only where somebody else has the owner's grant.
     pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
