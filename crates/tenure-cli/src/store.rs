@@ -73,13 +73,16 @@ fn shown_node(node: &str) -> String {
         None => (String::new(), node),
     };
     let shown = without_password(address);
+    if let Some((_, server)) = shown.rsplit_once('@') {
+        // Not even the user: behind a comma in a password that is its rest.
+        return format!("{scheme}…@{server}");
+    }
     let place = shown.split(['?', '/']).next().unwrap_or_default();
     let port = place.rsplit_once(':').map_or("", |(_, port)| port);
-    let is_port = port.bytes().all(|digit| digit.is_ascii_digit());
-    if place.contains('@') || place.ends_with(']') || is_port {
+    if place.ends_with(']') || port.bytes().all(|digit| digit.is_ascii_digit()) {
         return format!("{scheme}{shown}");
     }
-    // What looks like no server may be a part of a password with a comma in it.
+    // What looks like no server may be the beginning of such a password.
     "…".to_owned()
 }
 
@@ -145,13 +148,14 @@ mod tests {
         let cases = [
             (
                 "redlock://u:it's secret@a,u:secret@b?db=1,c",
-                "redlock://u:…@a,u:…@b?…,c",
+                "redlock://…@a,…@b?…,c",
             ),
             (
                 "redlock://a:1,redis://:secret@b:2/3,[::1],[::1]:7?drift=1",
-                "redlock://a:1,redis://:…@b:2/3,[::1],[::1]:7?…",
+                "redlock://a:1,redis://…@b:2/3,[::1],[::1]:7?…",
             ),
-            ("redlock://u:sec,ret@a", "redlock://…,ret:…@a"),
+            ("redlock://u:sec,ret@a", "redlock://…,…@a"),
+            ("redlock://u:secr,e:t@a", "redlock://…,…@a"),
         ];
         for (url, shown) in cases {
             let store = Store {
