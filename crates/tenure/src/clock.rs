@@ -1,6 +1,7 @@
 //! The clock that leases are counted on.
 
 use std::ops::{Add, Sub};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -55,6 +56,7 @@ pub(crate) struct Clock {
 enum Start {
     Boot(Duration),
     Tokio(Instant),
+    Source(Duration, Arc<dyn driver::TimeSource>),
 }
 
 impl Clock {
@@ -62,6 +64,7 @@ impl Clock {
         let start = match clock {
             driver::Clock::Boot => Start::Boot(boot_time()),
             driver::Clock::Tokio => Start::Tokio(Instant::now()),
+            driver::Clock::Source(source) => Start::Source(source.now(), source),
         };
         Self {
             start,
@@ -71,14 +74,27 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Tick {
-        let since = match self.start {
-            Start::Boot(start) => boot_time().saturating_sub(start),
+        let since = match &self.start {
+            Start::Boot(start) => boot_time().saturating_sub(*start),
             Start::Tokio(start) => start.elapsed(),
+            Start::Source(start, source) => source.now().saturating_sub(*start),
         };
         #[cfg(test)]
         let since =
             since + Duration::from_nanos(self.slept.load(std::sync::atomic::Ordering::Relaxed));
         Tick(nanos(since))
+    }
+
+    /// Sleeps for so long, by a timer that stands still while the machine is suspended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: sleeping changes nothing.
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        match &self.start {
+            Start::Boot(_) | Start::Tokio(_) => tokio::time::sleep(duration).await,
+            Start::Source(_, source) => source.sleep(duration).await,
+        }
     }
 }
 

@@ -115,14 +115,30 @@ pub trait Driver: Debug + Send + Sync + 'static {
     async fn settled(&self);
 }
 
-/// A clock of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The clock on which an engine counts its leases and sleeps.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Clock {
     /// The time since the machine started, which goes on while it sleeps.
     Boot,
     /// Tokio's, which stands still while the machine sleeps, and can be paused by tests.
     Tokio,
+    /// A clock of the driver's own: simulations let it drift, jump and stand still.
+    Source(Arc<dyn TimeSource>),
+}
+
+/// A clock that a driver brings along.
+#[async_trait]
+pub trait TimeSource: Debug + Send + Sync + 'static {
+    /// Returns the time since a fixed moment; it never goes back.
+    fn now(&self) -> Duration;
+
+    /// Sleeps for so long on this clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: sleeping changes nothing.
+    async fn sleep(&self, duration: Duration);
 }
 
 /// How a name is asked for.

@@ -34,6 +34,7 @@
 //! | `local` (default) | the store `local:`, for processes of one Linux machine |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
 //! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
+//! | `simulation` | a seed for all that is random, so that a simulated run can be repeated |
 //!
 //! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields
 //! `name`, `fence`, `loss` and `error`. Owners and URLs never get there.
@@ -56,6 +57,7 @@ mod lock;
 mod name;
 mod once;
 mod open;
+mod random;
 pub mod store;
 
 pub use crate::by_hand::Lease;
@@ -68,6 +70,8 @@ pub use crate::lock::{DEFAULT_TTL, Lock, RwLock, Semaphore};
 pub use crate::name::{Fence, Name, Owner};
 pub use crate::once::{Once, Seen};
 pub use crate::open::open;
+#[cfg(feature = "simulation")]
+pub use crate::random::seeded::seed;
 
 /// The README's examples are compiled.
 #[cfg(all(doctest, feature = "local"))]

@@ -249,13 +249,15 @@ impl Lock {
     }
 
     async fn wait(&self, order: &Arc<Order>, patience: Duration) -> Result<Guard> {
-        let asked = tokio::time::timeout(patience, self.client.engine.lock(order));
-        asked.await.unwrap_or_else(|_| {
-            Err(Error::TimedOut {
+        let engine = &self.client.engine;
+        tokio::select! {
+            biased;
+            guard = engine.lock(order) => guard,
+            () = engine.clock.sleep(patience) => Err(Error::TimedOut {
                 name: order.name.clone(),
                 waited: patience,
-            })
-        })
+            }),
+        }
     }
 
     fn by_hand(&self, guard: Guard) -> Lease {

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::random::random_u128;
 
 /// What is locked: any UTF-8 text of 1 to 255 bytes without control characters.
 ///
@@ -191,15 +192,6 @@ impl fmt::Display for Fence {
 fn process_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| format!("{:032x}", random_u128()))
-}
-
-/// Draws 128 bits from the operating system, falling back to a seeded generator where it has none.
-pub(crate) fn random_u128() -> u128 {
-    let mut bytes = [0; 16];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => u128::from_le_bytes(bytes),
-        Err(_) => fastrand::u128(..),
-    }
 }
 
 fn broken_rule(text: &str) -> Option<&'static str> {

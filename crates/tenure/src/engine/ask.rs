@@ -201,8 +201,9 @@ impl Engine {
                 let nap = until.since(self.clock.now());
                 // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
                 tokio::select! {
+                    biased;
                     () = ticket.changed.notified() => {}
-                    () = tokio::time::sleep(nap) => {}
+                    () = self.clock.sleep(nap) => {}
                 }
             }
             // Somebody serves it at this moment, and rings when it is out of the line.
@@ -409,7 +410,7 @@ impl Engine {
                     });
                 }
             }
-            tokio::time::sleep(backoff.pause()).await;
+            self.clock.sleep(backoff.pause()).await;
             tries += 1;
             sent = self.clock.now();
         }
@@ -426,7 +427,7 @@ impl Engine {
                     tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
                     return;
                 }
-                tokio::time::sleep(backoff.pause()).await;
+                engine.clock.sleep(backoff.pause()).await;
             }
         });
     }

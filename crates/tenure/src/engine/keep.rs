@@ -4,7 +4,7 @@
 //! elsewhere, and the lease goes back at once; it also goes back when its time is over, when this
 //! process wants the name in another way, and whenever a message may have been missed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order, SOME_FENCES};
 use crate::engine::{Engine, to_end::to_end};
 use crate::guard::{Guard, Hold};
 use crate::name::{Fence, Name, Owner};
+use crate::random::SeededMap;
 
 /// A lease that nobody holds, ready for the next caller in this process.
 ///
@@ -33,7 +34,7 @@ pub(crate) struct Kept {
 /// The kept leases of a client; a name that has one has no local line.
 #[derive(Debug)]
 pub(super) struct KeptLeases {
-    by_name: HashMap<Name, Kept>,
+    by_name: SeededMap<Name, Kept>,
     /// When the watchdog looks at them next.
     next_look: Tick,
     /// When the store called for one the last time.
@@ -45,7 +46,7 @@ pub(super) struct KeptLeases {
 impl Default for KeptLeases {
     fn default() -> Self {
         Self {
-            by_name: HashMap::new(),
+            by_name: SeededMap::default(),
             next_look: Tick::NEVER,
             called: None,
             settling: 0,

@@ -3,7 +3,7 @@
 //! A process has at most one place in a store's line for a name; whoever is first in the local line
 //! gets the lease that comes of it, or one that is passed on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::engine::order::Order;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::name::{Fence, Name, Owner};
+use crate::random::SeededMap;
 
 /// The local lines of all names that somebody waits for.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ pub(crate) struct Lines {
 /// What this process knows of names without the store, behind one lock.
 #[derive(Debug, Default)]
 pub(super) struct Here {
-    pub(super) lines: HashMap<Name, Line>,
+    pub(super) lines: SeededMap<Name, Line>,
     pub(super) kept: KeptLeases,
 }
 

@@ -31,7 +31,7 @@ use crate::engine::watchdog::Leases;
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) driver: Arc<dyn Driver>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
@@ -51,7 +51,7 @@ impl Engine {
         let engine = Arc::new(Self {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
-            clock: Clock::start(driver.clock()),
+            clock: Arc::new(Clock::start(driver.clock())),
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
@@ -62,7 +62,8 @@ impl Engine {
         // These two run for as long as the engine, so they do not count as work in the background.
         let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
         let leases = Arc::clone(&engine.leases);
-        let watchdog = tokio::spawn(watchdog::watch(Arc::downgrade(&engine), leases));
+        let clock = Arc::clone(&engine.clock);
+        let watchdog = tokio::spawn(watchdog::watch(Arc::downgrade(&engine), leases, clock));
         // Nobody else has the engine yet, so this is the first and only time.
         let _ = engine
             .tasks

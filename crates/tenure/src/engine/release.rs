@@ -177,7 +177,7 @@ impl Engine {
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
                     return;
                 }
-                tokio::time::sleep(backoff.pause()).await;
+                engine.clock.sleep(backoff.pause()).await;
             }
         });
     }

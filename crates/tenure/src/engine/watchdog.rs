@@ -1,7 +1,6 @@
 //! One task that renews every lease of a client, in batches, tells holders of losses in time, and
 //! gives back what was kept long enough.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,11 +8,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::clock::Tick;
+use crate::clock::{Clock, Tick};
 use crate::driver::{Loss, Renewed};
 use crate::engine::Engine;
 use crate::engine::lease::{Care, HeldLease};
 use crate::name::{Name, Owner};
+use crate::random::SeededMap;
 
 /// The leases that a client holds.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Leases {
 
 #[derive(Debug)]
 struct Held {
-    leases: HashMap<(Name, Owner), Arc<HeldLease>>,
+    leases: SeededMap<(Name, Owner), Arc<HeldLease>>,
     /// When the watchdog looks next.
     next_look: Tick,
 }
@@ -33,7 +33,7 @@ struct Held {
 impl Default for Leases {
     fn default() -> Self {
         let held = Held {
-            leases: HashMap::new(),
+            leases: SeededMap::default(),
             next_look: Tick::NEVER,
         };
         Self {
@@ -136,7 +136,7 @@ struct Look {
 }
 
 /// Renews until the engine has ended.
-pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
+pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<Clock>) {
     let mut renewals = JoinSet::new();
     loop {
         let Some(strong) = engine.upgrade() else {
@@ -163,8 +163,9 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>) {
         // The nap must not keep an engine alive that nobody uses any more.
         drop(strong);
         tokio::select! {
+            biased;
             () = leases.earlier.notified() => {}
-            () = tokio::time::sleep(nap) => {}
+            () = clock.sleep(nap) => {}
         }
     }
 }

@@ -13,9 +13,11 @@ use tokio::time::Instant;
 use crate::doctor::Finding;
 use crate::driver::{
     Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    TimeSource,
 };
 use crate::error::{Error, Result};
-use crate::name::{Fence, Name, random_u128};
+use crate::name::{Fence, Name};
+use crate::random::random_u128;
 use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, Session};
 
 /// One client of a memory store.
@@ -33,6 +35,15 @@ impl Memory {
     /// Opens a store of its own, which ends with its last client.
     pub fn new() -> Self {
         Self::join(Arc::new(Shared::default()))
+    }
+
+    /// Opens a store of its own, whose leases run on a clock of the caller's.
+    pub fn with_clock(clock: Arc<dyn TimeSource>) -> Self {
+        let state = State {
+            clock: Some(clock),
+            ..State::default()
+        };
+        Self::join(Arc::new(Shared(Mutex::new(state))))
     }
 
     /// Opens the store of this process that has the given label, and makes it if need be.
@@ -168,23 +179,26 @@ impl Shared {
 #[derive(Debug)]
 struct State {
     started: Instant,
+    /// The time of day of this store, if it is not Tokio's.
+    clock: Option<Arc<dyn TimeSource>>,
     /// Sorted, for the list and so that a sweep can go on where the last one ended.
     ledgers: BTreeMap<Name, Ledger>,
     changes: usize,
     swept: Option<Name>,
     fences: Counter,
-    inboxes: HashMap<Session, mpsc::UnboundedSender<News>>,
+    inboxes: BTreeMap<Session, mpsc::UnboundedSender<News>>,
 }
 
 impl Default for State {
     fn default() -> Self {
         Self {
             started: Instant::now(),
+            clock: None,
             ledgers: BTreeMap::new(),
             changes: 0,
             swept: None,
             fences: Counter(0),
-            inboxes: HashMap::new(),
+            inboxes: BTreeMap::new(),
         }
     }
 }
@@ -247,7 +261,11 @@ impl State {
     }
 
     fn now(&self) -> Nanos {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+        let now = match &self.clock {
+            Some(clock) => clock.now(),
+            None => self.started.elapsed(),
+        };
+        u64::try_from(now.as_nanos()).unwrap_or(Nanos::MAX)
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with}
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::name::random_u128;
+use crate::random::random_u128;
 use crate::store::ledger::Session;
 use crate::store::local::{KIND, fault};
 

@@ -41,7 +41,8 @@ use crate::driver::{
     Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use crate::error::{Error, Result};
-use crate::name::{Name, random_u128};
+use crate::name::Name;
+use crate::random::random_u128;
 use crate::store::ledger::{Ledger, NOBODY, Session};
 
 mod change;

@@ -13,7 +13,8 @@ use crate::driver::{
     Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
-use crate::name::{Fence, Name, random_u128};
+use crate::name::{Fence, Name};
+use crate::random::random_u128;
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::inbox;

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::doctor::Finding;
-use crate::name::random_u128;
+use crate::random::random_u128;
 use crate::store::redis::doctor::node::{Node, is_forbidden, said};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::rights::{self, Right, Use};

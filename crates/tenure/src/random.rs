@@ -1,0 +1,61 @@
+//! Randomness: from the operating system, or from a seed where a simulation has to be repeatable.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, DefaultHasher, Hasher};
+
+/// Draws 128 bits from the operating system, falling back to a seeded generator where it has none.
+pub(crate) fn random_u128() -> u128 {
+    #[cfg(feature = "simulation")]
+    if seeded::is_on() {
+        return fastrand::u128(..);
+    }
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u128::from_le_bytes(bytes),
+        Err(_) => fastrand::u128(..),
+    }
+}
+
+/// A hash map whose order of iteration follows from the seed of the thread's generator.
+pub(crate) type SeededMap<K, V> = HashMap<K, V, SeededHash>;
+
+/// Hashes with a key of its own for each map, so that nobody can choose names that collide.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeededHash(u64);
+
+impl Default for SeededHash {
+    fn default() -> Self {
+        Self(fastrand::u64(..))
+    }
+}
+
+impl BuildHasher for SeededHash {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
+    }
+}
+
+#[cfg(feature = "simulation")]
+pub(crate) mod seeded {
+    use std::cell::Cell;
+
+    thread_local! {
+        static IS_ON: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn is_on() -> bool {
+        IS_ON.get()
+    }
+
+    /// Makes everything random that tenure draws on this thread follow from `seed`.
+    ///
+    /// Ids that are drawn from a seed can be guessed, so this is for simulations alone.
+    pub fn seed(seed: u64) {
+        IS_ON.set(true);
+        fastrand::seed(seed);
+    }
+}
