@@ -153,7 +153,7 @@ impl Lock {
     ///
     /// As [`Lock::lock`](crate::Lock::lock).
     pub fn lock(&self) -> Result<Guard> {
-        let lock = self.inner.clone();
+        let lock = self.inner.asked_here();
         wait(async move { lock.lock().await }).map(Guard::new)
     }
 
@@ -163,7 +163,7 @@ impl Lock {
     ///
     /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        let lock = self.inner.clone();
+        let lock = self.inner.asked_here();
         Ok(wait(async move { lock.try_lock().await })?.map(Guard::new))
     }
 
@@ -173,7 +173,7 @@ impl Lock {
     ///
     /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
     pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
-        let lock = self.inner.clone();
+        let lock = self.inner.asked_here();
         wait(async move { lock.lock_timeout(patience).await }).map(Guard::new)
     }
 

@@ -1,13 +1,15 @@
 //! Leases that belong to no process, for scripts that acquire, renew and release by hand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
 use crate::driver::{Life, Loss, Release, Released, Renewal, Renewed};
-use crate::engine::order::check_ttl;
+use crate::engine::{order::check_ttl, to_end::to_end};
 use crate::error::Result;
 use crate::guard::Outcome;
-use crate::name::{Fence, Name, Owner};
+use crate::lock::DEFAULT_TTL;
+use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// A lease that lasts its ttl unless renewed, whoever exits.
 ///
@@ -16,15 +18,45 @@ use crate::name::{Fence, Name, Owner};
 pub struct Lease {
     /// What is locked.
     pub name: Name,
-    /// Who holds it.
+    /// The claim that was granted: what a renewal and a release name.
+    pub claim: ClaimId,
+    /// Who holds it: claims that name this owner share the lock.
     pub owner: Owner,
-    /// Which grant; `None` stands for whichever the owner has.
+    /// The number of the grant, if the lease must have just this one.
     pub fence: Option<Fence>,
     /// How long a grant or a renewal lasts.
     pub ttl: Duration,
 }
 
 impl Client {
+    /// Returns the leases by hand of one owner on a name, oldest first.
+    ///
+    /// An owner that has acquired a lock three times has three of them, each to be renewed and
+    /// released by itself. Their `ttl` is the default, as a store does not know how they are renewed.
+    ///
+    /// # Errors
+    ///
+    /// What the store reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: listing changes nothing.
+    pub async fn leases(&self, name: &Name, owner: &str) -> Result<Vec<Lease>> {
+        let entries = self.list(Some(name)).await?;
+        let holders = entries.into_iter().flat_map(|entry| entry.holders);
+        let theirs = holders.filter(|holder| {
+            holder.life == Life::Ttl && holder.depth > 0 && holder.owner.as_str() == owner
+        });
+        let leases = theirs.map(|holder| Lease {
+            name: name.clone(),
+            claim: holder.claim,
+            owner: holder.owner,
+            fence: Some(holder.fence),
+            ttl: DEFAULT_TTL,
+        });
+        Ok(leases.collect())
+    }
+
     /// Restarts the ttl of a lease by hand; `Err(loss)` inside if it is over.
     ///
     /// # Errors
@@ -33,26 +65,31 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lease ends either at its old deadline or at the new one.
+    /// Cancel safe: a renewal that was begun goes on in the background, and the lease ends either
+    /// at its old deadline or at the new one.
     pub async fn renew(&self, lease: &Lease) -> Result<Result<Fence, Loss>> {
-        check_ttl(lease.ttl)?;
+        check_ttl(lease.ttl, &self.engine.capabilities)?;
         let renewal = Renewal {
             name: lease.name.clone(),
-            owner: lease.owner.clone(),
+            claim: lease.claim.clone(),
             fence: lease.fence,
             life: Life::Ttl,
             ttl: lease.ttl,
         };
-        let answers = self.engine.driver.renew(&[renewal]).await?;
+        let driver = Arc::clone(&self.engine.driver);
+        let renewed = async move { driver.renew(&[renewal]).await };
+        let answers = to_end(&self.engine.background, renewed).await?;
         match answers.first() {
-            Some(Renewed::Kept(fence)) => Ok(Ok(*fence)),
+            Some(Renewed::Kept { fence, .. }) => Ok(Ok(*fence)),
             Some(Renewed::Lost(loss)) => Ok(Err(*loss)),
             Some(Renewed::Unknown) => Err(self.engine.broken("it answered none of one")),
             None => Ok(Err(Loss::Gone)),
         }
     }
 
-    /// Frees a lease by hand.
+    /// Frees a lease by hand; others of the same owner may still hold the name.
+    ///
+    /// A repeat after a lost answer frees nothing more: it names the same claim.
     ///
     /// # Errors
     ///
@@ -60,19 +97,21 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lease ends now or at its deadline.
+    /// Cancel safe: a release that was begun goes on in the background.
     pub async fn release(&self, lease: &Lease) -> Result<Outcome> {
         let release = Release {
             name: lease.name.clone(),
-            owner: lease.owner.clone(),
+            claim: lease.claim.clone(),
             fence: lease.fence,
             life: Life::Ttl,
-            depth: 0,
             stays_taken: Duration::ZERO,
         };
-        Ok(match self.engine.driver.release(&release).await? {
+        let driver = Arc::clone(&self.engine.driver);
+        let released = async move { driver.release(&release).await };
+        Ok(match to_end(&self.engine.background, released).await? {
             Released::NotHeld(loss) => Outcome::NotHeld(loss),
-            Released::Freed | Released::Lowered => Outcome::Released,
+            Released::Freed { left: 0 } => Outcome::Released,
+            Released::Freed { left } => Outcome::Lowered { depth: left },
         })
     }
 }

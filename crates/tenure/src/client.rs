@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::driver::{Driver, Entry, Holder, Mode};
-use crate::engine::Engine;
+use crate::driver::{Capabilities, Driver, Entry, Holder, Mode};
+use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
 use crate::lock::{Lock, RwLock, Semaphore};
 use crate::name::Name;
@@ -27,6 +27,11 @@ impl Client {
         Self {
             engine: Engine::start(driver),
         }
+    }
+
+    /// Returns what the store can do; locks that ask for more are refused before anything is sent.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.engine.capabilities
     }
 
     /// Returns the lock that one owner at a time holds.
@@ -56,7 +61,9 @@ impl Client {
     ///
     /// Cancel safe: listing changes nothing.
     pub async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        self.engine.driver.list(only).await
+        let (driver, only) = (Arc::clone(&self.engine.driver), only.cloned());
+        let listed = async move { driver.list(only.as_ref()).await };
+        to_end(&self.engine.background, listed).await
     }
 
     /// Takes a lock away from all its holders, and returns them.
@@ -70,9 +77,11 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may or may not have taken effect. Call it again.
+    /// Cancel safe: an eviction that was begun goes on in the background.
     pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        self.engine.driver.evict(name).await
+        let (driver, name) = (Arc::clone(&self.engine.driver), name.clone());
+        let evicted = async move { driver.evict(&name).await };
+        to_end(&self.engine.background, evicted).await
     }
 
     /// Waits until nothing of this client goes on in the background.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// Grants, renews and takes back leases in one store.
 ///
@@ -23,25 +23,40 @@ use crate::name::{Fence, Name, Owner};
 ///   client wall time is ever sent.
 /// - **Exclusion.** While a lease runs, no other owner is granted the same name in a mode that
 ///   conflicts ([`Mode`]).
+/// - **One id per claim.** Every request names the [id](Claim::id) of its claim, and affects that
+///   claim alone: also if it is repeated, reordered with other requests, or arrives long after
+///   the claim has ended. Requests are idempotent.
+/// - **Owners share.** Claims that name the same [owner](Claim::owner) hold together, each with a
+///   lease, a ttl and a release of its own; they have one fence. The name is free when the last
+///   of them has ended.
 /// - **First come, first served.** A waiting claim keeps its place; nobody passes it but owners
-///   that hold the name already. Shared claims that stand together go in together.
+///   that hold the name already. Shared claims that stand together go in together. A store that
+///   cannot keep an order says so ([`Capabilities::fairness`]).
 /// - **Fences grow.** Each grant of a name carries a larger [`Fence`] than every grant before it,
-///   and leaves room for the [`fences`](Claim::fences) that the claim asked for.
-/// - **Asking twice is safe.** A request whose answer was lost may be sent again; the repeat
-///   changes nothing more. Re-entry sends the depth it wants, so a repeat cannot count twice.
+///   and leaves room for as many fences as it [says](Grant::fences).
+/// - **The store says what it granted.** The engine counts from [`Grant::valid`], never from what
+///   it asked for: the session of a store may be shorter than the ttl.
 /// - **Answers are values, faults are errors.** "Held by someone else" is [`Answer::Busy`], "no
 ///   longer yours" is [`Renewed::Lost`]. An `Err` is a fault, and its variant says whether
 ///   anything may have changed; when in doubt it is
 ///   [`Indeterminate`](crate::Error::Indeterminate).
 /// - **Holders hear who wants their name**, once for each grant, if their claim asked for it
-///   ([`News::Wanted`]).
-/// - **Foreign owners never change anything.**
+///   ([`News::Wanted`]) and the store can tell ([`Capabilities::calls`]).
 /// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only what
 ///   expires by itself.
 ///
-/// A lease belongs to an owner *and* to the client that asked for it, so that two processes which
-/// share an owner count their depths apart. A driver knows its own client; leases by
-/// [`Life::Ttl`] belong to no client.
+/// A lease belongs to the client whose claim was granted, and nobody else can renew or release it;
+/// a driver knows its own client. Leases by [`Life::Ttl`] belong to no client.
+///
+/// # News
+///
+/// [`news`](Self::news) is the only way by which a store reaches the engine of its own accord. A
+/// store that pushes grants says [`News::Granted`]. A store that only watches what stands before a
+/// claim (a predecessor in ZooKeeper, a smaller revision in etcd) says
+/// [`News::AskAgain`] for that name when what it watched has gone: the engine then repeats the
+/// acquire, which the store answers with a grant or with another place in line. If it can tell by
+/// itself that the claim is first, it may say [`News::Granted`] and save that request. A store
+/// whose watch can break without a word gives [`Answer::Queued`] a time to ask again.
 ///
 /// Drivers neither retry nor decide how long to wait. There are no provided methods: a wrapper
 /// that forgets to forward one must not compile.
@@ -54,17 +69,19 @@ pub trait Driver: Debug + Send + Sync + 'static {
     /// whose leases run on while this process or machine stands still.
     fn clock(&self) -> Clock;
 
+    /// Returns what the store can do; the engine refuses the rest before anything is sent.
+    fn capabilities(&self) -> Capabilities;
+
     /// Grants the claim, or lets it stand in line, or says that the name is taken.
     ///
-    /// The ttl starts when the store grants the lease, never earlier. Asking again with the same
-    /// name and owner refreshes the place in line, or restarts the ttl of the lease that was
-    /// granted meanwhile. With [`Wait::No`] an owner that stands in line already is told
-    /// [`Answer::Busy`], and keeps its place.
+    /// The ttl starts when the store grants the lease, never earlier. Asking again for the same
+    /// claim refreshes its place in line, or restarts the ttl of the lease that was granted
+    /// meanwhile.
     ///
     /// # Errors
     ///
-    /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name, or stands in line
-    /// for it, in a mode that does not cover the claim's; faults as in the contract.
+    /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name in a mode that does
+    /// not cover the claim's, and the claim does not stand in line; faults as in the contract.
     ///
     /// # Cancel safety
     ///
@@ -74,16 +91,39 @@ pub trait Driver: Debug + Send + Sync + 'static {
 
     /// Undoes a claim, whatever became of it: leaves the line and gives back a grant.
     ///
-    /// The owner's depth afterwards is at most one less than the claim's.
+    /// # Errors
+    ///
+    /// Faults as in the contract. What could not be withdrawn ends by its ttl.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
     /// Restarts the ttl of each lease; answers in the same order.
     ///
-    /// Where only some get an answer, the others are [`Renewed::Unknown`]: what is well must not end
-    /// because of what is not.
+    /// A lease that is over is never revived. Where only some get an answer, the others are
+    /// [`Renewed::Unknown`]: what is well must not end because of what is not.
+    ///
+    /// # Errors
+    ///
+    /// Faults as in the contract, if none got an answer: each lease ends at its old deadline or at
+    /// the new one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves each lease at its old deadline or at the new one.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>>;
 
-    /// Lowers a lease to a depth, or frees it, and hands the name to whoever is next in line.
+    /// Frees a lease, and hands the name to whoever is next in line.
+    ///
+    /// # Errors
+    ///
+    /// Faults as in the contract: the lease ends now or by its ttl.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
     async fn release(&self, release: &Release) -> Result<Released>;
 
     /// Waits for the next thing that the store has to tell this client.
@@ -96,22 +136,37 @@ pub trait Driver: Debug + Send + Sync + 'static {
     async fn news(&self) -> News;
 
     /// Lists who holds and who waits, for one name or for all of them, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// Faults as in the contract.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: listing changes nothing.
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>>;
 
     /// Takes a name away from all its holders, and returns them.
     ///
     /// The fence moves on, each holder is told by [`News::Lost`], and the next in line go in.
-    async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
-
-    /// Waits until nothing is on its way that this client has asked: a program that ends may leave
-    /// behind what it has not heard of.
     ///
-    /// Takes no longer than requests may. What has to be said again to a store that does not answer is
-    /// not waited for.
+    /// # Errors
+    ///
+    /// Faults as in the contract.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what is on its way goes on.
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
+
+    /// Waits until no request of this client is in flight: a program that ends may leave behind
+    /// what it has not heard of.
+    ///
+    /// Takes no longer than requests may. Does not wait for retries to unresponsive servers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: requests in flight go on.
     async fn settled(&self);
 }
 
@@ -141,9 +196,66 @@ pub trait TimeSource: Debug + Send + Sync + 'static {
     async fn sleep(&self, duration: Duration);
 }
 
+/// What a store can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Whether claims may [share](Mode::Shared) a name.
+    pub shared: bool,
+    /// Whether claims may take [permits](Mode::Permits).
+    pub permits: bool,
+    /// Whether leases may belong to no client ([`Life::Ttl`]).
+    pub by_hand: bool,
+    /// Whether claims of several clients may name one owner, and hold together.
+    pub shared_owners: bool,
+    /// In which order waiters are served.
+    pub fairness: Fairness,
+    /// Whether holders are told who else wants the name ([`Claim::tell_if_wanted`]).
+    pub calls: bool,
+    /// Whether a lease ends with its client, and not only by its ttl.
+    pub sees_clients_end: bool,
+    /// Whether a name may stay taken after its release ([`Release::stays_taken`]).
+    pub stays_taken: bool,
+    /// The smallest ttl.
+    pub shortest_ttl: Duration,
+    /// The largest ttl.
+    pub longest_ttl: Duration,
+    /// How many fences a grant can set aside.
+    pub most_fences: u32,
+}
+
+impl Capabilities {
+    /// Returns what a store can do that lacks nothing; take away what yours does not have.
+    pub fn all() -> Self {
+        Self {
+            shared: true,
+            permits: true,
+            by_hand: true,
+            shared_owners: true,
+            fairness: Fairness::FirstCome,
+            calls: true,
+            sees_clients_end: true,
+            stays_taken: true,
+            shortest_ttl: Duration::from_millis(10),
+            longest_ttl: Duration::from_secs(365 * 24 * 60 * 60),
+            most_fences: u32::MAX,
+        }
+    }
+}
+
+/// In which order a store serves its waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fairness {
+    /// First come, first served.
+    FirstCome,
+    /// In any order.
+    Any,
+}
+
 /// How a name is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Mode {
     /// Alone.
@@ -184,14 +296,15 @@ pub enum Wait {
 pub struct Claim {
     /// What is asked for.
     pub name: Name,
-    /// Who asks; chosen before the request goes out, so that a lost answer can be cleaned up.
-    pub owner: Owner,
+    /// What every request about this claim names; chosen before the first request goes out, so
+    /// that a lost answer can be cleaned up, and never used for another claim.
+    pub id: ClaimId,
+    /// Whose claims hold together with this one; without an owner it shares with no other claim.
+    pub owner: Option<Owner>,
     /// How it is asked for.
     pub mode: Mode,
     /// How long the lease lasts unless renewed.
     pub ttl: Duration,
-    /// The depth that the owner wants to have in this client: 1, or more for re-entry.
-    pub depth: u32,
     /// Whether to stand in line.
     pub wait: Wait,
     /// What ends the lease.
@@ -205,9 +318,19 @@ pub struct Claim {
     pub about: About,
 }
 
+impl Claim {
+    /// Returns the owner as people see it: the id of a claim that has none.
+    pub fn owner_text(&self) -> &str {
+        match &self.owner {
+            Some(owner) => owner.as_str(),
+            None => self.id.as_str(),
+        }
+    }
+}
+
 /// Who asks and why, for people who look at the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct About {
     /// Why the lock is wanted.
     pub reason: Option<Arc<str>>,
@@ -240,13 +363,42 @@ pub enum Answer {
     /// Somebody else holds the name or stands in line for it; nothing was changed, except that
     /// holders who asked for it are told ([`News::Wanted`]).
     Busy,
-    /// The claim is granted; its ttl starts with this answer's request.
-    Granted(Fence),
+    /// The claim is granted; the engine counts from before this answer's request.
+    Granted(Grant),
     /// The claim stands in line, and news will follow.
     Queued {
         /// When to ask again if no news came: the next time at which a lease may end by itself.
-        ask_again: Duration,
+        /// `None` if the store is certain to send news.
+        ask_again: Option<Duration>,
     },
+}
+
+/// What a store granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// The number of the grant.
+    pub fence: Fence,
+    /// How many fences are set aside for it, its own included: the engine may use as many.
+    pub fences: u32,
+    /// For how long nobody else can have the name, unless the lease is renewed.
+    pub valid: Duration,
+}
+
+impl Grant {
+    /// Describes a grant with one fence.
+    pub fn new(fence: Fence, valid: Duration) -> Self {
+        Self {
+            fence,
+            fences: 1,
+            valid,
+        }
+    }
+
+    /// The same grant with so many fences.
+    pub fn with_fences(self, fences: u32) -> Self {
+        Self { fences, ..self }
+    }
 }
 
 /// Which lease to renew, and for how long.
@@ -254,9 +406,9 @@ pub enum Answer {
 pub struct Renewal {
     /// What is held.
     pub name: Name,
-    /// Who holds it.
-    pub owner: Owner,
-    /// Which grant, or any of this owner's.
+    /// The claim that was granted.
+    pub claim: ClaimId,
+    /// The number of its grant, if the lease must have just this one.
     pub fence: Option<Fence>,
     /// What ends the lease.
     pub life: Life,
@@ -268,9 +420,14 @@ pub struct Renewal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Renewed {
-    /// The lease runs for its ttl from now on.
-    Kept(Fence),
-    /// The owner holds the name no longer; nothing was changed.
+    /// The lease goes on; the engine counts from before this answer's request.
+    Kept {
+        /// The number of its grant.
+        fence: Fence,
+        /// For how long nobody else can have the name, unless the lease is renewed again.
+        valid: Duration,
+    },
+    /// The claim holds the name no longer; nothing was changed.
     Lost(Loss),
     /// This one got no answer where others did: a part of the store is away.
     Unknown,
@@ -281,14 +438,12 @@ pub enum Renewed {
 pub struct Release {
     /// What is held.
     pub name: Name,
-    /// Who holds it.
-    pub owner: Owner,
-    /// Which grant, or any of this owner's.
+    /// The claim that was granted.
+    pub claim: ClaimId,
+    /// The number of its grant, if the lease must have just this one.
     pub fence: Option<Fence>,
     /// What ends the lease.
     pub life: Life,
-    /// The depth to keep; 0 frees the lease.
-    pub depth: u32,
     /// How long the name stays taken all the same, by nobody, after it was freed.
     pub stays_taken: Duration,
 }
@@ -298,16 +453,17 @@ pub struct Release {
 #[non_exhaustive]
 pub enum Released {
     /// The lease is freed.
-    Freed,
-    /// The lease is lowered to the depth asked for, and still held.
-    Lowered,
-    /// The owner did not hold the name any more, and nothing was changed.
+    Freed {
+        /// How many claims of the same owner still hold the name.
+        left: u32,
+    },
+    /// The claim did not hold the name any more, and nothing was changed.
     NotHeld(Loss),
 }
 
 /// Why a lease is over that was not released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Loss {
     /// An operator took it away.
@@ -338,30 +494,33 @@ pub enum News {
     AskAgain(Option<Name>),
     /// A claim that stood in line is granted.
     ///
-    /// May come once more after the claim was asked for again and answered; the engine knows it
-    /// by its fence.
+    /// May come once more after the claim was asked for again and answered.
     Granted {
         /// The claim's name.
         name: Name,
-        /// The claim's owner.
-        owner: Owner,
-        /// The number of this grant.
-        fence: Fence,
+        /// The claim.
+        claim: ClaimId,
+        /// What was granted.
+        grant: Grant,
         /// How long after it took the claim into the line the store granted it, by the store's
-        /// clock. The engine counts the lease from the first request plus this.
+        /// clock. The engine counts the lease from the first request plus this, and never from
+        /// later than it heard of the grant.
         after: Duration,
     },
     /// A lease is over.
     Lost {
         /// The lease's name.
         name: Name,
-        /// The lease's owner.
-        owner: Owner,
+        /// The claim that was granted.
+        claim: ClaimId,
         /// The lease's grant.
         fence: Fence,
         /// Why.
         loss: Loss,
     },
+    /// All leases of this client are over at once, and all its places in line: the session that
+    /// carried them has ended. The engine asks again for every claim that waits.
+    SessionLost(Loss),
     /// Another client asks for a name whose lease this client said it could give back
     /// ([`Claim::tell_if_wanted`]).
     ///
@@ -376,8 +535,8 @@ pub enum News {
     Wanted {
         /// The lease's name.
         name: Name,
-        /// The lease's owner.
-        owner: Owner,
+        /// The claim that was granted.
+        claim: ClaimId,
         /// The lease's grant.
         fence: Fence,
     },
@@ -394,18 +553,22 @@ pub struct Entry {
     pub waiters: Vec<Waiter>,
 }
 
-/// One holder of a name.
+/// One claim that holds a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Who holds it.
+    /// The claim that was granted.
+    pub claim: ClaimId,
+    /// Who holds it: the claim's owner, or the claim itself if it has none.
     pub owner: Owner,
     /// How.
     pub mode: Mode,
     /// The number of the grant.
     pub fence: Fence,
-    /// How many times the owner has locked it in this client; 0 while the name stays taken by nobody
-    /// after its [release](Release::stays_taken).
+    /// How many claims of this owner hold the name, this one included; 0 while the name stays taken
+    /// by nobody after its [release](Release::stays_taken).
     pub depth: u32,
+    /// What ends the lease.
+    pub life: Life,
     /// Who that is, for people.
     pub about: About,
     /// Since when.
@@ -414,10 +577,12 @@ pub struct Holder {
     pub expires_in: Duration,
 }
 
-/// One waiter for a name.
+/// One claim that waits for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
-    /// Who waits.
+    /// The claim.
+    pub claim: ClaimId,
+    /// Who waits: the claim's owner, or the claim itself if it has none.
     pub owner: Owner,
     /// For what.
     pub mode: Mode,

@@ -106,6 +106,15 @@ pub enum Error {
         source: BoxError,
     },
 
+    /// The store cannot do what was asked for.
+    #[error("{driver} stores have no {what}")]
+    Unsupported {
+        /// The store that was asked.
+        driver: &'static str,
+        /// What is missing, and what to use instead.
+        what: &'static str,
+    },
+
     /// The store was made by a newer version of tenure.
     #[error("the {driver} store has format {found}, this version reads {known}: update tenure")]
     Version {
@@ -121,9 +130,21 @@ pub enum Error {
 impl Error {
     /// Returns whether the store is known to be as it was before the request.
     ///
-    /// If not, the owner of a failed acquire has to be withdrawn.
+    /// If not, the claim of a failed acquire has to be withdrawn.
     pub fn nothing_changed(&self) -> bool {
-        !matches!(self, Self::Indeterminate { .. })
+        match self {
+            Self::Damaged { .. }
+            | Self::InvalidName { .. }
+            | Self::InvalidOption { .. }
+            | Self::InvalidOwner { .. }
+            | Self::InvalidUrl { .. }
+            | Self::ModeConflict { .. }
+            | Self::Unavailable { .. }
+            | Self::Unsupported { .. }
+            | Self::Version { .. } => true,
+            // A call that ran out of time may have left a place in line that is still to be withdrawn.
+            Self::Indeterminate { .. } | Self::Lost { .. } | Self::TimedOut { .. } => false,
+        }
     }
 
     /// Whether asking again later may help.

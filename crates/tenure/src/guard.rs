@@ -9,7 +9,7 @@ use crate::driver::Loss;
 use crate::engine::Engine;
 use crate::engine::lease::HeldLease;
 use crate::engine::order::Order;
-use crate::engine::seat::Nest;
+use crate::engine::reentry::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
 
@@ -43,8 +43,10 @@ pub(crate) struct Hold {
     pub(crate) order: Arc<Order>,
     pub(crate) passes: u32,
     pub(crate) since: Tick,
-    /// What it shares with nested calls, if it may be entered again without the store.
+    /// What it shares with nested calls, if its owner may enter again.
     pub(crate) nest: Option<Arc<Nest>>,
+    /// Until when nested calls want the name to stay taken.
+    pub(crate) taken_until: Tick,
 }
 
 /// How a release ended.
@@ -53,9 +55,9 @@ pub(crate) struct Hold {
 pub enum Outcome {
     /// The lock is free, or belongs to the next in line.
     Released,
-    /// The owner had locked it more than once, and still holds it.
+    /// The same owner has locked it more than once, and still holds it.
     Lowered {
-        /// How many times it is still locked.
+        /// How many times: nested calls of this client, or else claims of all clients.
         depth: u32,
     },
     /// The lock was no longer held, and others may have had it meanwhile.
@@ -78,6 +80,7 @@ impl Guard {
             passes,
             since,
             nest: None,
+            taken_until: Tick::default(),
         };
         Self {
             hold: Some(hold),
@@ -96,9 +99,11 @@ impl Guard {
         &self.name
     }
 
-    /// Returns who holds it, as the store knows it.
-    pub fn owner(&self) -> Option<&Owner> {
-        self.hold.as_ref().map(|hold| &hold.lease.claim.owner)
+    /// Returns who holds it, as people see it in the store: the owner that the lock names, or else
+    /// the id of the claim, which no other claim can share.
+    pub fn owner(&self) -> Option<Owner> {
+        let hold = self.hold.as_ref()?;
+        Some(Owner::shown(hold.lease.claim.owner_text()))
     }
 
     /// Returns whether the lock is held, at risk or lost, by this machine's clock.
@@ -178,16 +183,19 @@ impl Guard {
     }
 
     /// Turns the guard into a lease that nobody renews.
-    pub(crate) fn into_lease(mut self) -> Option<Lease> {
-        let hold = self.hold.take()?;
+    pub(crate) fn into_lease(mut self) -> Lease {
+        let Some(hold) = self.hold.take() else {
+            unreachable!("only a release and a drop take the hold out, and both end the guard");
+        };
         hold.engine.let_run(&hold);
         let claim = &hold.lease.claim;
-        Some(Lease {
+        Lease {
             name: claim.name.clone(),
-            owner: claim.owner.clone(),
+            claim: claim.id.clone(),
+            owner: Owner::shown(claim.owner_text()),
             fence: Some(self.fence),
             ttl: claim.ttl,
-        })
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub use crate::driver::Loss;
 pub use crate::error::{BoxError, Error, Result};
 pub use crate::guard::{Guard, Health, Outcome};
 pub use crate::lock::{DEFAULT_TTL, Lock, RwLock, Semaphore};
-pub use crate::name::{Fence, Name, Owner};
+pub use crate::name::{ClaimId, Fence, Name, Owner};
 pub use crate::once::{Once, Seen};
 pub use crate::open::open;
 #[cfg(feature = "simulation")]

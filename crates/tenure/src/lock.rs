@@ -34,8 +34,7 @@ pub struct Lock {
     /// The rule that the name breaks is told by the first call that can return an error.
     name: std::result::Result<Name, &'static str>,
     owner: Option<Owner>,
-    /// Who may enter again inside this client.
-    inside: Option<Owner>,
+    reentry: Reentry,
     mode: Mode,
     ttl: Duration,
     max_hold: Option<Duration>,
@@ -54,7 +53,7 @@ impl Lock {
             client: client.clone(),
             name,
             owner: None,
-            inside: None,
+            reentry: Reentry::No,
             mode,
             ttl: DEFAULT_TTL,
             max_hold: None,
@@ -141,24 +140,37 @@ impl Lock {
         self
     }
 
-    /// Sets who asks; the same owner may lock again what it holds.
+    /// Sets who may share the lock: all calls that name this owner, in any client and process, hold it together.
     ///
-    /// Without this each call is an owner of its own, and a nested call waits for the outer one.
+    /// In this client only the outermost call asks the store. The calls nested in it cost no request, and share its lease:
+    /// its fence, its ttl, its `max_hold` and its fate. Each client has a lease of its own, which ends with its last call;
+    /// the name is free when the last of them has ended.
+    ///
+    /// Without an owner each call excludes all others, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
-        self.inside = None;
+        self.reentry = Reentry::No;
         self
     }
 
-    /// Lets nested calls of the running task (or thread) lock again what it holds through this client or a clone.
+    /// Lets nested calls of one task (or thread) lock again what it holds through this client or a clone.
     ///
-    /// Nested calls cost no request: the store is asked for the outermost lock alone. They have its fence, its ttl and its
-    /// fate. To share a lock with another client or process, name an [`owner`](Self::owner); the store then counts how often
-    /// it is locked.
+    /// The task is the one that asks for the lock, not the one that built it: clones in several tasks exclude each other.
+    /// Nested calls cost no request and share the lease of the outermost, as with [`owner`](Self::owner), which shares a lock
+    /// with other tasks, clients and processes.
     pub fn reentrant(mut self) -> Self {
         self.owner = None;
-        self.inside = Some(Owner::current());
+        self.reentry = Reentry::Running;
         self
+    }
+
+    /// The lock as the running thread asks for it, for a call on another thread.
+    pub(crate) fn asked_here(&self) -> Self {
+        let mut lock = self.clone();
+        if matches!(lock.reentry, Reentry::Running) {
+            lock.reentry = Reentry::As(Owner::current());
+        }
+        lock
     }
 
     /// Waits for the lock, first come, first served.
@@ -216,7 +228,7 @@ impl Lock {
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease(&self) -> Result<Lease> {
         let order = self.order(Life::Ttl)?;
-        Ok(self.by_hand(self.client.engine.lock(&order).await?))
+        Ok(self.client.engine.lock(&order).await?.into_lease())
     }
 
     /// Takes a lease by hand if the lock is free right now and nobody stands in line for it.
@@ -231,7 +243,7 @@ impl Lock {
     pub async fn try_lease(&self) -> Result<Option<Lease>> {
         let order = self.order(Life::Ttl)?;
         let guard = self.client.engine.try_lock(&order).await?;
-        Ok(guard.map(|guard| self.by_hand(guard)))
+        Ok(guard.map(Guard::into_lease))
     }
 
     /// Waits for a lease by hand, for `patience` at the longest.
@@ -245,7 +257,7 @@ impl Lock {
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
         let order = self.order(Life::Ttl)?;
-        Ok(self.by_hand(self.wait(&order, patience).await?))
+        Ok(self.wait(&order, patience).await?.into_lease())
     }
 
     async fn wait(&self, order: &Arc<Order>, patience: Duration) -> Result<Guard> {
@@ -260,30 +272,26 @@ impl Lock {
         }
     }
 
-    fn by_hand(&self, guard: Guard) -> Lease {
-        let (name, fence) = (guard.name().clone(), guard.fence());
-        guard.into_lease().unwrap_or_else(|| Lease {
-            name,
-            owner: self.owner.clone().unwrap_or_else(Owner::unique),
-            fence: Some(fence),
-            ttl: self.ttl,
-        })
-    }
-
     fn order(&self, life: Life) -> Result<Arc<Order>> {
         let name = self
             .name
             .clone()
             .map_err(|reason| Error::InvalidName { reason })?;
-        // A lease by hand belongs to nobody in this process, so the store has to know who may enter again.
-        let (inside, owner) = match life {
-            Life::Client => (self.inside.clone(), self.owner.clone()),
-            Life::Ttl => (None, self.owner.clone().or_else(|| self.inside.clone())),
+        let engine = &self.client.engine;
+        let owner = match (life, &self.owner) {
+            // A lease by hand belongs to nobody in this process. Whoever has its owner may share it.
+            (Life::Ttl, None) if engine.capabilities.shared_owners => Some(Owner::unique()),
+            (_, owner) => owner.clone(),
+        };
+        let caller = match &self.reentry {
+            Reentry::No => None,
+            Reentry::Running => Some(Owner::current()),
+            Reentry::As(owner) => Some(owner.clone()),
         };
         let order = Order {
             name,
             owner,
-            inside,
+            caller,
             mode: self.mode,
             ttl: self.ttl,
             life,
@@ -292,9 +300,19 @@ impl Lock {
             keep: self.keep,
             about: About::this_process(self.reason.as_ref()),
         };
-        order.check()?;
+        order.check(engine.driver.kind(), &engine.capabilities)?;
         Ok(Arc::new(order))
     }
+}
+
+/// Who may lock again what is held in this client, if no owner is named.
+#[derive(Debug, Clone)]
+enum Reentry {
+    No,
+    /// The task that asks, or the thread outside a task.
+    Running,
+    /// The task or thread for which another one asks.
+    As(Owner),
 }
 
 /// A lock that many read together or one writes alone.

@@ -66,9 +66,9 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Who asks: the same owner may lock a name again, nobody else may touch its lease.
+/// Who may share a lock that it already holds: claims that name the same owner hold together.
 ///
-/// Whoever knows an owner can release its locks, so an owner that the library makes is unguessable
+/// Whoever knows an owner can share its locks, so an owner that the library makes is unguessable
 /// and an owner's text never reaches a log.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
@@ -80,16 +80,7 @@ impl Owner {
     /// Makes an owner that nobody else has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Every lock makes one, so it is written with one allocation instead of three.
-        let mut text = [0; 64];
-        let mut rest = &mut text[..];
-        let written = write!(rest, "{}:{number:x}", process_id());
-        let length = 64 - rest.len();
-        match std::str::from_utf8(&text[..length]) {
-            Ok(text) if written.is_ok() => Self(text.into()),
-            _ => Self::of_this_process(number),
-        }
+        Self::of_this_process(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the owner of the running task, or of the thread outside a task.
@@ -129,19 +120,28 @@ impl Owner {
     /// [`Error::InvalidOwner`] if the text is empty, longer than 255 bytes or has control
     /// characters.
     pub fn named(text: &str) -> Result<Self> {
-        match broken_rule(text) {
-            None => Ok(Self(text.into())),
-            Some(reason) => Err(Error::InvalidOwner { reason }),
-        }
+        let reason = match broken_rule(text) {
+            None if ClaimId::is_made_here(text) => {
+                "it is the id of a claim without an owner, which nobody can share"
+            }
+            None => return Ok(Self(text.into())),
+            Some(reason) => reason,
+        };
+        Err(Error::InvalidOwner { reason })
     }
 
-    /// Returns the owner as text: whoever reads it can release the owner's locks.
+    /// An owner as a store shows it: one that was named, or the id of a claim that has none.
+    pub(crate) fn shown(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the owner as text: whoever reads it can share the owner's locks.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     fn of_this_process(part: impl fmt::Display) -> Self {
-        Self(format!("{}:{part}", process_id()).into())
+        Self(format!("{}/{part}", process_id()).into())
     }
 }
 
@@ -154,6 +154,98 @@ impl fmt::Display for Owner {
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Owner(..)")
+    }
+}
+
+/// What every request about one claim names; never used for another claim.
+///
+/// Whoever knows the id of a lease by hand can renew and release it, so ids are unguessable and
+/// their text never reaches a log.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(Arc<str>);
+
+impl ClaimId {
+    /// Makes an id that no other claim has or will have.
+    ///
+    /// For drivers' tests; an engine makes the ids of its claims itself.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self::numbered(process_id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes up an id that was written down.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOwner`] with the rule that `text` breaks: where a claim has no owner, its
+    /// id stands for one.
+    pub fn new(text: &str) -> Result<Self> {
+        match broken_rule(text) {
+            None => Ok(Self(text.into())),
+            Some(reason) => Err(Error::InvalidOwner { reason }),
+        }
+    }
+
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// An id as a store wrote it, which was checked when it came in.
+    pub(crate) fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    fn numbered(client: &str, number: u64) -> Self {
+        // Every lock makes one, so it is written with one allocation instead of three.
+        let mut text = [0; 64];
+        let mut rest = &mut text[..];
+        let written = write!(rest, "{client}:{number:x}");
+        let length = 64 - rest.len();
+        match std::str::from_utf8(&text[..length]) {
+            Ok(text) if written.is_ok() => Self(text.into()),
+            _ => Self(format!("{client}:{number:x}").into()),
+        }
+    }
+
+    /// Whether the text has the form of the ids that engines make.
+    fn is_made_here(text: &str) -> bool {
+        let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
+        text.split_once(':')
+            .is_some_and(|(client, number)| client.len() == 32 && is_hex(client) && is_hex(number))
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimId(..)")
+    }
+}
+
+/// Makes the ids of one client's claims.
+#[derive(Debug)]
+pub(crate) struct ClaimIds {
+    client: String,
+    next: AtomicU64,
+}
+
+impl ClaimIds {
+    /// Draws the part that is the client's own: 128 random bits.
+    pub(crate) fn new() -> Self {
+        Self {
+            client: format!("{:032x}", random_u128()),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn next(&self) -> ClaimId {
+        ClaimId::numbered(&self.client, self.next.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -241,9 +333,28 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_not_shown_by_debug() {
+    fn ids_of_claims_differ_also_between_clients() {
+        let (one, two) = (ClaimIds::new(), ClaimIds::new());
+        let made = (0..1000).flat_map(|_| [one.next(), two.next(), ClaimId::unique()]);
+        let made: std::collections::HashSet<_> = made.collect();
+        assert_eq!(made.len(), 3000);
+    }
+
+    #[test]
+    fn the_id_of_a_claim_is_no_owner() {
+        for id in [ClaimId::unique(), ClaimIds::new().next()] {
+            assert!(Owner::named(id.as_str()).is_err());
+            assert!(ClaimId::new(id.as_str()).is_ok());
+        }
+        assert!(Owner::named("0123456789abcdef0123456789abcdef").is_ok());
+    }
+
+    #[test]
+    fn owners_and_ids_are_not_shown_by_debug() {
         let owner = Owner::named("secret").unwrap();
         assert!(!format!("{owner:?}").contains("secret"));
+        let id = ClaimId::new("secret").unwrap();
+        assert!(!format!("{id:?}").contains("secret"));
     }
 
     #[test]

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Tick, safe};
-use crate::driver::{Answer, Claim, Loss, News, Wait};
+use crate::clock::Tick;
+use crate::driver::{Answer, Claim, Grant, News};
 use crate::engine::backoff::Backoff;
-use crate::engine::lease::{Health, HeldLease};
-use crate::engine::line::{Joined, Phase, Standing, Ticket, Tried, Turn, Wanted};
+use crate::engine::lease::HeldLease;
+use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
+use crate::engine::ticket::{Action, Event, Granted, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Name};
 
 impl Engine {
     /// Waits for the lock, for as long as it takes.
@@ -23,14 +24,11 @@ impl Engine {
     pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
         let mut start = self.clock.now();
         let waiting = self.meter.wait(start);
-        let seat = self.seat(order);
-        let over = |guard| self.sit(seat.as_ref(), waiting.over(guard, &self.clock));
+        let entry = self.entry(order);
+        let over = |guard| self.admit(entry.as_ref(), waiting.over(guard, &self.clock));
         loop {
-            if let Some(guard) = self.enter_seat(seat.as_ref(), order)? {
+            if let Some(guard) = self.reenter(entry.as_ref(), order)? {
                 return Ok(waiting.over(guard, &self.clock));
-            }
-            if let Some(guard) = self.enter_again(order).await? {
-                return Ok(over(guard));
             }
             let mut standing = match self.lines.join(order, start) {
                 Joined::Behind(standing) => standing,
@@ -49,7 +47,7 @@ impl Engine {
                     }
                 }
             };
-            match self.turn(&mut standing, seat.as_ref()).await {
+            match self.turn(&mut standing, entry.as_ref()).await {
                 Some(Turn::Go(guard)) => return Ok(over(guard)),
                 Some(Turn::Again) => start = self.clock.now(),
                 Some(Turn::Failed(error)) => return Err(error),
@@ -64,11 +62,8 @@ impl Engine {
     ///
     /// Cancel safe: a grant that nobody waits for any more is given back.
     pub(crate) async fn try_lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
-        let seat = self.seat(order);
-        if let Some(guard) = self.enter_seat(seat.as_ref(), order)? {
-            return Ok(Some(guard));
-        }
-        if let Some(guard) = self.enter_again(order).await? {
+        let entry = self.entry(order);
+        if let Some(guard) = self.reenter(entry.as_ref(), order)? {
             return Ok(Some(guard));
         }
         let (now, claim) = loop {
@@ -78,103 +73,60 @@ impl Engine {
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
                     if let Some(guard) = self.take(kept, order, now).await {
-                        return Ok(Some(self.sit(seat.as_ref(), guard)));
+                        return Ok(Some(self.admit(entry.as_ref(), guard)));
                     }
                 }
             }
         };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
         let guard = to_end(&self.background, async move {
-            let (sent, answer) = engine.ask_until_known(&claim, now).await?;
+            let (start, answer) = engine.ask_until_known(&claim, now).await?;
             Ok(match answer {
-                Answer::Granted(fence) => Some(engine.guard(claim, &order, fence, sent)),
+                Answer::Granted(grant) => {
+                    Some(engine.guard(claim, &order, Granted { grant, start }))
+                }
                 Answer::Busy | Answer::Queued { .. } => None,
             })
         })
         .await?;
-        Ok(guard.map(|guard| self.sit(seat.as_ref(), guard)))
-    }
-
-    /// Enters a lock again that the order's owner holds in this client.
-    async fn enter_again(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
-        let Some(owner) = &order.owner else {
-            return Ok(None);
-        };
-        let Some(lease) = self.leases.find(&order.name, owner) else {
-            return Ok(None);
-        };
-        let (engine, order) = (Arc::clone(self), Arc::clone(order));
-        to_end(&self.background, async move {
-            let mut depth = lease.depth.lock().await;
-            let now = engine.clock.now();
-            let is_over = *depth == 0 || matches!(lease.health(now), Health::Lost(_));
-            // A kept lease is nobody's, whoever remembers its owner.
-            if is_over || engine.lines.is_kept(&lease) {
-                return Ok(None);
-            }
-            let mut claim = order.claim(Wait::No, 1);
-            claim.depth = *depth + 1;
-            // The lease goes on as it was granted: a shorter ttl of an inner lock must not end it.
-            claim.ttl = lease.renewal(now).ttl;
-            let (sent, answer) = engine.ask_until_known(&claim, now).await?;
-            if answer == Answer::Granted(lease.fence) {
-                *depth += 1;
-                lease.renewed(sent, claim.ttl);
-                drop(depth);
-                let guard = Guard::new(&engine, &lease, &order, lease.fence, 0, sent);
-                return Ok(Some(guard));
-            }
-            // The lease had ended unnoticed; a grant of this depth would be a new one.
-            engine.lose(&lease, Loss::Gone);
-            if matches!(answer, Answer::Granted(_)) {
-                claim.depth = 1;
-                engine.driver.withdraw(&claim).await?;
-            }
-            Ok(None)
-        })
-        .await
+        Ok(guard.map(|guard| self.admit(entry.as_ref(), guard)))
     }
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let name = &ticket.claim.name;
         let asked = self.ask_until_known(&ticket.claim, ticket.first_sent).await;
         let answer = match asked {
-            Ok((sent, Answer::Granted(fence))) => Ok((fence, sent)),
+            Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
             Ok((_, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
                 let standing = self.lines.stand_first(&ticket);
                 self.queued(&ticket, ask_again);
-                self.attend(name.clone());
+                self.attend(Arc::clone(&ticket.order));
                 return Ok(First::Stand(standing));
             }
-            Ok((_, Answer::Busy)) => Err(self.broken("it refused a claim that may wait")),
+            Ok((_, Answer::Busy)) => Err(self.refused(&ticket)),
             Err(error) => Err(error),
         };
-        let granted = answer.map(|(fence, start)| {
-            let guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
+        let served = answer.map(|granted| {
+            let guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
             First::Granted(guard)
         });
-        ticket.end();
+        ticket.on(Event::End, self.clock.now());
         if self.lines.spend_first(&ticket) {
-            self.attend(name.clone());
+            self.attend(Arc::clone(&ticket.order));
         }
-        granted
+        served
     }
 
-    /// Looks after a line until nobody waits in it any more.
-    fn attend(self: &Arc<Self>, name: Name) {
+    /// Looks after the line of an order until nobody waits in it any more.
+    fn attend(self: &Arc<Self>, order: Arc<Order>) {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let mut trouble = Trouble::default();
             loop {
-                match engine.lines.wanted(&name, engine.clock.now()) {
+                match engine.lines.wanted(&order, engine.clock.now()) {
                     Wanted::Nothing => return,
-                    Wanted::Undo(ticket) => {
-                        if ticket.end() {
-                            engine.undo(ticket.claim.clone());
-                        }
-                    }
+                    Wanted::Undo(ticket) => engine.act(&ticket, Event::End),
                     Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
                 }
             }
@@ -183,33 +135,21 @@ impl Engine {
 
     /// Brings a ticket one step further.
     async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
-        match ticket.phase() {
-            Phase::Ask if self.is_held_here(ticket) => {
-                if ticket.end() {
-                    self.tell_first(ticket, Turn::Again);
-                }
+        let now = self.clock.now();
+        match ticket.on(Event::Look, now) {
+            Action::Send => {
+                let answer = self.driver.acquire(&ticket.claim).await;
+                self.answered(ticket, now, answer, trouble);
             }
-            Phase::Ask => {
-                if ticket.begin() {
-                    let sent = self.clock.now();
-                    let answer = self.driver.acquire(&ticket.claim).await;
-                    self.answered(ticket, sent, answer, trouble);
-                }
-            }
-            Phase::Queued(until) if self.clock.now() >= until => ticket.ask_again(),
-            Phase::Queued(until) => {
-                let nap = until.since(self.clock.now());
-                // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
-                tokio::select! {
-                    biased;
-                    () = ticket.changed.notified() => {}
-                    () = self.clock.sleep(nap) => {}
-                }
-            }
-            // Somebody serves it at this moment, and rings when it is out of the line.
-            Phase::Asking { .. } | Phase::Granted { .. } | Phase::Spent => {
-                ticket.changed.notified().await;
-            }
+            // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
+            Action::Sleep(until) => tokio::select! {
+                biased;
+                () = ticket.changed.notified() => {}
+                () = self.clock.sleep(until.since(now)) => {}
+            },
+            // A request is in flight, or the ticket is served and its server rings when it is out
+            // of the line.
+            Action::Wait | Action::Serve(_) | Action::Withdraw => ticket.changed.notified().await,
         }
     }
 
@@ -221,25 +161,21 @@ impl Engine {
         trouble: &mut Trouble,
     ) {
         match answer {
-            Ok(Answer::Granted(fence)) => {
+            Ok(Answer::Granted(grant)) => {
                 trouble.over();
-                if ticket.end() {
-                    self.serve(ticket, fence, sent);
-                }
+                let granted = Granted { grant, start: sent };
+                self.act(ticket, Event::AnsweredGranted(granted));
             }
             Ok(Answer::Queued { ask_again }) => {
                 trouble.over();
                 self.queued(ticket, ask_again);
             }
-            Ok(Answer::Busy) => {
-                let error = self.broken("it refused a claim that may wait");
-                self.give_up(ticket, error);
-            }
+            Ok(Answer::Busy) => self.give_up(ticket, self.refused(ticket)),
             Err(error)
                 if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
             {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
-                self.queued(ticket, trouble.backoff.pause());
+                self.queued(ticket, Some(trouble.backoff.pause()));
             }
             Err(error) => {
                 trouble.over();
@@ -250,31 +186,37 @@ impl Engine {
 
     /// Takes a ticket back, and tells its waiter why.
     fn give_up(self: &Arc<Self>, ticket: &Arc<Ticket>, error: Error) {
-        if ticket.end() {
+        if ticket.on(Event::End, self.clock.now()) == Action::Withdraw {
             self.undo(ticket.claim.clone());
-            self.tell_first(ticket, Turn::Failed(error));
+            self.lines.spend(ticket);
+            let mut turn = Turn::Failed(error);
+            while let Some(first) = self.lines.first(&ticket.order) {
+                match first.tell(turn) {
+                    Ok(()) => return,
+                    Err(returned) => turn = returned,
+                }
+            }
         }
     }
 
     /// Notes that a ticket stands in line, or serves it if news of its grant came meanwhile.
-    fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, ask_again: Duration) {
-        let jitter = (ask_again / 100)
-            .min(LONGEST_JITTER)
-            .mul_f64(fastrand::f64())
-            + A_MOMENT;
-        let until = self.clock.now() + ask_again + jitter;
-        let mut granted = None;
-        ticket.advance(|phase| match phase {
-            Phase::Granted { fence, start } if self.is_certain(ticket, start) => {
-                granted = Some((fence, start));
-                Phase::Spent
-            }
-            Phase::Granted { .. } | Phase::Asking { again: true } => Phase::Ask,
-            Phase::Spent => Phase::Spent,
-            Phase::Ask | Phase::Asking { .. } | Phase::Queued(_) => Phase::Queued(until),
+    fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, ask_again: Option<Duration>) {
+        let until = ask_again.map_or(Tick::NEVER, |ask_again| {
+            let jitter = (ask_again / 100)
+                .min(LONGEST_JITTER)
+                .mul_f64(fastrand::f64());
+            self.clock.now() + ask_again + jitter + A_MOMENT
         });
-        if let Some((fence, start)) = granted {
-            self.serve(ticket, fence, start);
+        self.act(ticket, Event::AnsweredQueued(until));
+    }
+
+    /// Lets an event happen to a ticket, and does what follows from it.
+    fn act(self: &Arc<Self>, ticket: &Arc<Ticket>, event: Event) {
+        match ticket.on(event, self.clock.now()) {
+            Action::Serve(granted) => self.serve(ticket, granted),
+            Action::Withdraw => self.undo(ticket.claim.clone()),
+            // The attendant looks by itself.
+            Action::Wait | Action::Sleep(_) | Action::Send => {}
         }
     }
 
@@ -282,7 +224,7 @@ impl Engine {
     pub(crate) fn hear(self: &Arc<Self>, news: News) {
         match news {
             News::AskAgain(only) => {
-                self.lines.ask_again(only.as_ref());
+                self.lines.ask_again(only.as_ref(), self.clock.now());
                 if only.is_none() {
                     self.call_all_back();
                     self.leases.renew_all();
@@ -290,72 +232,42 @@ impl Engine {
             }
             News::Granted {
                 name,
-                owner,
-                fence,
+                claim,
+                grant,
                 after,
-            } => {
-                self.hear_granted(&name, &owner, fence, after);
-            }
+            } => self.hear_granted(&name, &claim, grant, after),
             News::Lost {
-                name,
-                owner,
-                fence,
-                loss,
+                claim, fence, loss, ..
             } => {
-                let lease = self.leases.find(&name, &owner);
+                let lease = self.leases.find(&claim);
                 if let Some(lease) = lease.filter(|lease| lease.fence == fence) {
                     self.lose(&lease, loss);
                 }
             }
-            News::Wanted { name, owner, fence } => self.call_back(&name, &owner, fence),
+            News::SessionLost(loss) => {
+                for lease in self.leases.all() {
+                    self.lose(&lease, loss);
+                }
+                self.lines.ask_again(None, self.clock.now());
+            }
+            News::Wanted { claim, fence, .. } => self.call_back(&claim, fence),
         }
     }
 
-    fn hear_granted(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence, after: Duration) {
-        let Some(ticket) = self.lines.ticket(name, owner) else {
-            // The ticket was taken back, or served by the answer to a repeated request.
-            let known = self
-                .leases
-                .find(name, owner)
-                .is_some_and(|lease| lease.fence == fence);
-            if !known {
-                self.release_stray(name, owner, fence);
-            }
-            return;
-        };
-        let start = ticket.start(after);
-        let certain = self.is_certain(&ticket, start);
-        let mut serve = false;
-        ticket.advance(|phase| match phase {
-            Phase::Asking { .. } | Phase::Granted { .. } => Phase::Granted { fence, start },
-            Phase::Spent => Phase::Spent,
-            Phase::Ask | Phase::Queued(_) if certain => {
-                serve = true;
-                Phase::Spent
-            }
-            Phase::Ask | Phase::Queued(_) => Phase::Ask,
-        });
-        if serve {
-            self.serve(&ticket, fence, start);
+    fn hear_granted(self: &Arc<Self>, name: &Name, claim: &ClaimId, grant: Grant, after: Duration) {
+        if let Some(ticket) = self.lines.ticket(name, claim) {
+            let granted = ticket.told(grant, after);
+            self.act(&ticket, Event::ToldGranted(granted));
+        } else if self.leases.find(claim).is_none() {
+            // The ticket was taken back before it was granted.
+            self.release_stray(name, claim, grant.fence);
         }
     }
 
-    /// Whether news of a grant can be believed as it is.
-    ///
-    /// Old news may reach a new claim of the same owner, unless owners are never used twice; and
-    /// a grant that is half over is better renewed first. Asking again settles both.
-    fn is_certain(&self, ticket: &Ticket, start: Tick) -> bool {
-        let over = start + safe(ticket.claim.ttl);
-        ticket.order.owner.is_none() && over.since(self.clock.now()) > ticket.claim.ttl / 2
-    }
-
-    /// Gives a ticket's grant to the first in line; the caller has ended the ticket.
-    fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, fence: Fence, start: Tick) {
-        let mut guard = self.guard(ticket.claim.clone(), &ticket.order, fence, start);
-        while let Some(first) = self
-            .lines
-            .first_served_by(&ticket.claim.name, &ticket.order)
-        {
+    /// Gives a ticket's grant to the first in line; the caller has spent the ticket.
+    fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, granted: Granted) {
+        let mut guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
+        while let Some(first) = self.lines.first_served_by(&ticket.order) {
             guard.set_order(&first.order);
             match first.tell(Turn::Go(guard)) {
                 Err(Turn::Go(returned)) => guard = returned,
@@ -364,25 +276,6 @@ impl Engine {
         }
         self.lines.spend(ticket);
         drop(guard);
-    }
-
-    /// Tells the waiter that a ticket was made for how asking ended.
-    fn tell_first(&self, ticket: &Arc<Ticket>, mut turn: Turn) {
-        self.lines.spend(ticket);
-        while let Some(first) = self.lines.first(&ticket.claim.name) {
-            match first.tell(turn) {
-                Ok(()) => return,
-                Err(returned) => turn = returned,
-            }
-        }
-    }
-
-    /// Whether the ticket's owner got the lock in this client by another way.
-    fn is_held_here(&self, ticket: &Ticket) -> bool {
-        let Some(owner) = &ticket.order.owner else {
-            return false;
-        };
-        self.leases.find(&ticket.claim.name, owner).is_some()
     }
 
     /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
@@ -433,19 +326,14 @@ impl Engine {
     }
 
     /// Registers a grant, and makes the guard for it.
-    fn guard(
-        self: &Arc<Self>,
-        claim: Claim,
-        order: &Arc<Order>,
-        fence: Fence,
-        start: Tick,
-    ) -> Guard {
-        let lease = Arc::new(HeldLease::new(claim, fence, start, order.max_hold));
+    fn guard(self: &Arc<Self>, claim: Claim, order: &Arc<Order>, granted: Granted) -> Guard {
+        let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
+        let Granted { grant, start } = granted;
         self.leases.add(&lease);
         self.hear_early_call(&lease);
         self.meter.granted();
-        tracing::debug!(name = %lease.claim.name, %fence, "granted");
-        Guard::new(self, &lease, order, fence, 0, start)
+        tracing::debug!(name = %lease.claim.name, fence = %grant.fence, "granted");
+        Guard::new(self, &lease, order, grant.fence, 0, start)
     }
 
     fn ended(&self) -> Error {
@@ -453,6 +341,11 @@ impl Engine {
             driver: self.driver.kind(),
             source: "the client has ended".into(),
         }
+    }
+
+    fn refused(&self, ticket: &Ticket) -> Error {
+        tracing::debug!(name = %ticket.claim.name, "a claim that may wait was refused");
+        self.broken("it refused a claim that may wait")
     }
 
     /// An answer that the contract does not have.

@@ -14,7 +14,7 @@ use crate::engine::line::Lines;
 use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order, SOME_FENCES};
 use crate::engine::{Engine, to_end::to_end};
 use crate::guard::{Guard, Hold};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name};
 use crate::random::SeededMap;
 
 /// A lease that nobody holds, ready for the next caller in this process.
@@ -114,13 +114,6 @@ impl Lines {
         Keeping::Kept
     }
 
-    /// Whether nobody holds this lease, because it is kept.
-    pub(super) fn is_kept(&self, lease: &Arc<HeldLease>) -> bool {
-        let here = self.lock();
-        let kept = here.kept.by_name.get(&lease.claim.name);
-        kept.is_some_and(|kept| Arc::ptr_eq(&kept.lease, lease))
-    }
-
     /// Takes this lease out if it is kept.
     fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
         let mut here = self.lock();
@@ -156,10 +149,10 @@ impl Lines {
 impl Engine {
     /// Keeps a lease that may go on, if its order says so and nobody wants it.
     pub(super) fn keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let claim = &hold.lease.claim;
+        let lease = &hold.lease;
         // Passing it on in vain may have used up a fence.
-        let has_a_fence = hold.passes + 1 < claim.fences;
-        if hold.order.keep.is_zero() || !claim.tell_if_wanted || !has_a_fence {
+        let has_a_fence = hold.passes + 1 < lease.fences;
+        if hold.order.keep.is_zero() || !lease.claim.tell_if_wanted || !has_a_fence {
             return Err(hold);
         }
         let keeping = self.lines.keep(Kept {
@@ -205,10 +198,10 @@ impl Engine {
     }
 
     /// Notes that another client wants the name of one of our leases.
-    pub(super) fn call_back(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence) {
+    pub(super) fn call_back(self: &Arc<Self>, claim: &ClaimId, fence: Fence) {
         // First the note, then the search: whoever adds the lease looks in the other order.
-        self.calls.note(owner, fence);
-        let lease = self.leases.find(name, owner);
+        self.calls.note(claim, fence);
+        let lease = self.leases.find(claim);
         if let Some(lease) = lease.filter(|lease| self.calls.concern(lease)) {
             self.called(&lease);
         }
@@ -270,7 +263,7 @@ impl Engine {
         let driver = Arc::clone(&self.driver);
         self.background.spawn(async move {
             for Kept { lease, .. } in kept {
-                let request = lease.release(0, Duration::ZERO);
+                let request = lease.release(Duration::ZERO);
                 if let Err(error) = driver.release(&request).await {
                     let name = &request.name;
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
@@ -321,18 +314,18 @@ pub(super) struct Calls(Mutex<Early>);
 #[derive(Debug, Default)]
 struct Early {
     /// The latest few for leases that were not known: most have just been released.
-    calls: VecDeque<(Owner, Fence)>,
+    calls: VecDeque<(ClaimId, Fence)>,
     /// When calls may have been missed the last time.
     missed: Option<Tick>,
 }
 
 impl Calls {
-    fn note(&self, owner: &Owner, fence: Fence) {
+    fn note(&self, claim: &ClaimId, fence: Fence) {
         let mut early = self.lock();
         if early.calls.len() == MOST_EARLY {
             early.calls.pop_front();
         }
-        early.calls.push_back((owner.clone(), fence));
+        early.calls.push_back((claim.clone(), fence));
     }
 
     fn may_be_missed(&self, now: Tick) {
@@ -343,7 +336,7 @@ impl Calls {
     fn concern(&self, lease: &HeldLease) -> bool {
         let mut early = self.lock();
         let this =
-            |(owner, fence): &(Owner, Fence)| *fence == lease.fence && *owner == lease.claim.owner;
+            |(claim, fence): &(ClaimId, Fence)| *fence == lease.fence && *claim == lease.claim.id;
         let called = early.calls.iter().position(this);
         if let Some(called) = called {
             early.calls.remove(called);

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Tick, safe};
 use crate::driver::{Claim, Loss, Release, Renewal};
+use crate::engine::ticket::Granted;
 use crate::name::Fence;
 
 /// The state of a lock that was granted.
@@ -27,6 +28,8 @@ pub enum Health {
 pub(crate) struct HeldLease {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
+    /// How many fences are set aside for this grant, its own included.
+    pub(crate) fences: u32,
     /// When the store granted it, or a little earlier.
     pub(crate) granted: Tick,
     /// When it ends for good, whatever is renewed.
@@ -35,14 +38,14 @@ pub(crate) struct HeldLease {
     called_back: AtomicBool,
     state: Mutex<State>,
     changed: Notify,
-    /// Held while the depth in the store changes, so that changes reach it one after another.
-    pub(crate) depth: tokio::sync::Mutex<u32>,
 }
 
 #[derive(Debug)]
 struct State {
     /// Until when nobody else can have the name.
     until: Tick,
+    /// For how long the store granted or renewed it the last time.
+    valid: Duration,
     renew_at: Tick,
     /// Whether the latest renewal failed.
     failing: bool,
@@ -62,30 +65,30 @@ pub(crate) enum Care {
     Wait(Tick),
     /// Renew it.
     Renew,
-    /// Forget it: it is over.
-    Forget,
+    /// It is over, for this reason.
+    Over(Loss),
 }
 
 impl HeldLease {
-    /// Makes the lease of a claim whose ttl began at `start` at the earliest.
-    pub(crate) fn new(claim: Claim, fence: Fence, start: Tick, max_hold: Option<Duration>) -> Self {
-        let depth = tokio::sync::Mutex::new(claim.depth);
+    /// Makes the lease of a claim that was granted.
+    pub(crate) fn new(claim: Claim, granted: Granted, max_hold: Option<Duration>) -> Self {
+        let Granted { grant, start } = granted;
         let state = Mutex::new(State {
-            until: start + safe(claim.ttl),
-            renew_at: start + claim.ttl / 3,
+            until: start + safe(grant.valid),
+            valid: grant.valid,
+            renew_at: start + grant.valid / 3,
             failing: false,
             end: None,
         });
-        let ends_by = max_hold.map(|longest| start + longest);
         Self {
             claim,
-            fence,
+            fence: grant.fence,
+            fences: grant.fences,
             granted: start,
-            ends_by,
+            ends_by: max_hold.map(|longest| start + longest),
             called_back: AtomicBool::new(false),
             state,
             changed: Notify::new(),
-            depth,
         }
     }
 
@@ -100,18 +103,13 @@ impl HeldLease {
         self.called_back.load(Ordering::Relaxed)
     }
 
-    /// Whether its owner has locked it just once, and neither enters nor leaves it right now.
-    pub(crate) fn is_held_once(&self) -> bool {
-        self.depth.try_lock().is_ok_and(|depth| *depth == 1)
-    }
-
     pub(crate) fn health(&self, now: Tick) -> Health {
         let state = self.state();
         match state.end {
             Some(End::Lost(loss)) => Health::Lost(loss),
             Some(End::Released) => Health::Lost(Loss::Gone),
             None if now >= state.until => Health::Lost(self.why_over(&state)),
-            None if now + self.claim.ttl / 2 >= state.until && self.ends_by.is_none() => {
+            None if now + state.valid / 2 >= state.until && self.ends_by.is_none() => {
                 Health::AtRisk
             }
             None => Health::Held,
@@ -157,27 +155,17 @@ impl HeldLease {
         news
     }
 
-    /// Marks the lease as given back: nothing renews it from now on.
-    ///
-    /// Returns why it was lost if it was so before.
-    pub(crate) fn retire(&self, now: Tick) -> Option<Loss> {
-        match self.health(now) {
-            Health::Lost(loss) => {
-                self.lose(loss);
-                Some(loss)
-            }
-            Health::Held | Health::AtRisk => {
-                self.end(End::Released);
-                None
-            }
-        }
+    /// Marks the lease as given back, unless it is lost: nothing renews it from now on.
+    pub(crate) fn retire(&self) {
+        self.end(End::Released);
     }
 
     /// Counts a renewal whose request was sent at `sent`.
-    pub(crate) fn renewed(&self, sent: Tick, ttl: Duration) {
+    pub(crate) fn renewed(&self, sent: Tick, valid: Duration) {
         let mut state = self.state();
-        state.until = state.until.max(sent + safe(ttl));
-        state.renew_at = sent + ttl / 3;
+        state.until = state.until.max(sent + safe(valid));
+        state.valid = valid;
+        state.renew_at = sent + valid / 3;
         state.failing = false;
     }
 
@@ -185,7 +173,7 @@ impl HeldLease {
     pub(crate) fn not_renewed(&self, now: Tick) {
         let mut state = self.state();
         state.failing = true;
-        let pause = (self.claim.ttl / 20).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let pause = (state.valid / 20).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         state.renew_at = now + pause;
     }
 
@@ -201,26 +189,19 @@ impl HeldLease {
     /// Says what the watchdog has to do, and takes note that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
         let mut state = self.state();
-        match state.end {
-            Some(End::Lost(_)) => return Care::Forget,
-            // Whoever releases it takes it out.
-            Some(End::Released) => return Care::Wait(Tick::NEVER),
-            None => {}
+        // Whoever ends it takes it out.
+        if state.end.is_some() {
+            return Care::Wait(Tick::NEVER);
         }
         if now >= state.until {
-            let loss = self.why_over(&state);
-            drop(state);
-            self.lose(loss);
-            return Care::Forget;
+            return Care::Over(self.why_over(&state));
         }
-        let renewable = self
-            .ends_by
-            .is_none_or(|end| now + self.claim.ttl / 3 < end);
+        let renewable = self.ends_by.is_none_or(|end| now + state.valid / 3 < end);
         // Leases that are due about the same time go out together; a retry waits out its pause.
         let soon = if state.failing {
             now
         } else {
-            now + self.claim.ttl / 30
+            now + state.valid / 30
         };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;
@@ -239,30 +220,28 @@ impl HeldLease {
         let left = self.ends_by.map_or(Duration::MAX, |end| end.since(now));
         Renewal {
             name: self.claim.name.clone(),
-            owner: self.claim.owner.clone(),
+            claim: self.claim.id.clone(),
             fence: Some(self.fence),
             life: self.claim.life,
             ttl: self.claim.ttl.min(left),
         }
     }
 
-    /// What to send to lower the lease to `depth`, or to free it.
-    pub(crate) fn release(&self, depth: u32, stays_taken: Duration) -> Release {
+    /// What to send to free the lease.
+    pub(crate) fn release(&self, stays_taken: Duration) -> Release {
         Release {
             name: self.claim.name.clone(),
-            owner: self.claim.owner.clone(),
+            claim: self.claim.id.clone(),
             fence: Some(self.fence),
             life: self.claim.life,
-            depth,
             stays_taken,
         }
     }
 
     fn why_over(&self, state: &State) -> Loss {
-        if self
-            .ends_by
-            .is_some_and(|end| end - self.claim.ttl / 50 <= state.until)
-        {
+        // Renewed up to its end, but for the margin.
+        let margin = state.valid.saturating_sub(safe(state.valid));
+        if self.ends_by.is_some_and(|end| state.until + margin >= end) {
             Loss::MaxHold
         } else if state.failing {
             Loss::Unreachable

@@ -1,41 +1,62 @@
-//! The local line: who in this process waits for a name, first come, first served.
+//! The local lines: who in this process waits for a name, first come, first served.
 //!
-//! A process has at most one place in a store's line for a name; whoever is first in the local line
-//! gets the lease that comes of it, or one that is passed on.
+//! A client has one place in a store's line for all its callers without an owner, and one for each
+//! owner that they name: an owner that holds the name already goes in past everybody else, so it
+//! must not stand behind them here. Whoever is first in a local line gets the lease that comes of
+//! its ticket, or one that is passed on.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use crate::clock::Tick;
 use crate::driver::{Claim, Wait};
 use crate::engine::keep::{Kept, KeptLeases};
 use crate::engine::order::Order;
+use crate::engine::ticket::{Event, Ticket};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, ClaimIds, Name, Owner};
 use crate::random::SeededMap;
 
 /// The local lines of all names that somebody waits for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lines {
     here: Mutex<Here>,
     next_number: AtomicI64,
+    ids: ClaimIds,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            here: Mutex::default(),
+            next_number: AtomicI64::default(),
+            ids: ClaimIds::new(),
+        }
+    }
 }
 
 /// What this process knows of names without the store, behind one lock.
 #[derive(Debug, Default)]
 pub(super) struct Here {
-    pub(super) lines: SeededMap<Name, Line>,
+    pub(super) lines: SeededMap<Name, LinesOfName>,
     pub(super) kept: KeptLeases,
 }
 
-/// The local line of one name.
+/// The local lines of one name: of callers without an owner, and of each owner.
+#[derive(Debug, Default)]
+pub(super) struct LinesOfName {
+    plain: Option<Line>,
+    named: Vec<(Owner, Line)>,
+}
+
+/// One local line.
 ///
-/// It exists while somebody waits or a ticket is out. Whoever takes the last of both away removes it.
+/// It exists while somebody waits or a ticket is out. Whoever takes the last of both away removes
+/// it: the caller who asks first, or the attendant.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<Waiter>,
@@ -59,40 +80,6 @@ pub(crate) enum Turn {
     Again,
     /// Asking failed.
     Failed(Error),
-}
-
-/// This process's place in the store's line for a name, or the request for one.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    pub(crate) order: Arc<Order>,
-    pub(crate) claim: Claim,
-    /// When the first request went out: the store took the claim in no earlier.
-    pub(crate) first_sent: Tick,
-    phase: Mutex<Phase>,
-    pub(crate) changed: Notify,
-}
-
-/// How far a ticket has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// It is to be asked for, for the first time or again.
-    Ask,
-    /// A request is out.
-    Asking {
-        /// Whether the store said meanwhile to ask again: its answer may be older than that.
-        again: bool,
-    },
-    /// It stands in the store's line; ask again at this time if no news came.
-    Queued(Tick),
-    /// News of its grant came while a request was out.
-    Granted {
-        /// The number of the grant.
-        fence: Fence,
-        /// When the store granted it, at the earliest.
-        start: Tick,
-    },
-    /// It was served or taken back: nobody may use it again.
-    Spent,
 }
 
 /// How a caller stands after joining.
@@ -132,7 +119,7 @@ pub(crate) enum Wanted {
 #[derive(Debug)]
 pub(crate) struct Standing {
     lines: Arc<Lines>,
-    name: Name,
+    order: Arc<Order>,
     number: i64,
     turn: oneshot::Receiver<Turn>,
 }
@@ -146,7 +133,7 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.lines.leave(&self.name, self.number);
+        self.lines.leave(&self.order, self.number);
         // A turn that was sent and not read gives its guard back with the channel.
     }
 }
@@ -159,18 +146,15 @@ impl Lines {
         if let Some(kept) = here.kept.take(&order.name) {
             return Joined::Kept(kept);
         }
-        if let Some(line) = here.lines.get_mut(&order.name) {
+        if let Some(line) = here.line(order) {
             let (waiter, standing) = self.waiter(order, self.next_number());
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
         let fences = here.kept.fences(order, None, now);
-        let ticket = Ticket::new(order, now, fences, Phase::Asking { again: false });
-        let line = Line {
-            waiters: VecDeque::new(),
-            ticket: Some(Arc::clone(&ticket)),
-        };
-        here.lines.insert(order.name.clone(), line);
+        let claim = order.claim(self.ids.next(), Wait::InLine, fences);
+        let ticket = Ticket::asking(order, claim, now);
+        here.add_line(order, Arc::clone(&ticket));
         Joined::First(ticket)
     }
 
@@ -178,8 +162,9 @@ impl Lines {
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
         let mut here = self.lock();
         let (waiter, standing) = self.waiter(&ticket.order, -self.next_number());
-        let line = here.lines.entry(ticket.order.name.clone()).or_default();
-        line.waiters.push_front(waiter);
+        if let Some(line) = here.line(&ticket.order) {
+            line.waiters.push_front(waiter);
+        }
         standing
     }
 
@@ -188,10 +173,11 @@ impl Lines {
         let mut here = self.lock();
         if let Some(kept) = here.kept.take(&order.name) {
             Tried::Kept(kept)
-        } else if here.lines.contains_key(&order.name) {
+        } else if here.line(order).is_some() {
             Tried::Busy
         } else {
-            Tried::Ask(order.claim(Wait::No, here.kept.fences(order, None, now)))
+            let fences = here.kept.fences(order, None, now);
+            Tried::Ask(order.claim(self.ids.next(), Wait::No, fences))
         }
     }
 
@@ -200,12 +186,12 @@ impl Lines {
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
         let mut here = self.lock();
-        let Some(line) = here.lines.get_mut(&ticket.claim.name) else {
+        let Some(line) = here.line(&ticket.order) else {
             return false;
         };
         line.ticket = None;
         if line.waiters.is_empty() {
-            here.lines.remove(&ticket.claim.name);
+            here.remove_line(&ticket.order);
             return false;
         }
         true
@@ -213,7 +199,7 @@ impl Lines {
 
     /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lock().lines.get_mut(&ticket.claim.name)
+        if let Some(line) = self.lock().line(&ticket.order)
             && line.has(ticket)
         {
             line.ticket = None;
@@ -222,26 +208,30 @@ impl Lines {
     }
 
     /// Returns the ticket that is out for this claim.
-    pub(crate) fn ticket(&self, name: &Name, owner: &Owner) -> Option<Arc<Ticket>> {
+    pub(crate) fn ticket(&self, name: &Name, claim: &ClaimId) -> Option<Arc<Ticket>> {
         let here = self.lock();
-        let ticket = here.lines.get(name)?.ticket.as_ref()?;
-        (ticket.claim.owner == *owner).then(|| Arc::clone(ticket))
+        let mut tickets = here.lines.get(name)?.tickets();
+        tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
     /// Makes tickets ask again: one name's, or all.
-    pub(crate) fn ask_again(&self, only: Option<&Name>) {
+    pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
         let here = self.lock();
-        let lines = here.lines.iter();
-        let concerned = lines.filter(|(name, _)| only.is_none_or(|only| only == *name));
-        for ticket in concerned.filter_map(|(_, line)| line.ticket.as_ref()) {
-            ticket.ask_again();
+        let ask = |lines: &LinesOfName| {
+            for ticket in lines.tickets() {
+                ticket.on(Event::AskAgain, now);
+            }
+        };
+        match only {
+            Some(name) => here.lines.get(name).into_iter().for_each(ask),
+            None => here.lines.values().for_each(ask),
         }
     }
 
     /// Takes the first waiter out of the line if a lease granted for `order` serves it.
-    pub(crate) fn first_served_by(&self, name: &Name, order: &Order) -> Option<TheirTurn> {
+    pub(crate) fn first_served_by(&self, order: &Order) -> Option<TheirTurn> {
         let mut here = self.lock();
-        let line = here.lines.get_mut(name)?;
+        let line = here.line(order)?;
         line.skip_those_who_left();
         if !line.waiters.front()?.order.is_served_by(order) {
             return None;
@@ -250,18 +240,19 @@ impl Lines {
     }
 
     /// Takes the first waiter out of the line, whoever it is.
-    pub(crate) fn first(&self, name: &Name) -> Option<TheirTurn> {
+    pub(crate) fn first(&self, order: &Order) -> Option<TheirTurn> {
         let mut here = self.lock();
-        let line = here.lines.get_mut(name)?;
+        let line = here.line(order)?;
         line.skip_those_who_left();
         line.next()
     }
 
-    /// Says what is to be done for a line; only its one attendant asks.
-    pub(crate) fn wanted(&self, name: &Name, now: Tick) -> Wanted {
+    /// Says what is to be done for the line of an order; only its one attendant asks.
+    pub(crate) fn wanted(&self, order: &Order, now: Tick) -> Wanted {
         let mut here = self.lock();
         let here = &mut *here;
-        let Some(line) = here.lines.get_mut(name) else {
+        let lines = here.lines.get_mut(&order.name);
+        let Some(line) = lines.and_then(|lines| lines.of(order.owner.as_ref())) else {
             return Wanted::Nothing;
         };
         line.skip_those_who_left();
@@ -269,13 +260,14 @@ impl Lines {
         let (first, next) = (waiters.next(), waiters.next());
         match (first, line.ticket.take()) {
             (None, None) => {
-                here.lines.remove(name);
+                here.remove_line(order);
                 Wanted::Nothing
             }
             (Some(first), None) => {
                 let next = next.map(|next| &*next.order);
                 let fences = here.kept.fences(&first.order, next, now);
-                let ticket = Ticket::new(&first.order, now, fences, Phase::Ask);
+                let claim = first.order.claim(self.ids.next(), Wait::InLine, fences);
+                let ticket = Ticket::due(&first.order, claim, now);
                 line.ticket = Some(Arc::clone(&ticket));
                 Wanted::Attend(ticket)
             }
@@ -287,9 +279,9 @@ impl Lines {
         }
     }
 
-    fn leave(&self, name: &Name, number: i64) {
+    fn leave(&self, order: &Order, number: i64) {
         let mut here = self.lock();
-        let Some(line) = here.lines.get_mut(name) else {
+        let Some(line) = here.line(order) else {
             return;
         };
         let found = line
@@ -310,16 +302,13 @@ impl Lines {
             order: Arc::clone(order),
             turn: sender,
         };
-        let (lines, name) = (Arc::clone(self), order.name.clone());
-        (
-            waiter,
-            Standing {
-                lines,
-                name,
-                number,
-                turn,
-            },
-        )
+        let standing = Standing {
+            lines: Arc::clone(self),
+            order: Arc::clone(order),
+            number,
+            turn,
+        };
+        (waiter, standing)
     }
 
     /// Drawn under the lock of the lines, so that numbers grow in the order of joining.
@@ -330,6 +319,59 @@ impl Lines {
     pub(super) fn lock(&self) -> MutexGuard<'_, Here> {
         // Nothing panics while a line is half changed.
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Here {
+    /// The line that an order stands in.
+    fn line(&mut self, order: &Order) -> Option<&mut Line> {
+        self.lines.get_mut(&order.name)?.of(order.owner.as_ref())
+    }
+
+    /// Adds the line that an order stands in, with a ticket.
+    fn add_line(&mut self, order: &Order, ticket: Arc<Ticket>) {
+        let line = Line {
+            waiters: VecDeque::new(),
+            ticket: Some(ticket),
+        };
+        let lines = self.lines.entry(order.name.clone()).or_default();
+        match &order.owner {
+            None => lines.plain = Some(line),
+            Some(owner) => lines.named.push((owner.clone(), line)),
+        }
+    }
+
+    fn remove_line(&mut self, order: &Order) {
+        let Some(lines) = self.lines.get_mut(&order.name) else {
+            return;
+        };
+        match &order.owner {
+            None => lines.plain = None,
+            Some(owner) => lines.named.retain(|(own, _)| own != owner),
+        }
+        if lines.plain.is_none() && lines.named.is_empty() {
+            self.lines.remove(&order.name);
+        }
+    }
+}
+
+impl LinesOfName {
+    fn of(&mut self, owner: Option<&Owner>) -> Option<&mut Line> {
+        match owner {
+            None => self.plain.as_mut(),
+            Some(owner) => {
+                let mut named = self.named.iter_mut();
+                named.find(|(own, _)| own == owner).map(|(_, line)| line)
+            }
+        }
+    }
+
+    fn tickets(&self) -> impl Iterator<Item = &Arc<Ticket>> {
+        let named = self.named.iter().map(|(_, line)| line);
+        self.plain
+            .iter()
+            .chain(named)
+            .filter_map(|line| line.ticket.as_ref())
     }
 }
 
@@ -377,62 +419,5 @@ impl Line {
             order: waiter.order,
             turn: waiter.turn,
         })
-    }
-}
-
-impl Ticket {
-    fn new(order: &Arc<Order>, now: Tick, fences: u32, phase: Phase) -> Arc<Self> {
-        Arc::new(Self {
-            claim: order.claim(Wait::InLine, fences),
-            order: Arc::clone(order),
-            first_sent: now,
-            phase: Mutex::new(phase),
-            changed: Notify::new(),
-        })
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the phase, and wakes whoever attends to the ticket.
-    ///
-    /// Whoever makes it [`Spent`](Phase::Spent) is the one who serves it or takes it back.
-    pub(crate) fn advance(&self, change: impl FnOnce(Phase) -> Phase) {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        *phase = change(*phase);
-        self.changed.notify_one();
-    }
-
-    /// Makes the ticket due, unless more is known of it than that it stands in line.
-    pub(crate) fn ask_again(&self) {
-        self.advance(|phase| match phase {
-            Phase::Queued(_) => Phase::Ask,
-            Phase::Asking { .. } => Phase::Asking { again: true },
-            other => other,
-        });
-    }
-
-    /// Begins a request; returns whether it is the caller's to send.
-    pub(crate) fn begin(&self) -> bool {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = *phase == Phase::Ask;
-        if due {
-            *phase = Phase::Asking { again: false };
-        }
-        due
-    }
-
-    /// Ends the ticket; returns whether it is the caller's to serve or to take back.
-    pub(crate) fn end(&self) -> bool {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *phase, Phase::Spent) != Phase::Spent
-    }
-
-    /// The start of a lease that was granted `after` the store took the claim in.
-    ///
-    /// The longer the wait, the further two clocks may have run apart.
-    pub(crate) fn start(&self, after: Duration) -> Tick {
-        self.first_sent + after - after / 1000
     }
 }

@@ -7,9 +7,10 @@ pub(crate) mod lease;
 mod line;
 mod meter;
 pub(crate) mod order;
+pub(crate) mod reentry;
 mod release;
-pub(crate) mod seat;
-mod to_end;
+mod ticket;
+pub(crate) mod to_end;
 mod watchdog;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,23 +20,24 @@ use tokio::task::AbortHandle;
 
 use crate::background::Background;
 use crate::clock::Clock;
-use crate::driver::{Driver, Loss};
+use crate::driver::{Capabilities, Driver, Loss};
 use crate::engine::keep::Calls;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
-use crate::engine::seat::Seats;
+use crate::engine::reentry::Entries;
 use crate::engine::watchdog::Leases;
 
 /// One client of a store: its waiters, its leases, and the two tasks that look after them.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) capabilities: Capabilities,
     pub(crate) clock: Arc<Clock>,
     pub(crate) background: Background,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
-    seats: Arc<Seats>,
+    entries: Arc<Entries>,
     calls: Calls,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
@@ -51,11 +53,12 @@ impl Engine {
         let engine = Arc::new(Self {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
+            capabilities: driver.capabilities(),
             clock: Arc::new(Clock::start(driver.clock())),
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
-            seats: Arc::default(),
+            entries: Arc::default(),
             calls: Calls::default(),
             tasks: OnceLock::new(),
         });
@@ -71,20 +74,15 @@ impl Engine {
         engine
     }
 
-    /// Ends a lease that the store or the clock has taken away.
+    /// Ends a lease that the store or the clock has taken away: the one way by which leases are lost.
+    ///
+    /// The holder is told by its guard, operators by the log; nobody is, if nobody held it.
     fn lose(&self, lease: &Arc<HeldLease>, loss: Loss) {
-        if lease.lose(loss) {
-            self.leases.remove(lease);
-            self.count_loss(lease);
-        }
-    }
-
-    /// Tells operators of a loss; the holder is told by its guard.
-    fn count_loss(&self, lease: &Arc<HeldLease>) {
-        if self.forget_kept(lease) {
+        if !lease.lose(loss) {
             return;
         }
-        if let Some(loss) = lease.loss() {
+        self.leases.remove(lease);
+        if !self.forget_kept(lease) {
             self.meter.lost();
             tracing::warn!(name = %lease.claim.name, fence = %lease.fence, %loss, "lost");
         }

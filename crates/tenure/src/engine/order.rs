@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use crate::driver::{About, Claim, Life, Mode, Wait};
+use crate::driver::{About, Capabilities, Claim, Life, Mode, Wait};
 use crate::error::{Error, Result};
-use crate::name::{Name, Owner};
+use crate::name::{ClaimId, Name, Owner};
 
 /// A lock as its caller wants it.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) name: Name,
-    /// `None` for a new owner each time, which no other call can share.
+    /// Who shares the lock with other calls and clients; the store is told.
     pub(crate) owner: Option<Owner>,
-    /// Who may enter again inside this client, where the store is not told.
-    pub(crate) inside: Option<Owner>,
+    /// The task or thread that may enter again inside this client; the store is not told.
+    pub(crate) caller: Option<Owner>,
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) life: Life,
@@ -26,8 +26,9 @@ pub(crate) struct Order {
 
 impl Order {
     /// Checks the options once, before anything is sent.
-    pub(crate) fn check(&self) -> Result<()> {
-        check_ttl(self.ttl)?;
+    pub(crate) fn check(&self, store: &'static str, can: &Capabilities) -> Result<()> {
+        self.check_capabilities(store, can)?;
+        check_ttl(self.ttl, can)?;
         if let Some(max_hold) = self.max_hold {
             within("max_hold", max_hold)?;
         }
@@ -61,16 +62,52 @@ impl Order {
         Ok(())
     }
 
-    /// Makes a claim of it, with an owner of its own unless the order names one.
-    pub(crate) fn claim(&self, wait: Wait, fences: u32) -> Claim {
+    /// Refuses what the store cannot do.
+    fn check_capabilities(&self, driver: &'static str, can: &Capabilities) -> Result<()> {
+        let missing = match self.mode {
+            Mode::Shared if !can.shared => Some("shared locks: use a mutex"),
+            Mode::Permits { .. } if !can.permits => {
+                Some("permits: use a mutex, or a store of one server for a semaphore")
+            }
+            _ if self.life == Life::Ttl && !can.by_hand => {
+                Some("leases by hand: a lock there ends with the client that took it")
+            }
+            _ if self.owner.is_some() && !can.shared_owners => Some(
+                "owners that several clients share: use a re-entrant lock to lock again in one task",
+            ),
+            _ if !self.keep.is_zero() && !can.calls => {
+                Some("calls for leases that are kept: leave keep out")
+            }
+            _ if !self.at_least.is_zero() && !can.stays_taken => {
+                Some("names that stay taken after their release: leave at_least out")
+            }
+            _ => None,
+        };
+        match missing {
+            Some(what) => Err(Error::Unsupported { driver, what }),
+            None => Ok(()),
+        }
+    }
+
+    /// Who may enter the lock again in this client.
+    pub(crate) fn reenters_as(&self) -> Option<&Owner> {
+        // A lease by hand belongs to nobody in this process.
+        match self.life {
+            Life::Client => self.owner.as_ref().or(self.caller.as_ref()),
+            Life::Ttl => None,
+        }
+    }
+
+    /// Makes a claim of it.
+    pub(crate) fn claim(&self, id: ClaimId, wait: Wait, fences: u32) -> Claim {
         Claim {
             name: self.name.clone(),
-            owner: self.owner.clone().unwrap_or_else(Owner::unique),
+            id,
+            owner: self.owner.clone(),
             mode: self.mode,
             ttl: self
                 .max_hold
                 .map_or(self.ttl, |longest| longest.min(self.ttl)),
-            depth: 1,
             wait,
             life: self.life,
             fences,
@@ -122,8 +159,14 @@ pub(crate) const MANY_FENCES: u32 = 16_384;
 pub(crate) const PASS_WINDOW: Duration = Duration::from_millis(5);
 
 /// Refuses a ttl that no store can keep.
-pub(crate) fn check_ttl(ttl: Duration) -> Result<()> {
-    within("ttl", ttl)
+pub(crate) fn check_ttl(ttl: Duration, can: &Capabilities) -> Result<()> {
+    let (shortest, longest) = (can.shortest_ttl, can.longest_ttl);
+    within("ttl", ttl)?;
+    if (shortest..=longest).contains(&ttl) {
+        return Ok(());
+    }
+    let rule = format!("this store keeps leases for {shortest:?} to {longest:?}");
+    Err(invalid("ttl", rule))
 }
 
 const SHORTEST: Duration = Duration::from_millis(10);

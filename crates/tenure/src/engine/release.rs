@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::driver::{Release, Released};
+use crate::driver::{Life, Release, Released};
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::Health;
 use crate::engine::lease::HeldLease;
@@ -13,7 +13,7 @@ use crate::engine::order::PASS_WINDOW;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
 use crate::guard::{Guard, Hold, Outcome};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name};
 
 impl Engine {
     /// Gives a hold back, and waits for the store's answer where the store has to be told.
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
-        let hold = match self.leave_seat(hold) {
+        let hold = match self.leave_nest(hold) {
             Ok(outcome) => return Ok(outcome),
             Err(hold) => hold,
         };
@@ -35,7 +35,7 @@ impl Engine {
 
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
-        let Err(hold) = self.leave_seat(hold) else {
+        let Err(hold) = self.leave_nest(hold) else {
             return;
         };
         let now = self.clock.now();
@@ -53,7 +53,7 @@ impl Engine {
     /// Forgets a hold without telling the store: its lease goes on by itself.
     pub(crate) fn let_run(&self, hold: &Hold) {
         self.leases.remove(&hold.lease);
-        hold.lease.retire(self.clock.now());
+        hold.lease.retire();
     }
 
     /// Lets go of a hold without the store, if that may be.
@@ -72,8 +72,7 @@ impl Engine {
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let name = &hold.lease.claim.name;
-        let Some(mut first) = self.lines.first_served_by(name, &hold.order) else {
+        let Some(mut first) = self.lines.first_served_by(&hold.order) else {
             return Err(hold);
         };
         let passes = hold.passes + 1;
@@ -86,7 +85,7 @@ impl Engine {
                 Err(Turn::Go(returned)) => guard = returned,
                 _ => return Ok(()),
             }
-            let Some(next) = self.lines.first_served_by(name, &hold.order) else {
+            let Some(next) = self.lines.first_served_by(&hold.order) else {
                 break;
             };
             guard.set_order(&next.order);
@@ -99,30 +98,10 @@ impl Engine {
         }
     }
 
-    /// Lowers the lease's depth in the store, or frees it.
-    ///
-    /// `now` is when the holder let go.
+    /// Frees the lease of a hold that was let go at `now`.
     async fn release(self: Arc<Self>, hold: Hold, now: Tick) -> Result<Outcome> {
-        let lease = &hold.lease;
-        let mut depth = lease.depth.lock().await;
-        *depth = depth.saturating_sub(1);
-        if *depth > 0 {
-            let answer = self
-                .driver
-                .release(&lease.release(*depth, Duration::ZERO))
-                .await?;
-            return Ok(match answer {
-                Released::NotHeld(loss) => {
-                    self.lose(lease, loss);
-                    Outcome::NotHeld(lease.loss().unwrap_or(loss))
-                }
-                _ => Outcome::Lowered { depth: *depth },
-            });
-        }
-        let held = now.since(hold.since);
-        self.meter.given_back(held);
-        drop(depth);
-        let stays_taken = hold.order.at_least.saturating_sub(held);
+        self.meter.given_back(now.since(hold.since));
+        let stays_taken = hold.taken_until().since(now);
         self.free(hold.lease, now, stays_taken).await
     }
 
@@ -133,18 +112,18 @@ impl Engine {
         now: Tick,
         stays_taken: Duration,
     ) -> Result<Outcome> {
-        // Held to the end, so that whoever enters again finds it freed.
-        let mut depth = lease.depth.lock().await;
-        *depth = 0;
-        let lost = lease.retire(now);
-        let request = lease.release(0, stays_taken);
+        if let Health::Lost(loss) = lease.health(now) {
+            self.lose(&lease, loss);
+        }
+        lease.retire();
+        let request = lease.release(stays_taken);
         let answer = self.driver.release(&request).await;
-        // Known until now, so that late news of its grant is not taken for a stray one.
         self.leases.remove(&lease);
-        match (answer, lost) {
+        match (answer, lease.loss()) {
             // The store is told all the same: by its clock the lease may run a little longer.
             (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
-            (Ok(_), None) => Ok(Outcome::Released),
+            (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
+            (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
             (Err(error), None) => {
                 self.release_later(request, lease.claim.ttl);
                 Err(error)
@@ -153,16 +132,18 @@ impl Engine {
     }
 
     /// Frees a grant that nobody waits for.
-    pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, owner: &Owner, fence: Fence) {
-        let request = Release {
-            name: name.clone(),
-            owner: owner.clone(),
-            fence: Some(fence),
-            life: crate::driver::Life::Client,
-            depth: 0,
-            stays_taken: Duration::ZERO,
-        };
-        self.release_later(request, A_WHILE);
+    pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
+        // Whose claim it was is forgotten, so it may have been one for a lease by hand.
+        for life in [Life::Client, Life::Ttl] {
+            let request = Release {
+                name: name.clone(),
+                claim: claim.clone(),
+                fence: Some(fence),
+                life,
+                stays_taken: Duration::ZERO,
+            };
+            self.release_later(request, A_WHILE);
+        }
     }
 
     /// Sends a release in the background until the store confirms it or the lease is over anyway.
@@ -196,11 +177,16 @@ impl Hold {
             PASS_WINDOW
         };
         order.is_plain()
+            && self.taken_until() <= now
             && !lease.is_called_back()
-            && self.passes + 1 < lease.claim.fences
+            && self.passes + 1 < lease.fences
             && now.since(lease.granted) < window
             && lease.health(now) == Health::Held
-            && lease.is_held_once()
+    }
+
+    /// Until when the name stays taken, also if released earlier.
+    fn taken_until(&self) -> Tick {
+        self.taken_until.max(self.since + self.order.at_least)
     }
 }
 

@@ -1,7 +1,6 @@
 //! One task that renews every lease of a client, in batches, tells holders of losses in time, and
 //! gives back what was kept long enough.
 
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::clock::{Clock, Tick};
 use crate::driver::{Loss, Renewed};
 use crate::engine::Engine;
 use crate::engine::lease::{Care, HeldLease};
-use crate::name::{Name, Owner};
+use crate::name::ClaimId;
 use crate::random::SeededMap;
 
 /// The leases that a client holds.
@@ -25,7 +24,7 @@ pub(crate) struct Leases {
 
 #[derive(Debug)]
 struct Held {
-    leases: SeededMap<(Name, Owner), Arc<HeldLease>>,
+    leases: SeededMap<ClaimId, Arc<HeldLease>>,
     /// When the watchdog looks next.
     next_look: Tick,
 }
@@ -48,7 +47,8 @@ impl Leases {
     pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
         let first_look = lease.granted + lease.claim.ttl / 3;
         let mut held = self.lock();
-        held.leases.insert(key(lease), Arc::clone(lease));
+        held.leases
+            .insert(lease.claim.id.clone(), Arc::clone(lease));
         if first_look < held.next_look {
             held.next_look = first_look;
             self.earlier.notify_one();
@@ -57,20 +57,17 @@ impl Leases {
 
     /// Ends the care for a lease.
     pub(crate) fn remove(&self, lease: &Arc<HeldLease>) {
-        if let Entry::Occupied(own) = self.lock().leases.entry(key(lease))
-            && Arc::ptr_eq(own.get(), lease)
-        {
-            own.remove();
-        }
+        self.lock().leases.remove(&lease.claim.id);
     }
 
-    /// Returns the lease of an owner.
-    pub(crate) fn find(&self, name: &Name, owner: &Owner) -> Option<Arc<HeldLease>> {
-        // Cloning both is two counters, and lets the map have one key type.
-        self.lock()
-            .leases
-            .get(&(name.clone(), owner.clone()))
-            .cloned()
+    /// Returns the lease of a claim.
+    pub(crate) fn find(&self, claim: &ClaimId) -> Option<Arc<HeldLease>> {
+        self.lock().leases.get(claim).cloned()
+    }
+
+    /// Returns all leases.
+    pub(crate) fn all(&self) -> Vec<Arc<HeldLease>> {
+        self.lock().leases.values().cloned().collect()
     }
 
     /// Makes every lease due: news may have been missed.
@@ -108,12 +105,9 @@ impl Leases {
         for lease in held.leases.values() {
             match lease.care(now) {
                 Care::Renew => look.due.push(Arc::clone(lease)),
-                Care::Forget => look.over.push(Arc::clone(lease)),
+                Care::Over(loss) => look.over.push((Arc::clone(lease), loss)),
                 Care::Wait(until) => look.next = look.next.min(until),
             }
-        }
-        for lease in &look.over {
-            held.leases.remove(&key(lease));
         }
         // What is being renewed is looked at again in time to tell of its loss.
         for lease in &look.due {
@@ -131,7 +125,7 @@ impl Leases {
 
 struct Look {
     due: Vec<Arc<HeldLease>>,
-    over: Vec<Arc<HeldLease>>,
+    over: Vec<(Arc<HeldLease>, Loss)>,
     next: Tick,
 }
 
@@ -145,12 +139,12 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<
         let now = strong.clock.now();
         let kept_look = strong.end_keeping(now);
         let look = leases.look(now);
-        for lease in &look.over {
-            strong.count_loss(lease);
+        for (lease, loss) in &look.over {
+            strong.lose(lease, *loss);
         }
         // Names that stand together in a store are renewed together.
         let mut due = look.due;
-        due.sort_unstable_by(|one, other| one.claim.name.cmp(&other.claim.name));
+        due.sort_by(|one, other| one.claim.name.cmp(&other.claim.name));
         for batch in due.chunks(LARGEST_BATCH) {
             renewals.spawn(renew(Weak::clone(&engine), batch.to_vec()));
         }
@@ -189,10 +183,10 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             return;
         }
     };
-    for ((lease, request), answer) in leases.iter().zip(&requests).zip(answers) {
+    for (lease, answer) in leases.iter().zip(answers) {
         match answer {
-            Renewed::Kept(fence) if fence == lease.fence => lease.renewed(sent, request.ttl),
-            Renewed::Kept(_) => engine.lose(lease, Loss::TakenOver),
+            Renewed::Kept { fence, valid } if fence == lease.fence => lease.renewed(sent, valid),
+            Renewed::Kept { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {
                 lease.not_renewed(engine.clock.now());
@@ -200,10 +194,6 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             }
         }
     }
-}
-
-fn key(lease: &HeldLease) -> (Name, Owner) {
-    (lease.claim.name.clone(), lease.claim.owner.clone())
 }
 
 const LARGEST_BATCH: usize = 1000;

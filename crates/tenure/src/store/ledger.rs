@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::driver::{
-    About, Answer, Claim, Holder, Life, Loss, Mode, Release, Released, Renewal, Renewed, Wait,
-    Waiter,
+    About, Answer, Claim, Grant, Holder, Life, Loss, Mode, Release, Released, Renewal, Renewed,
+    Wait, Waiter,
 };
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// Which client a lease or a place belongs to.
 pub(crate) type Session = u128;
@@ -30,7 +30,7 @@ pub(crate) trait Fences {
 
 /// Who holds one name, and who stands in line for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Ledger {
     rows: Vec<Row>,
     line: VecDeque<Place>,
@@ -38,14 +38,18 @@ pub(crate) struct Ledger {
 
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Row {
-    owner: Box<str>,
+    claim: Box<str>,
+    /// Whose claims it holds together with.
+    owner: Option<Box<str>>,
     session: Session,
     mode: Mode,
-    /// How often the owner has locked it; 0 if the name stays taken by nobody after its release.
-    depth: u32,
+    /// Whether it is released, and the name stays taken by nobody.
+    released: bool,
     fence: u64,
+    /// How many fences were set aside with it: none for a claim that shares another's fence.
+    fences: u32,
     since: Nanos,
     ends: Nanos,
     /// Whether its session is still to be told when somebody else wants the name.
@@ -55,14 +59,14 @@ struct Row {
 
 /// One claim in line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Place {
-    owner: Box<str>,
+    claim: Box<str>,
+    owner: Option<Box<str>>,
     session: Session,
     /// Whether the lease will belong to the session, or to nobody.
     bound: bool,
     mode: Mode,
-    depth: u32,
     fences: u32,
     tells: bool,
     ttl: Nanos,
@@ -77,20 +81,25 @@ struct Place {
 pub(crate) struct Notice {
     /// Whom to tell.
     pub(crate) session: Session,
-    /// About which of its claims or leases.
-    pub(crate) owner: Box<str>,
+    /// About which of its claims.
+    pub(crate) claim: Box<str>,
     /// What.
     pub(crate) what: What,
 }
 
 /// The content of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum What {
     /// Ask again: the time that was named no longer holds.
     AskAgain,
     /// The claim is granted.
-    Granted { fence: u64, after: Nanos },
+    Granted {
+        fence: u64,
+        fences: u32,
+        valid: Nanos,
+        after: Nanos,
+    },
     /// The lease is over.
     Lost { fence: u64, loss: Loss },
     /// Somebody else wants the name.
@@ -132,19 +141,12 @@ impl Ledger {
         answer
     }
 
-    /// Leaves the line, and lowers a grant to one less than the claim's depth.
+    /// Leaves the line, and gives back a grant.
     pub(crate) fn withdraw(&mut self, claim: &Claim, at: &mut Moment<'_>) {
-        let (owner, session) = (claim.owner.as_str(), at.session_of(claim.life));
+        let (id, session) = (claim.id.as_str(), at.session_of(claim.life));
         let waiting = at.session;
-        self.line.retain(|place| !place.is(owner, waiting));
-        if let Some(mine) = self.rows.iter().position(|row| row.is(owner, session)) {
-            let depth = claim.depth.saturating_sub(1);
-            if depth == 0 {
-                self.rows.remove(mine);
-            } else {
-                self.rows[mine].depth = self.rows[mine].depth.min(depth);
-            }
-        }
+        self.line.retain(|place| !place.is(id, waiting));
+        self.rows.retain(|row| !row.is(id, session));
         self.settle(at);
     }
 
@@ -152,11 +154,14 @@ impl Ledger {
     pub(crate) fn renew(&mut self, renewal: &Renewal, at: &mut Moment<'_>) -> Renewed {
         self.let_in(at);
         let session = at.session_of(renewal.life);
-        let renewed = match self.held(&renewal.owner, session, renewal.fence) {
+        let renewed = match self.held(&renewal.claim, session, renewal.fence) {
             Ok(mine) => {
                 let row = &mut self.rows[mine];
                 row.ends = at.now.saturating_add(nanos(renewal.ttl));
-                Renewed::Kept(row.fence())
+                Renewed::Kept {
+                    fence: row.fence(),
+                    valid: renewal.ttl,
+                }
             }
             Err(loss) => Renewed::Lost(loss),
         };
@@ -165,11 +170,11 @@ impl Ledger {
         renewed
     }
 
-    /// Lowers or frees a lease.
+    /// Frees a lease.
     pub(crate) fn release(&mut self, release: &Release, at: &mut Moment<'_>) -> Released {
         self.let_in(at);
         let session = at.session_of(release.life);
-        let released = match self.held(&release.owner, session, release.fence) {
+        let released = match self.held(&release.claim, session, release.fence) {
             Ok(mine) => self.let_go(mine, release, at.now),
             Err(loss) => Released::NotHeld(loss),
         };
@@ -188,7 +193,7 @@ impl Ledger {
             };
             at.notices.push(Notice {
                 session: row.session,
-                owner: row.owner,
+                claim: row.claim,
                 what,
             });
         }
@@ -244,15 +249,26 @@ impl Ledger {
         self.line.is_empty() && self.rows.iter().all(|row| row.ends <= now)
     }
 
-    /// Lists the holders, one for each owner and client, oldest first.
+    /// Lists the claims that hold the name, oldest first.
     pub(crate) fn holders(&self, now: Nanos) -> Vec<Holder> {
-        let alive = self.rows.iter().filter(|row| row.ends > now);
-        alive
+        let alive = || self.rows.iter().filter(|row| row.ends > now);
+        let depth = |row: &Row| match &row.owner {
+            _ if row.released => 0,
+            Some(owner) => count(alive().filter(|other| other.is_of(owner))),
+            None => 1,
+        };
+        alive()
             .map(|row| Holder {
-                owner: owner(&row.owner),
+                claim: ClaimId::stored(&row.claim),
+                owner: shown(&row.claim, row.owner.as_deref()),
                 mode: row.mode,
                 fence: row.fence(),
-                depth: row.depth,
+                depth: depth(row),
+                life: if row.session == NOBODY {
+                    Life::Ttl
+                } else {
+                    Life::Client
+                },
                 about: row.about.clone(),
                 held: Duration::from_nanos(now.saturating_sub(row.since)),
                 expires_in: Duration::from_nanos(row.ends - now),
@@ -264,7 +280,8 @@ impl Ledger {
     pub(crate) fn waiters(&self, now: Nanos) -> Vec<Waiter> {
         let line = self.line.iter();
         line.map(|place| Waiter {
-            owner: owner(&place.owner),
+            claim: ClaimId::stored(&place.claim),
+            owner: shown(&place.claim, place.owner.as_deref()),
             mode: place.mode,
             about: place.about.clone(),
             waited: Duration::from_nanos(now.saturating_sub(place.asked)),
@@ -276,55 +293,55 @@ impl Ledger {
     fn let_in(&mut self, at: &mut Moment<'_>) {
         self.rows.retain(|row| row.ends > at.now);
         while let Some(place) = self.next().and_then(|next| self.line.remove(next)) {
-            let (session, owner) = (place.session, place.owner.clone());
+            let (session, claim) = (place.session, place.claim.clone());
             let after = at.now.saturating_sub(place.asked);
-            let fence = self.grant(place, at).get();
-            let what = What::Granted { fence, after };
+            let granted = self.grant(place, at);
+            let what = What::Granted {
+                fence: granted.fence.get(),
+                fences: granted.fences,
+                valid: nanos(granted.valid),
+                after,
+            };
             at.notices.push(Notice {
                 session,
-                owner,
+                claim,
                 what,
             });
         }
     }
 
-    /// Lowers or frees a lease, or leaves the name taken by nobody.
+    /// Frees a lease, or leaves the name taken by nobody.
     fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
         let row = &mut self.rows[mine];
-        if release.depth > 0 {
-            row.depth = row.depth.min(release.depth);
-            return Released::Lowered;
-        }
+        let owner = row.owner.clone();
         if release.stays_taken.is_zero() {
             self.rows.remove(mine);
         } else {
             row.session = NOBODY;
-            row.depth = 0;
+            row.released = true;
             row.tells = false;
             row.ends = now.saturating_add(nanos(release.stays_taken));
         }
-        Released::Freed
+        let others = owner.map(|owner| count(self.rows.iter().filter(|row| row.is_of(&owner))));
+        Released::Freed {
+            left: others.unwrap_or(0),
+        }
     }
 
     /// Decides a claim when everybody else had their turn.
     fn decide(&mut self, claim: &Claim, at: &mut Moment<'_>) -> Result<Answer, ModeConflict> {
-        let owner = claim.owner.as_str();
-        let held = self.mode_of(owner);
-        let waiting = at.session;
+        let (id, session) = (claim.id.as_str(), at.session_of(claim.life));
+        if let Some(row) = self.rows.iter_mut().find(|row| row.is(id, session)) {
+            row.ends = at.now.saturating_add(nanos(claim.ttl));
+            return Ok(Answer::Granted(row.grant(claim.ttl)));
+        }
+        let held = claim.owner.as_ref();
+        let held = held.and_then(|owner| self.mode_of(owner.as_str()));
         if held.is_some_and(|held| covers(held, claim.mode)) {
-            // A place that it still had would be granted once more, after its release.
-            self.line.retain(|place| !place.is(owner, waiting));
             return Ok(Answer::Granted(self.grant(Place::new(claim, at), at)));
         }
-        let ends = self.first_end(at.now);
-        let mut line = self.line.iter_mut();
-        if let Some(place) = line.find(|place| place.is(owner, waiting)) {
-            if !covers(place.mode, claim.mode) {
-                return Err(ModeConflict);
-            }
-            if claim.wait == Wait::No {
-                return Ok(Answer::Busy);
-            }
+        let (ends, waiting) = (self.first_end(at.now), at.session);
+        if let Some(place) = self.line.iter_mut().find(|place| place.is(id, waiting)) {
             place.ttl = nanos(claim.ttl);
             place.asks = ends;
             return Ok(queued(ends, at.now));
@@ -349,7 +366,8 @@ impl Ledger {
     /// Whose turn it is: a claim of an owner that is in already, else the first in line.
     fn next(&self) -> Option<usize> {
         let covered = |place: &Place| {
-            let held = self.mode_of(&place.owner);
+            let owner = place.owner.as_ref();
+            let held = owner.and_then(|owner| self.mode_of(owner));
             held.is_some_and(|held| covers(held, place.mode))
         };
         let first = || self.line.front().filter(|first| self.fits(first.mode));
@@ -357,39 +375,40 @@ impl Ledger {
         entering.or_else(|| first().map(|_| 0))
     }
 
-    /// Adds a lease: a new one, or for an owner that is in already one more of the same grant.
-    fn grant(&mut self, place: Place, at: &mut Moment<'_>) -> Fence {
-        let session = if place.bound { place.session } else { NOBODY };
-        let ends = at.now.saturating_add(place.ttl);
-        let mut rows = self.rows.iter_mut();
-        if let Some(row) = rows.find(|row| row.is(&place.owner, session)) {
-            row.depth = place.depth;
-            row.ends = ends;
-            return row.fence();
-        }
+    /// Adds a lease: with a fence of its own, or with that of an owner that is in already.
+    fn grant(&mut self, place: Place, at: &mut Moment<'_>) -> Grant {
         let mut rows = self.rows.iter();
-        let (mode, fence) = match rows.find(|row| row.is_of(&place.owner)) {
+        let owner = place.owner.as_deref();
+        let beside = owner.and_then(|owner| rows.find(|row| row.is_of(owner)));
+        let (mode, fence, fences) = match beside {
             Some(row) => {
-                let held = (row.mode, row.fence());
+                let held = (row.mode, row.fence(), 0);
                 if place.bound {
                     self.call_all(at);
                 }
                 held
             }
-            None => (place.mode, at.fences.reserve(place.fences.max(1))),
+            None => {
+                let fences = place.fences.max(1);
+                (place.mode, at.fences.reserve(fences), fences)
+            }
         };
-        self.rows.push(Row {
+        let row = Row {
+            claim: place.claim,
             owner: place.owner,
-            session,
+            session: if place.bound { place.session } else { NOBODY },
             mode,
-            depth: place.depth,
+            released: false,
             fence: fence.get(),
+            fences,
             since: at.now,
-            ends,
+            ends: at.now.saturating_add(place.ttl),
             tells: place.tells,
             about: place.about,
-        });
-        fence
+        };
+        let granted = row.grant(Duration::from_nanos(place.ttl));
+        self.rows.push(row);
+        granted
     }
 
     /// How the owner holds the name, here or in another client.
@@ -405,30 +424,30 @@ impl Ledger {
             Mode::Shared => self.rows.iter().all(|row| row.mode == Mode::Shared),
             Mode::Permits { take, of } => {
                 let mut seen: Vec<u64> = Vec::new();
-                let (mut taken, mut limit) = (take, of);
+                let (mut taken, mut limit) = (u64::from(take), of);
                 for row in &self.rows {
                     let Mode::Permits { take, of } = row.mode else {
                         return false;
                     };
-                    // Two clients that share an owner share its grant and so its permits.
+                    // Claims that share an owner share its fence and so its permits.
                     if !seen.contains(&row.fence) {
                         seen.push(row.fence);
-                        taken = taken.saturating_add(take);
+                        taken += u64::from(take);
                     }
                     limit = limit.min(of);
                 }
-                taken <= limit
+                taken <= u64::from(limit)
             }
         }
     }
 
-    /// The owner's row of this session and this grant, or why it has none.
-    fn held(&self, owner: &Owner, session: Session, fence: Option<Fence>) -> Result<usize, Loss> {
+    /// The claim's row of this session, or why it has none.
+    fn held(&self, claim: &ClaimId, session: Session, fence: Option<Fence>) -> Result<usize, Loss> {
         let mut rows = self.rows.iter();
         let mine = rows.position(|row| {
-            row.is(owner.as_str(), session) && fence.is_none_or(|fence| fence == row.fence())
+            row.is(claim.as_str(), session) && fence.is_none_or(|fence| fence == row.fence())
         });
-        let others = || self.rows.iter().any(|row| &*row.owner != owner.as_str());
+        let others = || self.rows.iter().any(|row| &*row.claim != claim.as_str());
         mine.ok_or_else(|| {
             if others() {
                 Loss::TakenOver
@@ -472,13 +491,19 @@ impl Ledger {
 }
 
 impl Row {
-    fn is(&self, owner: &str, session: Session) -> bool {
-        self.session == session && self.is_of(owner)
+    /// Whether it is the lease of this claim; a name that stays taken after its release is nobody's.
+    fn is(&self, claim: &str, session: Session) -> bool {
+        !self.released && self.session == session && &*self.claim == claim
     }
 
-    /// Whether the owner has it; a name that stays taken after its release is nobody's.
+    /// Whether this owner may enter because of it.
     fn is_of(&self, owner: &str) -> bool {
-        self.depth > 0 && &*self.owner == owner
+        !self.released && self.owner.as_deref() == Some(owner)
+    }
+
+    fn grant(&self, valid: Duration) -> Grant {
+        // One that shares another's fence has it alone: what was set aside behind it is the other's.
+        Grant::new(self.fence(), valid).with_fences(self.fences.max(1))
     }
 
     fn fence(&self) -> Fence {
@@ -490,11 +515,11 @@ impl Row {
 impl Place {
     fn new(claim: &Claim, at: &Moment<'_>) -> Self {
         Self {
-            owner: claim.owner.as_str().into(),
+            claim: claim.id.as_str().into(),
+            owner: claim.owner.as_ref().map(|owner| owner.as_str().into()),
             session: at.session,
             bound: claim.life == Life::Client,
             mode: claim.mode,
-            depth: claim.depth,
             fences: claim.fences,
             tells: claim.tell_if_wanted && claim.life == Life::Client,
             ttl: nanos(claim.ttl),
@@ -504,14 +529,14 @@ impl Place {
         }
     }
 
-    fn is(&self, owner: &str, session: Session) -> bool {
-        self.session == session && &*self.owner == owner
+    fn is(&self, claim: &str, session: Session) -> bool {
+        self.session == session && &*self.claim == claim
     }
 
     fn call(&self) -> Notice {
         Notice {
             session: self.session,
-            owner: self.owner.clone(),
+            claim: self.claim.clone(),
             what: What::AskAgain,
         }
     }
@@ -535,28 +560,37 @@ impl std::fmt::Debug for Moment<'_> {
 }
 
 /// Turns a notice into news for its session.
-pub(crate) fn news(name: Name, owner_text: &str, what: What) -> crate::driver::News {
+pub(crate) fn news(name: Name, claim: &str, what: What) -> crate::driver::News {
     use crate::driver::News;
-    let owner = owner(owner_text);
+    let claim = ClaimId::stored(claim);
     let smallest = Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"));
+    let fence = |number| Fence::new(number).unwrap_or(smallest);
     match what {
         What::AskAgain => News::AskAgain(Some(name)),
-        What::Granted { fence, after } => News::Granted {
+        What::Granted {
+            fence: number,
+            fences,
+            valid,
+            after,
+        } => News::Granted {
             name,
-            owner,
-            fence: Fence::new(fence).unwrap_or(smallest),
+            claim,
+            grant: Grant::new(fence(number), Duration::from_nanos(valid)).with_fences(fences),
             after: Duration::from_nanos(after),
         },
-        What::Lost { fence, loss } => News::Lost {
+        What::Lost {
+            fence: number,
+            loss,
+        } => News::Lost {
             name,
-            owner,
-            fence: Fence::new(fence).unwrap_or(smallest),
+            claim,
+            fence: fence(number),
             loss,
         },
-        What::Wanted { fence } => News::Wanted {
+        What::Wanted { fence: number } => News::Wanted {
             name,
-            owner,
-            fence: Fence::new(fence).unwrap_or(smallest),
+            claim,
+            fence: fence(number),
         },
     }
 }
@@ -568,7 +602,7 @@ fn call_back(rows: &mut [Row], is_wanted: impl Fn(Session) -> bool, at: &mut Mom
             row.tells = false;
             at.notices.push(Notice {
                 session: row.session,
-                owner: row.owner.clone(),
+                claim: row.claim.clone(),
                 what: What::Wanted { fence: row.fence },
             });
         }
@@ -578,7 +612,7 @@ fn call_back(rows: &mut [Row], is_wanted: impl Fn(Session) -> bool, at: &mut Mom
 /// The answer to a claim in line: the first lease that may end by itself names the time.
 fn queued(ends: Nanos, now: Nanos) -> Answer {
     Answer::Queued {
-        ask_again: Duration::from_nanos(ends.saturating_sub(now)),
+        ask_again: Some(Duration::from_nanos(ends.saturating_sub(now))),
     }
 }
 
@@ -587,9 +621,14 @@ fn covers(held: Mode, asked: Mode) -> bool {
     held == asked || (held == Mode::Exclusive && asked == Mode::Shared)
 }
 
-/// An owner of the store's own text, which was checked when it came in.
-fn owner(text: &str) -> Owner {
-    Owner::named(text).unwrap_or_else(|_| Owner::unique())
+/// Who holds or waits, as people see it: a claim without an owner is its own.
+fn shown(claim: &str, owner: Option<&str>) -> Owner {
+    Owner::shown(owner.unwrap_or(claim))
+}
+
+/// How many there are, as far as anybody wants to know.
+fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).unwrap_or(u32::MAX)
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::doctor::Finding;
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
-    TimeSource,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
+    Renewed, TimeSource,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
@@ -94,6 +94,10 @@ impl Driver for Memory {
 
     fn clock(&self) -> Clock {
         Clock::Tokio
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::all()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
@@ -226,13 +230,13 @@ impl State {
         }
         for Notice {
             session,
-            owner,
+            claim,
             what,
         } in notices
         {
             if let Some(inbox) = self.inboxes.get(&session) {
                 // A closed inbox belongs to a client that is being dropped, and reads no more.
-                let _ = inbox.send(ledger::news(name.clone(), &owner, what));
+                let _ = inbox.send(ledger::news(name.clone(), &claim, what));
             }
         }
         self.changes += 1;
@@ -303,7 +307,7 @@ mod tests {
 
     use super::*;
     use crate::driver::{About, Life, Mode, Wait};
-    use crate::name::Owner;
+    use crate::name::ClaimId;
 
     #[tokio::test(start_paused = true)]
     async fn leases_that_expire_unasked_for_leave_nothing() {
@@ -323,7 +327,7 @@ mod tests {
         let held = claim(0);
         store.acquire(&held).await.unwrap();
         let waiting = Claim {
-            owner: Owner::unique(),
+            id: ClaimId::unique(),
             ..claim(0)
         };
         other.acquire(&waiting).await.unwrap();
@@ -346,10 +350,10 @@ mod tests {
     fn claim(number: u32) -> Claim {
         Claim {
             name: Name::new(&format!("order:{number}")).unwrap(),
-            owner: Owner::unique(),
+            id: ClaimId::unique(),
+            owner: None,
             mode: Mode::Exclusive,
             ttl: Duration::from_millis(100),
-            depth: 1,
             wait: Wait::InLine,
             life: Life::Client,
             fences: 1,

@@ -15,7 +15,7 @@ use crate::store::ledger::Session;
 use crate::store::local::{KIND, fault};
 
 /// The newest layout of the folder that this version knows.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A folder that is fit to hold a store.
 #[derive(Debug)]
@@ -123,6 +123,11 @@ impl Folder {
                 found,
                 known: FORMAT,
             }),
+            Some(1) => Err(fault::unavailable(format!(
+                "{} was made by an older tenure: end the programs that use it, then remove \
+                 everything in it but the file 'fence'",
+                self.path.display()
+            ))),
             _ => Err(fault::damaged(format!(
                 "{} does not say 'tenure local {FORMAT}': this is not a folder of tenure, choose \
                  another with local:/some/folder",

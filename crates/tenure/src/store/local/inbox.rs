@@ -38,7 +38,7 @@ pub(super) struct Letter {
 #[derive(Debug, Serialize, Deserialize)]
 struct Message<'a> {
     name: &'a str,
-    owner: &'a str,
+    claim: &'a str,
     what: What,
 }
 
@@ -58,7 +58,7 @@ impl Outbox {
             }
             let message = Message {
                 name: name.as_str(),
-                owner: &notice.owner,
+                claim: &notice.claim,
                 what: notice.what,
             };
             match self.send_one(folder, to, &message) {
@@ -185,7 +185,7 @@ impl Inbox {
 fn read(bytes: &[u8]) -> Option<News> {
     let message: Message<'_> = postcard::from_bytes(bytes).ok()?;
     let name = Name::new(message.name).ok()?;
-    Some(ledger::news(name, message.owner, message.what))
+    Some(ledger::news(name, message.claim, message.what))
 }
 
 /// Whether the socket, or the client that it belonged to, is no more.

@@ -38,7 +38,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -159,6 +159,10 @@ impl Driver for Local {
 
     fn clock(&self) -> Clock {
         Clock::Boot
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::all()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {

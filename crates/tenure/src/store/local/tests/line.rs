@@ -101,10 +101,13 @@ async fn many_renewals_are_answered_in_their_order() {
             0 => None,
             _ => Some(granted(&ann, &held).await),
         };
-        expected.push(fence.map_or(Renewed::Lost(Loss::Gone), Renewed::Kept));
+        expected.push(match fence {
+            Some(fence) => Renewed::Kept { fence, valid: TTL },
+            None => Renewed::Lost(Loss::Gone),
+        });
         renewals.push(Renewal {
             name: held.name,
-            owner: held.owner,
+            claim: held.id,
             fence,
             life: Life::Client,
             ttl: TTL,
@@ -125,10 +128,10 @@ async fn an_evicted_holder_is_told() {
     let evicted = bob.evict(&hers.name).await.unwrap();
     assert_eq!(evicted.len(), 1);
     let loss = Loss::Evicted;
-    let (name, owner) = (hers.name, hers.owner);
+    let (name, claim) = (hers.name, hers.id);
     let lost = News::Lost {
         name,
-        owner,
+        claim,
         fence,
         loss,
     };

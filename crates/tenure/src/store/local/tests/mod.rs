@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::driver::{About, Life, Loss, Mode, Wait};
-use crate::name::{Fence, Owner};
+use crate::name::{ClaimId, Fence};
 
 /// Not a test: the other process of the tests above.
 #[tokio::test]
@@ -130,10 +130,10 @@ fn state_file(folder: &TempDir) -> PathBuf {
 fn claim(name: &str, wait: Wait) -> Claim {
     Claim {
         name: name.parse().unwrap(),
-        owner: Owner::unique(),
+        id: ClaimId::unique(),
+        owner: None,
         mode: Mode::Exclusive,
         ttl: TTL,
-        depth: 1,
         wait,
         life: Life::Client,
         fences: 1,
@@ -145,17 +145,16 @@ fn claim(name: &str, wait: Wait) -> Claim {
 fn release(claim: &Claim) -> Release {
     Release {
         name: claim.name.clone(),
-        owner: claim.owner.clone(),
+        claim: claim.id.clone(),
         fence: None,
         life: claim.life,
-        depth: 0,
         stays_taken: Duration::ZERO,
     }
 }
 
 async fn granted(local: &Local, claim: &Claim) -> Fence {
     match local.acquire(claim).await.unwrap() {
-        Answer::Granted(fence) => fence,
+        Answer::Granted(grant) => grant.fence,
         other => panic!("{other:?}"),
     }
 }
@@ -168,10 +167,13 @@ async fn queued(local: &Local, claim: &Claim) {
 async fn told_granted(local: &Local, claim: &Claim) -> Fence {
     match next(local).await {
         News::Granted {
-            name, owner, fence, ..
+            name,
+            claim: id,
+            grant,
+            ..
         } => {
-            assert_eq!((&name, &owner), (&claim.name, &claim.owner));
-            fence
+            assert_eq!((&name, &id), (&claim.name, &claim.id));
+            grant.fence
         }
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,275 @@
+//! Re-entry: an owner that holds a lock in this client may lock it again, and the store need not know.
+//!
+//! The owner is the one that the lock names, or the running task for a re-entrant lock. The store is
+//! asked for the outermost call alone: the calls nested in it share its lease, its fence and its
+//! fate, and are counted here. An owner that holds the name in *another* client shares by the
+//! store's rules instead, with a claim of its own.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use crate::clock::Tick;
+use crate::driver::Mode;
+use crate::engine::Engine;
+use crate::engine::lease::{Health, HeldLease};
+use crate::engine::line::{Standing, Turn};
+use crate::engine::order::Order;
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Hold, Outcome};
+use crate::name::{Fence, Name, Owner};
+use crate::random::SeededMap;
+
+/// The entries of all owners that hold or wait for a lock that they may enter again.
+#[derive(Debug, Default)]
+pub(crate) struct Entries(Mutex<SeededMap<(Name, Owner), Weak<Entry>>>);
+
+/// What the calls of one owner share that want the same name; gone with the last of them.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    entries: Arc<Entries>,
+    key: (Name, Owner),
+    held: Mutex<Option<Outermost>>,
+    changed: Notify,
+}
+
+/// The grant that an owner has.
+#[derive(Debug)]
+struct Outermost {
+    lease: Arc<HeldLease>,
+    /// The outermost call's.
+    order: Arc<Order>,
+    fence: Fence,
+    passes: u32,
+    since: Tick,
+    nest: Arc<Nest>,
+}
+
+/// The calls that share a grant. Changed under the lock of its entry alone.
+#[derive(Debug)]
+pub(crate) struct Nest {
+    entry: Arc<Entry>,
+    calls: Mutex<Calls>,
+}
+
+#[derive(Debug)]
+struct Calls {
+    depth: u32,
+    /// Until when the name stays taken, as the nested calls want it.
+    taken_until: Tick,
+}
+
+impl Engine {
+    /// Finds or makes the entry of an order whose owner may enter again.
+    pub(super) fn entry(&self, order: &Order) -> Option<Arc<Entry>> {
+        let owner = order.reenters_as()?;
+        Some(self.entries.of((order.name.clone(), owner.clone())))
+    }
+
+    /// Enters a lock again that the caller's owner holds in this client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ModeConflict`] if it is held in a mode that does not cover the new one.
+    pub(super) fn reenter(
+        self: &Arc<Self>,
+        entry: Option<&Arc<Entry>>,
+        order: &Order,
+    ) -> Result<Option<Guard>> {
+        let Some(entry) = entry else {
+            return Ok(None);
+        };
+        let held = entry.lock();
+        let Some(outer) = held.as_ref().filter(|outer| outer.is_held(self)) else {
+            return Ok(None);
+        };
+        if !covers(outer.order.mode, order.mode) {
+            let name = order.name.clone();
+            return Err(Error::ModeConflict { name });
+        }
+        outer.nest.enter(self.clock.now() + order.at_least);
+        let (lease, order) = (&outer.lease, &outer.order);
+        let mut guard = Guard::new(self, lease, order, outer.fence, outer.passes, outer.since);
+        guard.nest(&outer.nest);
+        Ok(Some(guard))
+    }
+
+    /// Lets nested calls find a grant. One of several grants of an owner is found.
+    pub(super) fn admit(&self, entry: Option<&Arc<Entry>>, mut guard: Guard) -> Guard {
+        if let (Some(entry), Some(hold)) = (entry, guard.hold()) {
+            let mut held = entry.lock();
+            if !held.as_ref().is_some_and(|outer| outer.is_held(self)) {
+                let nest = Arc::new(Nest::new(entry));
+                *held = Some(Outermost {
+                    lease: Arc::clone(&hold.lease),
+                    order: Arc::clone(&hold.order),
+                    fence: guard.fence(),
+                    passes: hold.passes,
+                    since: hold.since,
+                    nest: Arc::clone(&nest),
+                });
+                drop(held);
+                guard.nest(&nest);
+                entry.changed.notify_waiters();
+            }
+        }
+        guard
+    }
+
+    /// Waits for the turn, or until another call of the same owner has the lock.
+    pub(super) async fn turn(
+        self: &Arc<Self>,
+        standing: &mut Standing,
+        entry: Option<&Arc<Entry>>,
+    ) -> Option<Turn> {
+        let Some(entry) = entry else {
+            return standing.turn().await;
+        };
+        tokio::select! {
+            biased;
+            turn = standing.turn() => turn,
+            () = entry.taken(self) => Some(Turn::Again),
+        }
+    }
+
+    /// Leaves a nested call; returns the hold if it was the last of its nest, or in none.
+    pub(super) fn leave_nest(&self, mut hold: Hold) -> Result<Outcome, Hold> {
+        let Some(nest) = hold.nest.take() else {
+            return Err(hold);
+        };
+        let depth = nest.leave();
+        if depth == 0 {
+            hold.taken_until = nest.calls().taken_until;
+            return Err(hold);
+        }
+        Ok(match hold.lease.health(self.clock.now()) {
+            Health::Lost(loss) => Outcome::NotHeld(loss),
+            Health::Held | Health::AtRisk => Outcome::Lowered { depth },
+        })
+    }
+}
+
+impl Entries {
+    fn of(self: &Arc<Self>, key: (Name, Owner)) -> Arc<Entry> {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
+            return entry;
+        }
+        let entry = Arc::new(Entry {
+            entries: Arc::clone(self),
+            key: key.clone(),
+            held: Mutex::default(),
+            changed: Notify::new(),
+        });
+        entries.insert(key, Arc::downgrade(&entry));
+        entry
+    }
+}
+
+impl Entry {
+    /// Waits until a call of the owner has the lock.
+    async fn taken(&self, engine: &Engine) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self
+                .lock()
+                .as_ref()
+                .is_some_and(|outer| outer.is_held(engine))
+            {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Outermost>> {
+        // Nothing panics while an entry is half changed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut entries = self
+            .entries
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Another may have been made since.
+        if entries
+            .get(&self.key)
+            .is_some_and(|entry| entry.strong_count() == 0)
+        {
+            entries.remove(&self.key);
+        }
+    }
+}
+
+impl Outermost {
+    fn is_held(&self, engine: &Engine) -> bool {
+        !matches!(self.lease.health(engine.clock.now()), Health::Lost(_))
+    }
+}
+
+impl Nest {
+    fn new(entry: &Arc<Entry>) -> Self {
+        Self {
+            entry: Arc::clone(entry),
+            calls: Mutex::new(Calls {
+                depth: 1,
+                taken_until: Tick::default(),
+            }),
+        }
+    }
+
+    /// Enters once more, for a call that wants the name to stay taken until then.
+    fn enter(&self, taken_until: Tick) {
+        let mut calls = self.calls();
+        calls.depth += 1;
+        calls.taken_until = calls.taken_until.max(taken_until);
+    }
+
+    /// Leaves once; returns how many calls are left.
+    fn leave(self: &Arc<Self>) -> u32 {
+        let mut held = self.entry.lock();
+        let mut calls = self.calls();
+        calls.depth = calls.depth.saturating_sub(1);
+        if calls.depth == 0
+            && held
+                .as_ref()
+                .is_some_and(|outer| Arc::ptr_eq(&outer.nest, self))
+        {
+            *held = None;
+        }
+        calls.depth
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a holder in one mode may enter again in another.
+fn covers(held: Mode, asked: Mode) -> bool {
+    held == asked || (held == Mode::Exclusive && asked == Mode::Shared)
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test(start_paused = true)]
+    async fn entries_are_gone_with_those_who_entered() {
+        let locks = crate::open("memory:").await.unwrap();
+        let count = || locks.engine.entries.0.lock().unwrap().len();
+        for name in 0..100 {
+            let lock = locks.mutex(&format!("a {name}")).reentrant();
+            let outer = lock.lock().await.unwrap();
+            let inner = lock.try_lock().await.unwrap().unwrap();
+            assert_eq!(count(), 1);
+            drop(outer);
+            drop(inner);
+        }
+        assert_eq!(count(), 0);
+    }
+}

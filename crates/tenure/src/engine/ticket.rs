@@ -1,0 +1,330 @@
+//! The ticket: this client's place in a store's line for a name, or the request for one.
+//!
+//! All states and transitions stand here. A transition is a plain function of a state and an
+//! [`Event`]; it returns what has to be done, and does nothing itself. `ask.rs` does it.
+//!
+//! ```text
+//!                 Look: send                    answer: queued
+//!      ┌─────► Due ──────────► Asking ──────────────────────────► Queued
+//!      │        ▲               │  ▲ news: ask again (noted)        │ │
+//!      │        │ queued, and   │  └──┐                             │ │
+//!      │        │ ask again     ├─────┘                             │ │
+//!      │        └───────────────┤                                   │ │
+//!      │                        │ news: granted                     │ │
+//!      │                        ▼                                   │ │
+//!      │                      Told ── answer: queued, news is old ──┼─┤
+//!      │                        │                                   │ │
+//!      │  news: ask again, or granted but half over; time is up     │ │
+//!      └────────────────────────┼───────────────────────────────────┘ │
+//!                               │ answer                              │ news: granted
+//!   answer: granted (Asking) ──►▼◄────────────────────────────────────┘
+//!                             Spent: serve the grant
+//!   any state but Spent ── End ──► Spent: withdraw the claim
+//! ```
+//!
+//! Whoever makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; nobody
+//! else may.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Tick, safe};
+use crate::driver::{Claim, Grant};
+use crate::engine::order::Order;
+
+/// A claim on its way through a store's line.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) order: Arc<Order>,
+    pub(crate) claim: Claim,
+    /// When the first request went out: the store took the claim in no earlier.
+    pub(crate) first_sent: Tick,
+    state: Mutex<State>,
+    /// Rung at every transition, for the attendant of the line.
+    pub(crate) changed: Notify,
+}
+
+/// How far a ticket has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A request is to be sent.
+    Due,
+    /// A request is in flight.
+    Asking {
+        /// Whether the store said meanwhile to ask again: the answer may be older than that.
+        again: bool,
+    },
+    /// The store told of the grant while a request is in flight.
+    Told(Granted),
+    /// The claim stands in the store's line; ask again at this time if no news came.
+    Queued(Tick),
+    /// It was served or withdrawn.
+    Spent,
+}
+
+/// What happens to a ticket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    /// The attendant looks what is to be done.
+    Look,
+    /// The store said to ask again.
+    AskAgain,
+    /// The answer: it stands in line, to be asked for again at this time.
+    AnsweredQueued(Tick),
+    /// The answer: it is granted.
+    AnsweredGranted(Granted),
+    /// News: it is granted.
+    ToldGranted(Granted),
+    /// Nobody wants it any more, or asking failed for good.
+    End,
+}
+
+/// A grant, and the earliest moment at which the store may have made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) grant: Grant,
+    pub(crate) start: Tick,
+}
+
+/// What has to be done after a transition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing before the next event.
+    Wait,
+    /// Look again at this time, or at the next event.
+    Sleep(Tick),
+    /// Send a request.
+    Send,
+    /// Give the grant to the first in the local line.
+    Serve(Granted),
+    /// Withdraw the claim.
+    Withdraw,
+}
+
+impl Ticket {
+    /// Makes a ticket whose first request its maker is about to send.
+    pub(crate) fn asking(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(order, claim, now, State::Asking { again: false })
+    }
+
+    /// Makes a ticket that its attendant has to ask for.
+    pub(crate) fn due(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(order, claim, now, State::Due)
+    }
+
+    fn new(order: &Arc<Order>, claim: Claim, now: Tick, state: State) -> Arc<Self> {
+        Arc::new(Self {
+            order: Arc::clone(order),
+            claim,
+            first_sent: now,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Lets the event happen, and returns what has to be done.
+    pub(crate) fn on(&self, event: Event, now: Tick) -> Action {
+        let mut state = self.lock();
+        let (next, action) = state.on(event, now);
+        let changed = *state != next;
+        *state = next;
+        drop(state);
+        if changed && !matches!(event, Event::Look) {
+            self.changed.notify_one();
+        }
+        action
+    }
+
+    /// The grant that news told of, made `after` the store took the claim in.
+    ///
+    /// The longer the wait, the further two clocks may have run apart.
+    pub(crate) fn told(&self, grant: Grant, after: Duration) -> Granted {
+        let start = self.first_sent + after - after / 1000;
+        Granted { grant, start }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the state is half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn on(self, event: Event, now: Tick) -> (Self, Action) {
+        match event {
+            Event::Look => self.look(now),
+            Event::AskAgain => (self.ask_again(), Action::Wait),
+            Event::AnsweredQueued(until) => self.answered_queued(until, now),
+            Event::AnsweredGranted(granted) => self.unless_spent(Action::Serve(granted)),
+            Event::ToldGranted(granted) => self.told_granted(granted, now),
+            Event::End => self.unless_spent(Action::Withdraw),
+        }
+    }
+
+    fn look(self, now: Tick) -> (Self, Action) {
+        match self {
+            Self::Queued(until) if now < until => (self, Action::Sleep(until)),
+            Self::Due | Self::Queued(_) => (Self::Asking { again: false }, Action::Send),
+            Self::Asking { .. } | Self::Told(_) | Self::Spent => (self, Action::Wait),
+        }
+    }
+
+    fn ask_again(self) -> Self {
+        match self {
+            Self::Queued(_) => Self::Due,
+            Self::Asking { .. } => Self::Asking { again: true },
+            Self::Due | Self::Told(_) | Self::Spent => self,
+        }
+    }
+
+    fn answered_queued(self, until: Tick, now: Tick) -> (Self, Action) {
+        match self {
+            Self::Told(granted) if granted.is_certain(now) => (Self::Spent, Action::Serve(granted)),
+            Self::Told(_) | Self::Asking { again: true } => (Self::Due, Action::Wait),
+            Self::Asking { again: false } | Self::Due | Self::Queued(_) => {
+                (Self::Queued(until), Action::Wait)
+            }
+            Self::Spent => (self, Action::Wait),
+        }
+    }
+
+    fn told_granted(self, granted: Granted, now: Tick) -> (Self, Action) {
+        match self {
+            Self::Asking { .. } | Self::Told(_) => (Self::Told(granted), Action::Wait),
+            Self::Due | Self::Queued(_) if granted.is_certain(now) => {
+                (Self::Spent, Action::Serve(granted))
+            }
+            Self::Due | Self::Queued(_) => (Self::Due, Action::Wait),
+            Self::Spent => (self, Action::Wait),
+        }
+    }
+
+    fn unless_spent(self, action: Action) -> (Self, Action) {
+        match self {
+            Self::Spent => (self, Action::Wait),
+            _ => (Self::Spent, action),
+        }
+    }
+}
+
+impl Granted {
+    /// Whether news of a grant can be believed as it is.
+    ///
+    /// A grant that is half over is better renewed first. One from the future shows that the clock
+    /// of the store has jumped, so nobody can say when it was made. Asking again settles both.
+    fn is_certain(&self, now: Tick) -> bool {
+        let over = self.start + safe(self.grant.valid);
+        self.start <= now && over.since(now) > self.grant.valid / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Fence;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn granted(start_ms: u64) -> Granted {
+        Granted {
+            grant: Grant::new(Fence::new(7).unwrap(), TTL),
+            start: at(start_ms),
+        }
+    }
+
+    fn at(ms: u64) -> Tick {
+        Tick::default() + Duration::from_millis(ms)
+    }
+
+    /// Lets the events happen one second after the first tick, and returns the last action.
+    fn after(mut state: State, events: &[Event]) -> (State, Action) {
+        let mut action = Action::Wait;
+        for event in events {
+            (state, action) = state.on(*event, at(1000));
+        }
+        (state, action)
+    }
+
+    #[test]
+    fn a_due_ticket_is_sent_once() {
+        let (state, action) = after(State::Due, &[Event::Look]);
+        assert_eq!(action, Action::Send);
+        assert_eq!(after(state, &[Event::Look]), (state, Action::Wait));
+    }
+
+    #[test]
+    fn a_queued_ticket_sleeps_until_its_time() {
+        let queued = State::Queued(at(5000));
+        assert_eq!(
+            queued.on(Event::Look, at(4999)).1,
+            Action::Sleep(at(5000)),
+            "not yet"
+        );
+        assert_eq!(queued.on(Event::Look, at(5000)).1, Action::Send);
+    }
+
+    #[test]
+    fn a_call_to_ask_again_that_overtakes_the_answer_is_not_forgotten() {
+        let asking = State::Asking { again: false };
+        let events = [Event::AskAgain, Event::AnsweredQueued(at(9000))];
+        assert_eq!(after(asking, &events), (State::Due, Action::Wait));
+    }
+
+    #[test]
+    fn news_that_overtakes_the_answer_is_served_with_it() {
+        let asking = State::Asking { again: false };
+        let events = [
+            Event::ToldGranted(granted(900)),
+            Event::AnsweredQueued(at(9000)),
+        ];
+        let served = (State::Spent, Action::Serve(granted(900)));
+        assert_eq!(after(asking, &events), served);
+    }
+
+    #[test]
+    fn an_answer_is_believed_before_news_because_it_is_later() {
+        let asking = State::Asking { again: false };
+        let events = [
+            Event::ToldGranted(granted(100)),
+            Event::AnsweredGranted(granted(900)),
+        ];
+        assert_eq!(after(asking, &events).1, Action::Serve(granted(900)));
+    }
+
+    #[test]
+    fn a_grant_that_is_half_over_or_from_the_future_is_asked_for_again() {
+        let queued = State::Queued(at(20_000));
+        let told = Event::ToldGranted(granted(900));
+        assert_eq!(queued.on(told, at(6000)), (State::Due, Action::Wait));
+        let future = Event::ToldGranted(granted(1001));
+        assert_eq!(after(queued, &[future]), (State::Due, Action::Wait));
+    }
+
+    #[test]
+    fn a_ticket_is_spent_once_whatever_happens_next() {
+        let all = [
+            Event::Look,
+            Event::AskAgain,
+            Event::AnsweredQueued(at(9000)),
+            Event::AnsweredGranted(granted(900)),
+            Event::ToldGranted(granted(900)),
+            Event::End,
+        ];
+        let states = [
+            State::Due,
+            State::Asking { again: false },
+            State::Asking { again: true },
+            State::Told(granted(900)),
+            State::Queued(at(9000)),
+        ];
+        for state in states {
+            assert_eq!(after(state, &[Event::End]).1, Action::Withdraw);
+            for event in all {
+                let events = [Event::End, event];
+                assert_eq!(after(state, &events), (State::Spent, Action::Wait));
+            }
+        }
+    }
+}
