@@ -377,7 +377,7 @@ pub async fn two_clients_of_one_owner_go_in_together(fixture: &dyn Fixture) {
     assert_eq!(twin.turn().await.fence, fence);
     ann.is_waited_for_by(&[&dan]).await;
     assert_eq!(bob.releases().await, Released::Freed { left: 1 });
-    dan.is_refused().await;
+    dan.neighbour().is_refused().await;
     twin.frees().await;
     assert!(dan.turn().await.fence > fence);
     dan.frees().await;

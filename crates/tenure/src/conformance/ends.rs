@@ -228,7 +228,7 @@ pub async fn a_kept_name_is_nobodys_and_then_free(fixture: &dyn Fixture) {
                 ann.is_refused().await;
             }
             assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
-            assert_eq!(ann.releases().await, Released::NotHeld(Loss::Gone));
+            assert!(matches!(ann.releases().await, Released::NotHeld(_)));
             ann.withdraws().await;
             if keep == TTL {
                 bob.is_refused().await;
