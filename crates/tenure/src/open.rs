@@ -113,8 +113,10 @@ async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
 }
 
 #[cfg(feature = "redis")]
-async fn redlock(url: &str) -> Result<Arc<dyn Driver>> {
-    crate::store::redlock::open(url).await
+async fn redlock(_url: &str) -> Result<Arc<dyn Driver>> {
+    Err(invalid(
+        "redlock:// does not speak the new contract yet".to_owned(),
+    ))
 }
 
 #[cfg(feature = "redis")]
@@ -123,8 +125,10 @@ async fn doctor_redis(url: &str) -> Result<Vec<Finding>> {
 }
 
 #[cfg(feature = "redis")]
-async fn doctor_redlock(url: &str) -> Result<Vec<Finding>> {
-    crate::store::redlock::doctor(url).await
+async fn doctor_redlock(_url: &str) -> Result<Vec<Finding>> {
+    Err(invalid(
+        "redlock:// does not speak the new contract yet".to_owned(),
+    ))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -15,5 +15,6 @@ pub mod local;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "redis")]
+// Until it speaks the new contract.
+#[cfg(any())]
 pub mod redlock;
