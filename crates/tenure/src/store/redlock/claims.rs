@@ -184,7 +184,10 @@ impl Claims {
     /// The nodes that may still take back what they grant to the claim, a bit each.
     pub(crate) fn unconfirmed(&self, id: &ClaimId) -> u64 {
         let table = self.lock();
-        table.leaving.get(id).map_or(0, |leaving| leaving.unconfirmed)
+        table
+            .leaving
+            .get(id)
+            .map_or(0, |leaving| leaving.unconfirmed)
     }
 
     pub(crate) fn find(&self, id: &ClaimId) -> Option<Held> {
@@ -276,7 +279,13 @@ impl Held {
     }
 
     /// Notes that the claim has won; returns whether to tell that others want the name.
-    pub(crate) fn won(&mut self, claim: &Arc<Claim>, fence: Fence, fences: u32, until: Tick) -> bool {
+    pub(crate) fn won(
+        &mut self,
+        claim: &Arc<Claim>,
+        fence: Fence,
+        fences: u32,
+        until: Tick,
+    ) -> bool {
         self.claim = Arc::clone(claim);
         (self.fence, self.fences) = (Some(fence), fences);
         self.until = self.until.max(until);

@@ -82,6 +82,7 @@ mod tests {
     fn shows(clock_us: u64) -> Option<Result<Vote>> {
         Some(Ok(Vote {
             answer: Answer::Busy,
+            joins: false,
             clock_us: Some(clock_us),
             started: None,
             delayed: false,

@@ -124,10 +124,10 @@ impl Group {
         enough: impl Fn(&[Option<Result<Vote>>]) -> bool,
     ) -> Round<Vote> {
         let unconfirmed = self.claims.unconfirmed(&claim.id);
-        let vote = |index, node: Arc<Hash>| {
+        let vote = |index: usize, node: Arc<Hash>| {
             let (group, claim) = (Arc::clone(self), Arc::clone(claim));
             async move {
-                if unconfirmed & (1 << index) != 0 {
+                if unconfirmed & (1u64 << index) != 0 {
                     // What took the claim back before must not take back what is granted now.
                     group.withdraw_at(index, &claim).await?;
                 }
@@ -195,12 +195,8 @@ impl Group {
         let count = |answers: &[_]| Tally::of(answers, grown_up);
         let is_decided = |answers: &[_]| count(answers).is_decided(majority);
         let mut round = self.ask_all(claim, number, is_decided).await;
-        let least = match number {
-            Number::AtLeast(least) => least,
-            Number::Exactly(fence) => fence.get(),
-        };
         let tally = count(&round.answers);
-        if tally.is_undecided_on_its_number(majority, least) {
+        if tally.is_undecided_on_its_number(majority) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;

@@ -99,7 +99,9 @@ impl Inbox {
                 }
                 self.hear_call(group, node, name);
             }
-            News::AskAgain(None) | News::SessionLost(_) => self.ready.push_back(News::AskAgain(None)),
+            News::AskAgain(None) | News::SessionLost(_) => {
+                self.ready.push_back(News::AskAgain(None))
+            }
             News::Wanted { name, claim, .. } => {
                 let wanted = |held: &mut Held| held.wanted().then_some(held.fence);
                 if let Some(Some(Some(fence))) = group.claims.change(&claim, wanted) {

@@ -24,12 +24,7 @@ impl Group {
         });
     }
 
-    async fn hear_late(
-        self: &Arc<Self>,
-        node: usize,
-        claim: &Arc<Claim>,
-        answer: Result<Vote>,
-    ) {
+    async fn hear_late(self: &Arc<Self>, node: usize, claim: &Arc<Claim>, answer: Result<Vote>) {
         if !touches(&answer) {
             return;
         }

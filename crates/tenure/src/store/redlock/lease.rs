@@ -200,11 +200,7 @@ struct Kept {
 
 impl Kept {
     /// Counts what has come in; `least` is the number that a majority wrote down, if it is known.
-    fn count(
-        answers: &[Option<Result<Vec<Renewed>>>],
-        lease: usize,
-        least: Option<Fence>,
-    ) -> Self {
+    fn count(answers: &[Option<Result<Vec<Renewed>>>], lease: usize, least: Option<Fence>) -> Self {
         let mut kept = Self {
             nodes: Vec::new(),
             fence: None,

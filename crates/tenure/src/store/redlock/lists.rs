@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::driver::{Driver as _, Entry, Holder, Waiter};
 use crate::error::Result;
-use crate::name::{ClaimId, Name};
+use crate::name::{ClaimId, Name, Owner};
 use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault;
 use crate::store::redlock::group::Group;
@@ -113,13 +113,13 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
 
 /// Notes with each holder how many claims its owner has among them.
 fn count_owners(holders: &mut [Holder]) {
-    let claims: Vec<_> = holders.iter().filter(|holder| holder.depth > 0).collect();
-    let count = |owner| claims.iter().filter(|holder| holder.owner == *owner).count();
-    let depths: Vec<_> = holders.iter().map(|holder| count(&holder.owner)).collect();
-    for (holder, depth) in holders.iter_mut().zip(depths) {
-        if holder.depth > 0 {
-            holder.depth = u32::try_from(depth).unwrap_or(u32::MAX);
-        }
+    let claims = holders.iter().filter(|holder| holder.depth > 0);
+    let mut depths: BTreeMap<Owner, u32> = BTreeMap::new();
+    for claim in claims {
+        *depths.entry(claim.owner.clone()).or_default() += 1;
+    }
+    for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
+        holder.depth = depths[&holder.owner];
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::driver::{About, Life, Mode};
-    use crate::name::{Fence, Owner};
+    use crate::name::Fence;
 
     #[test]
     fn a_node_that_has_not_heard_of_all_does_not_change_the_order() {

@@ -15,6 +15,8 @@ use crate::store::redlock::fault::why;
 pub(crate) struct Tally {
     /// Who has granted it, and how.
     pub(crate) granted: Vec<(usize, Grant)>,
+    /// Whether any of them has other claims of its owner, which have a number already.
+    joins: bool,
     /// Who has granted it and started lately, and how long they do not count.
     pub(crate) young: Vec<(usize, Duration)>,
     /// Where it stands in line, and when to ask again.
@@ -54,7 +56,10 @@ impl Tally {
             Answer::Granted(grant) => {
                 match grown_up.and_then(|rule| rule.left(vote, grant.fence)) {
                     Some(left) => self.young.push((node, left)),
-                    None => self.granted.push((node, grant)),
+                    None => {
+                        self.granted.push((node, grant));
+                        self.joins |= vote.joins;
+                    }
                 }
             }
             Answer::Queued { ask_again } => self.queued.push((node, ask_again)),
@@ -79,12 +84,12 @@ impl Tally {
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
-    /// Whether it is won, and those who are open may tell the number that others know it by: a node
-    /// gives less than what is asked for (`least`) only where somebody else has the owner's grant.
-    pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
+    /// Whether it is won, and those who are open may tell the number by which its owner's other
+    /// claims are known.
+    pub(crate) fn is_undecided_on_its_number(&self, majority: usize) -> bool {
         self.granted.len() >= majority
             && self.open > 0
-            && self.granted.iter().any(|(_, grant)| grant.fence.get() < least)
+            && self.joins
             && self.agreed(majority).is_none()
     }
 
@@ -164,6 +169,7 @@ mod tests {
         let started = Instant::now().checked_sub(Duration::from_secs(up));
         Some(Ok(Vote {
             answer: Answer::Granted(Grant::new(Fence::new(fence).unwrap(), Duration::ZERO)),
+            joins: false,
             clock_us: Some(clock),
             started: Some(started.unwrap()),
             delayed: false,
@@ -218,6 +224,7 @@ mod tests {
         let busy = || {
             Some(Ok(Vote {
                 answer: Answer::Busy,
+                joins: false,
                 clock_us: None,
                 started: None,
                 delayed: false,
@@ -239,15 +246,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_number_is_agreed_on_by_a_majority_alone() {
-        let answers = [granted(7, 9), granted(8, 9), granted(7, 9)];
+        let joins = |fence| {
+            let vote = granted(fence, 9).unwrap().unwrap();
+            Some(Ok(Vote {
+                joins: true,
+                ..vote
+            }))
+        };
+        let answers = [joins(7), granted(8, 9), joins(7)];
         let tally = Tally::of(&answers, None);
         assert_eq!(tally.agreed(2), Fence::new(7));
-        let two = [granted(7, 9), granted(8, 9), None];
-        let two = Tally::of(&two, None);
-        assert!(two.is_decided(2) && two.is_undecided_on_its_number(2, 8));
-        assert!(!two.is_undecided_on_its_number(2, 7), "both are new");
-        assert!(!tally.is_undecided_on_its_number(2, 8));
+        assert!(!tally.is_undecided_on_its_number(2));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
+        let is_undecided = |answers: &[_]| {
+            let tally = Tally::of(answers, None);
+            tally.is_decided(2) && tally.is_undecided_on_its_number(2)
+        };
+        assert!(is_undecided(&[joins(7), granted(8, 9), None]));
+        assert!(!is_undecided(&[joins(8), granted(8, 9), None]));
+        let both_are_new = [granted(7, 9), granted(8, 9), None];
+        assert!(!is_undecided(&both_are_new));
     }
 }

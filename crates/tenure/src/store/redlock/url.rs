@@ -247,7 +247,10 @@ mod tests {
             let settings = Settings::parse(&format!("redlock://a?drift={drift}")).unwrap();
             let safely = safe(settings.valid(Duration::from_secs(100)));
             let wanted = Duration::from_millis(safely_ms);
-            assert!(safely.abs_diff(wanted) < Duration::from_micros(1), "{safely:?}");
+            assert!(
+                safely.abs_diff(wanted) < Duration::from_micros(1),
+                "{safely:?}"
+            );
         }
     }
 
