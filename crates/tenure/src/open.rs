@@ -113,10 +113,8 @@ async fn redis(url: &str) -> Result<Arc<dyn Driver>> {
 }
 
 #[cfg(feature = "redis")]
-async fn redlock(_url: &str) -> Result<Arc<dyn Driver>> {
-    Err(invalid(
-        "redlock:// does not speak the new contract yet".to_owned(),
-    ))
+async fn redlock(url: &str) -> Result<Arc<dyn Driver>> {
+    crate::store::redlock::open(url).await
 }
 
 #[cfg(feature = "redis")]
@@ -125,10 +123,8 @@ async fn doctor_redis(url: &str) -> Result<Vec<Finding>> {
 }
 
 #[cfg(feature = "redis")]
-async fn doctor_redlock(_url: &str) -> Result<Vec<Finding>> {
-    Err(invalid(
-        "redlock:// does not speak the new contract yet".to_owned(),
-    ))
+async fn doctor_redlock(url: &str) -> Result<Vec<Finding>> {
+    crate::store::redlock::doctor(url).await
 }
 
 #[cfg(not(feature = "redis"))]

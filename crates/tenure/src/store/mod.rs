@@ -15,6 +15,5 @@ pub mod local;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
-// Until it speaks the new contract.
-#[cfg(any())]
+#[cfg(feature = "redis")]
 pub mod redlock;
