@@ -320,6 +320,12 @@ impl Plan {
         self.is_calm() && self.setting.fastest_ms == self.setting.slowest_ms
     }
 
+    /// Whether a machine is suspended in it.
+    pub(crate) fn has_suspends(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| matches!(fault.what, FaultKind::Suspend { .. }))
+    }
+
     /// Every lock that the plan asks for.
     pub fn locks(&self) -> Vec<&LockSpec> {
         let mut locks = Vec::new();

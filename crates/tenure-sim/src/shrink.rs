@@ -103,7 +103,11 @@ const SIMPLER: [fn(&mut Take); 8] = [
     |take| take.hold_ms = 0,
     |take| take.hold_ms /= 2,
     |take| take.end = End::Release,
-    |take| take.how = How::Lock,
+    |take| {
+        if take.how != How::Try {
+            take.how = How::Lock;
+        }
+    },
     |take| {
         if let How::Retry { times, .. } = &mut take.how {
             *times = (*times / 2).max(1);

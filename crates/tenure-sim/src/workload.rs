@@ -169,12 +169,12 @@ impl Task {
         }
         self.world
             .granted(process, claim, &take.lock, fence, evidence);
-        let lost = self.watch(claim, &guard, take.hold_ms / 2).await;
+        let lost = self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms / 2).await;
         if let Some(inner) = take.inner.as_ref().filter(|_| !lost) {
             self.take(inner).await;
         }
         if !lost {
-            self.watch(claim, &guard, take.hold_ms.div_ceil(2)).await;
+            self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms.div_ceil(2)).await;
         }
         let belief = self.world.releasing(process, claim);
         let Some(guard) = Arc::into_inner(guard) else {
@@ -212,16 +212,33 @@ impl Task {
     }
 
     /// Holds for a while; returns whether the lock was lost meanwhile.
-    async fn watch(&self, claim: u64, guard: &Guard, hold_ms: u64) -> bool {
-        tokio::select! {
-            biased;
-            loss = guard.lost() => {
-                self.process.link.clock.running().await;
-                self.line(|| format!("is told that claim {claim} is lost: {loss}"));
-                self.world.lost(claim);
-                true
+    ///
+    /// The loss has to be told before the store can grant the lock to another: within the margin that the
+    /// guard's own count leaves, unless the machine was suspended.
+    async fn watch(&self, claim: u64, guard: &Guard, ttl_ms: u64, hold_ms: u64) -> bool {
+        let clock = &self.process.link.clock;
+        let until = clock.now() + millis(hold_ms);
+        loop {
+            let left = guard.time_left();
+            let over = matches!(guard.health(), Health::Lost(_));
+            let margin = millis(ttl_ms) / 100 + Duration::from_millis(1);
+            let look = if over { margin } else { left };
+            tokio::select! {
+                biased;
+                loss = guard.lost() => {
+                    clock.running().await;
+                    self.line(|| format!("is told that claim {claim} is lost: {loss}"));
+                    self.world.lost(claim);
+                    return true;
+                }
+                () = clock.sleep(until.saturating_sub(clock.now())) => return false,
+                () = clock.sleep(look) => {}
             }
-            () = self.sleep(hold_ms) => false,
+            if over && !self.world.plan.has_suspends() {
+                self.world.recorder.breach("told-in-time", || {
+                    format!("claim {claim} is lost, and lost() has not told so when the store may grant it to another")
+                });
+            }
         }
     }
 
