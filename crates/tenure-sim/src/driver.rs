@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure::driver::{
-    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
+    Renewed,
 };
 use tenure::{Error, Name, Result};
 

@@ -157,7 +157,9 @@ impl Store {
         let inner = self.inner();
         let claim = probe(name.clone(), id.clone(), 1);
         match Request::Acquire(claim.clone()).decide(&inner.root) {
-            Reply::Acquired(Ok(Answer::Queued { ask_again })) => Some(ask_again.unwrap_or_default()),
+            Reply::Acquired(Ok(Answer::Queued { ask_again })) => {
+                Some(ask_again.unwrap_or_default())
+            }
             _ => {
                 Request::Withdraw(claim).decide(&inner.root);
                 None

@@ -169,12 +169,15 @@ impl Task {
         }
         self.world
             .granted(process, claim, &take.lock, fence, evidence);
-        let lost = self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms / 2).await;
+        let lost = self
+            .watch(claim, &guard, take.lock.ttl_ms, take.hold_ms / 2)
+            .await;
         if let Some(inner) = take.inner.as_ref().filter(|_| !lost) {
             self.take(inner).await;
         }
         if !lost {
-            self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms.div_ceil(2)).await;
+            self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms.div_ceil(2))
+                .await;
         }
         let belief = self.world.releasing(process, claim);
         let Some(guard) = Arc::into_inner(guard) else {
