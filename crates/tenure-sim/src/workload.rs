@@ -11,6 +11,7 @@ use tenure::{Client, Error, Guard, Health, Lock, Outcome, Owner, Result};
 use tenure_checker::{Freed, Mode, What};
 
 use crate::beliefs::{Asks, Evidence};
+use crate::bugs::Bug;
 use crate::network::Link;
 use crate::plan::{ClientPlan, Cut, End, How, LockSpec, ModeSpec, NameKind, OwnerSpec, Step, Take};
 use crate::story;
@@ -169,12 +170,15 @@ impl Task {
         }
         self.world
             .granted(process, claim, &take.lock, fence, evidence);
-        let lost = self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms / 2).await;
+        let lost = self
+            .watch(claim, &guard, take.lock.ttl_ms, take.hold_ms / 2)
+            .await;
         if let Some(inner) = take.inner.as_ref().filter(|_| !lost) {
             self.take(inner).await;
         }
         if !lost {
-            self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms.div_ceil(2)).await;
+            self.watch(claim, &guard, take.lock.ttl_ms, take.hold_ms.div_ceil(2))
+                .await;
         }
         let belief = self.world.releasing(process, claim);
         let Some(guard) = Arc::into_inner(guard) else {
@@ -388,6 +392,12 @@ fn build(world: &World, client: &Client, spec: &LockSpec) -> Lock {
             Ok(owner) => lock.owner(owner),
             Err(_) => lock,
         },
+        OwnerSpec::TaskByClone if world.planted.is(Bug::ReentryWhereBuilt) => {
+            match Owner::named("whoever built it") {
+                Ok(owner) => lock.owner(owner),
+                Err(_) => lock,
+            }
+        }
         OwnerSpec::Task | OwnerSpec::TaskByClone => lock.reentrant(),
     }
 }

@@ -68,10 +68,11 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
     let mut judged = Vec::with_capacity(grants.len());
     let until = |claim: usize| view.claims[claim].until.unwrap_or(usize::MAX);
     let gone = |claim: usize| {
-        let mut releases = view.claims[claim].releases.iter();
-        let told = releases.find_map(|release| release.told);
-        match told {
-            Some((event, Freed::Freed | Freed::NotHeld)) => event,
+        let claim = &view.claims[claim];
+        let told = claim.releases.iter().find_map(|release| release.told);
+        match (told, claim.lost) {
+            (Some((event, Freed::Freed | Freed::NotHeld)), _) => event,
+            (None, Some(lost)) if claim.releases.is_empty() => lost,
             _ => usize::MAX,
         }
     };
