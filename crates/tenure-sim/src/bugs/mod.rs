@@ -26,10 +26,11 @@ pub enum Bug {
     LeaseShorterThanTold,
     NewestFirst,
     NoPlaceInLine,
+    OwnerSharesOneLease,
     PermitTooMany,
     ReadersFreeEachOther,
     ReentryWhereBuilt,
-    ReleaseByOwnerOnly,
+    ReleaseByOwner,
     ReleaseFreesNext,
     ReleaseFreesName,
     ReleaseLies,
@@ -39,6 +40,7 @@ pub enum Bug {
     RenewalShortens,
     SharedBesideExclusive,
     TryAlwaysWins,
+    WithdrawalByOwner,
     WithdrawalFreesHolder,
     WithdrawalLate,
     WithdrawalSwallowed,
@@ -46,7 +48,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::AtLeastIgnored,
         Self::ClaimDiesAndIsGranted,
         Self::DuplicateCounts,
@@ -59,10 +61,11 @@ impl Bug {
         Self::LeaseShorterThanTold,
         Self::NewestFirst,
         Self::NoPlaceInLine,
+        Self::OwnerSharesOneLease,
         Self::PermitTooMany,
         Self::ReadersFreeEachOther,
         Self::ReentryWhereBuilt,
-        Self::ReleaseByOwnerOnly,
+        Self::ReleaseByOwner,
         Self::ReleaseFreesNext,
         Self::ReleaseFreesName,
         Self::ReleaseLies,
@@ -72,6 +75,7 @@ impl Bug {
         Self::RenewalShortens,
         Self::SharedBesideExclusive,
         Self::TryAlwaysWins,
+        Self::WithdrawalByOwner,
         Self::WithdrawalFreesHolder,
         Self::WithdrawalLate,
         Self::WithdrawalSwallowed,
@@ -94,7 +98,13 @@ impl Bug {
 
     /// Whether it shows only if an owner is used more than once.
     pub fn needs_owners(self) -> bool {
-        matches!(self, Self::ReentryWhereBuilt | Self::ReleaseByOwnerOnly)
+        matches!(
+            self,
+            Self::OwnerSharesOneLease
+                | Self::ReentryWhereBuilt
+                | Self::ReleaseByOwner
+                | Self::WithdrawalByOwner
+        )
     }
 
     fn words(self) -> (&'static str, &'static str) {
@@ -141,6 +151,10 @@ impl Bug {
                 "no-place-in-line",
                 "a claim is told that it is queued, and has no place in the line",
             ),
+            Self::OwnerSharesOneLease => (
+                "owner-shares-one-lease",
+                "two claims of one owner in one client have one lease, and the first release frees it",
+            ),
             Self::PermitTooMany => (
                 "permit-too-many",
                 "a semaphore has one permit more than it should",
@@ -153,9 +167,9 @@ impl Bug {
                 "reentry-where-built",
                 "a re-entrant lock belongs to whoever built it, and all who clone it enter together",
             ),
-            Self::ReleaseByOwnerOnly => (
-                "release-by-owner-only",
-                "a release frees whichever grant its owner has",
+            Self::ReleaseByOwner => (
+                "release-by-owner",
+                "a release names only the owner, and frees all that this client has for it",
             ),
             Self::ReleaseFreesNext => (
                 "release-frees-next",
@@ -192,6 +206,10 @@ impl Bug {
             Self::TryAlwaysWins => (
                 "try-always-wins",
                 "a claim that would not wait is granted although the lock is held",
+            ),
+            Self::WithdrawalByOwner => (
+                "withdrawal-by-owner",
+                "a withdrawal names only the owner, and takes away the next claim of the same owner",
             ),
             Self::WithdrawalFreesHolder => (
                 "withdrawal-frees-holder",

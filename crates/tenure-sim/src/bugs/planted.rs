@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure::Fence;
 use tenure::driver::{
-    Answer, Claim, Life, Loss, Mode, News, Release, Released, Renewal, Renewed, Wait,
+    Answer, Claim, Grant, Life, Loss, Mode, News, Release, Released, Renewal, Renewed, Wait,
 };
+use tenure::{ClaimId, Fence};
 
 use super::Bug;
 use crate::contract::{Reply, Request};
@@ -22,16 +22,20 @@ pub(crate) struct Planted {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// The claims that were asked for, by link and owner.
-    claims: BTreeMap<(usize, String), Claim>,
-    /// The fences that their grants had.
-    fences: BTreeMap<(usize, String), Fence>,
+    /// The claims that were asked for, and by which link.
+    claims: BTreeMap<ClaimId, (usize, Claim)>,
+    /// The grants that they had.
+    grants: BTreeMap<ClaimId, Grant>,
     /// How often claims were granted again.
-    again: BTreeMap<(usize, String), u32>,
+    again: BTreeMap<ClaimId, u32>,
     /// Leases that were made up.
     phantoms: BTreeSet<u64>,
     /// The last fence of each name.
     last: BTreeMap<String, u64>,
+    /// The fence that a claim was shown.
+    shown: BTreeMap<ClaimId, u64>,
+    /// The claim whose lease another one shares.
+    shares: BTreeMap<ClaimId, ClaimId>,
     /// Withdrawals that have not taken effect.
     late: Vec<(usize, Claim)>,
 }
@@ -55,12 +59,11 @@ impl Planted {
     }
 
     /// Passes news on, or does not.
-    pub(crate) fn news(&self, link: usize, news: News) -> Option<News> {
-        if let (Some(Bug::ClaimDiesAndIsGranted), News::Granted { owner, fence, .. }) =
+    pub(crate) fn news(&self, news: News) -> Option<News> {
+        if let (Some(Bug::ClaimDiesAndIsGranted), News::Granted { claim, grant, .. }) =
             (self.bug, &news)
         {
-            let key = (link, owner.as_str().to_owned());
-            self.memory().fences.insert(key, *fence);
+            self.memory().grants.insert(claim.clone(), *grant);
         }
         match (self.bug, news) {
             (Some(Bug::GrantNotTold), News::Granted { .. })
@@ -69,17 +72,16 @@ impl Planted {
                 Some(Bug::FencesGoBack | Bug::FencesRepeat),
                 News::Granted {
                     name,
-                    owner,
-                    fence,
+                    claim,
+                    grant,
                     after,
                 },
             ) => {
-                let key = (link, owner.as_str().to_owned());
-                let fence = self.shown(key, name.as_str(), fence);
+                let grant = self.shown(&claim, name.as_str(), grant);
                 Some(News::Granted {
                     name,
-                    owner,
-                    fence,
+                    claim,
+                    grant,
                     after,
                 })
             }
@@ -115,25 +117,34 @@ impl Planted {
             (Bug::LeaseShorterThanTold, _) => asked.ttl /= 2,
             _ => {}
         }
+        if bug == Bug::OwnerSharesOneLease
+            && let Some(grant) = self.share(store, link, claim)
+        {
+            return Some(Reply::Acquired(Ok(Answer::Granted(grant))));
+        }
         let reply = store.decide(link, &Request::Acquire(asked))?;
         let Reply::Acquired(Ok(answer)) = reply else {
             return Some(reply);
         };
-        let key = (link, claim.owner.as_str().to_owned());
         let mut memory = self.memory();
-        let before = memory.fences.get(&key).copied();
-        memory.claims.insert(key.clone(), claim.clone());
-        if let Answer::Granted(fence) = answer {
-            memory.fences.insert(key.clone(), fence);
-            if before == Some(fence) {
-                *memory.again.entry(key.clone()).or_default() += 1;
+        let before = memory.grants.get(&claim.id).copied();
+        memory
+            .claims
+            .insert(claim.id.clone(), (link, claim.clone()));
+        if let Answer::Granted(grant) = answer {
+            memory.grants.insert(claim.id.clone(), grant);
+            if before.is_some_and(|before| before.fence == grant.fence) {
+                *memory.again.entry(claim.id.clone()).or_default() += 1;
             }
         }
         drop(memory);
         let is_taken = !matches!(answer, Answer::Granted(_));
         let answer = match (bug, answer) {
-            (Bug::FencesGoBack | Bug::FencesRepeat, Answer::Granted(fence)) => {
-                Answer::Granted(self.shown(key, claim.name.as_str(), fence))
+            (Bug::FencesGoBack | Bug::FencesRepeat, Answer::Granted(grant)) => {
+                Answer::Granted(self.shown(&claim.id, claim.name.as_str(), grant))
+            }
+            (Bug::LeaseShorterThanTold, Answer::Granted(grant)) => {
+                Answer::Granted(valid(grant, claim.ttl))
             }
             (Bug::ClaimDiesAndIsGranted, _) if is_taken && before.is_some() => {
                 Answer::Granted(before?)
@@ -167,6 +178,7 @@ impl Planted {
                 return Some(Reply::Withdrawn(Ok(())));
             }
             Bug::WithdrawalFreesHolder => free(store, claim.name.as_str(), Some(link)),
+            Bug::WithdrawalByOwner => self.end_all_of_its_owner(store, link, claim),
             _ => {}
         }
         store.decide(link, &Request::Withdraw(claim.clone()))
@@ -174,10 +186,13 @@ impl Planted {
 
     fn renew(&self, bug: Bug, store: &Store, link: usize, renewal: &Renewal) -> Option<Renewed> {
         let told = renewal.fence;
+        let valid = renewal.ttl;
+        let kept = |fence| Renewed::Kept { fence, valid };
         if told.is_some_and(|fence| self.memory().phantoms.contains(&fence.get())) {
-            return told.map(Renewed::Kept);
+            return told.map(kept);
         }
         let mut asked = renewal.clone();
+        asked.claim = self.lease_of(&asked.claim);
         match bug {
             Bug::RenewalShortens => asked.ttl /= 10,
             Bug::LeaseShorterThanTold => asked.ttl /= 2,
@@ -189,40 +204,53 @@ impl Planted {
         };
         let renewed = renewed.first().copied()?;
         Some(match (bug, renewed, told) {
-            (Bug::RenewalOfNobody, Renewed::Lost(_), Some(told)) => Renewed::Kept(told),
+            (Bug::RenewalOfNobody, Renewed::Lost(_), Some(told)) => kept(told),
             (Bug::RenewalRecreates, Renewed::Lost(loss), Some(told)) => {
-                self.recreate(store, link, renewal, told, loss)
+                self.recreate(store, link, renewal, kept(told), loss)
             }
-            (Bug::FencesGoBack | Bug::FencesRepeat, Renewed::Kept(_), Some(told)) => {
-                Renewed::Kept(told)
-            }
+            (
+                Bug::FencesGoBack
+                | Bug::FencesRepeat
+                | Bug::LeaseShorterThanTold
+                | Bug::RenewalShortens,
+                Renewed::Kept { .. },
+                Some(told),
+            ) => kept(told),
             _ => renewed,
         })
     }
 
     fn release(&self, bug: Bug, store: &Store, link: usize, release: &Release) -> Option<Reply> {
         let told = release.fence.map_or(0, Fence::get);
-        let freed = |released| Some(Reply::Released(Ok(released)));
+        let freed = || Some(Reply::Released(Ok(Released::Freed { left: 0 })));
         if self.memory().phantoms.remove(&told) {
-            return freed(Released::Freed);
+            return freed();
         }
-        let key = (link, release.owner.as_str().to_owned());
+        let claim = self.memory().claims.get(&release.claim).cloned();
+        let claim = claim.map(|(_, claim)| claim);
         let mut asked = release.clone();
+        asked.claim = self.lease_of(&asked.claim);
         match bug {
-            Bug::ReleaseSwallowed => return freed(Released::Freed),
+            Bug::ReleaseSwallowed => return freed(),
             Bug::DuplicateCounts => {
                 let mut memory = self.memory();
-                if let Some(again) = memory.again.get_mut(&key).filter(|again| **again > 0) {
+                let again = memory.again.get_mut(&release.claim);
+                if let Some(again) = again.filter(|again| **again > 0) {
                     *again -= 1;
-                    return freed(Released::Freed);
+                    return freed();
                 }
             }
             Bug::AtLeastIgnored => asked.stays_taken = Duration::ZERO,
-            Bug::ReleaseByOwnerOnly | Bug::FencesGoBack | Bug::FencesRepeat => asked.fence = None,
+            Bug::ReleaseByOwner => {
+                if let Some(claim) = &claim {
+                    self.end_all_of_its_owner(store, link, claim);
+                    return freed();
+                }
+            }
+            Bug::FencesGoBack | Bug::FencesRepeat => asked.fence = None,
             Bug::ReleaseFreesName => free(store, release.name.as_str(), None),
             Bug::ReadersFreeEachOther => {
-                let mode = self.memory().claims.get(&key).map(|claim| claim.mode);
-                if mode == Some(Mode::Shared) {
+                if claim.is_some_and(|claim| claim.mode == Mode::Shared) {
                     free(store, release.name.as_str(), None);
                 }
             }
@@ -236,7 +264,7 @@ impl Planted {
             (
                 Bug::ReleaseLies | Bug::ReleaseFreesName | Bug::ReadersFreeEachOther,
                 Reply::Released(Ok(Released::NotHeld(_))),
-            ) => return freed(Released::Freed),
+            ) => return freed(),
             _ => {}
         }
         Some(reply)
@@ -247,22 +275,59 @@ impl Planted {
         store.decide(link, &Request::Withdraw(claim.clone()));
         let number = store.watermark();
         self.memory().phantoms.insert(number);
-        Answer::Granted(fence(number))
+        Answer::Granted(Grant::new(fence(number), claim.ttl))
+    }
+
+    /// The grant of another claim of the same owner and client, which this one shares instead of having its own.
+    fn share(&self, store: &Store, link: usize, claim: &Claim) -> Option<Grant> {
+        let owner = claim.owner.as_ref()?;
+        let mut memory = self.memory();
+        let held = store.look(Some(&claim.name)).into_iter();
+        let held = held.flat_map(|entry| entry.holders);
+        let is_theirs = |id: &ClaimId| {
+            let known = memory.claims.get(id);
+            known.is_some_and(|(of, known)| *of == link && known.owner.as_ref() == Some(owner))
+        };
+        let mut theirs = held.filter(|holder| holder.claim != claim.id);
+        let first = theirs.find(|holder| is_theirs(&holder.claim))?;
+        memory.shares.insert(claim.id.clone(), first.claim.clone());
+        Some(Grant::new(first.fence, first.expires_in))
+    }
+
+    /// The claim whose lease this one has.
+    fn lease_of(&self, claim: &ClaimId) -> ClaimId {
+        let memory = self.memory();
+        memory.shares.get(claim).unwrap_or(claim).clone()
+    }
+
+    /// Withdraws all claims of one owner in one client, as if the owner were the identity of a request.
+    fn end_all_of_its_owner(&self, store: &Store, link: usize, claim: &Claim) {
+        let memory = self.memory();
+        let all = memory.claims.values().filter(|(of, other)| {
+            let same =
+                other.id == claim.id || (other.owner == claim.owner && other.owner.is_some());
+            *of == link && same && other.name == claim.name
+        });
+        for (_, other) in all {
+            store.decide(link, &Request::Withdraw(other.clone()));
+        }
     }
 
     /// The fence that a client is shown instead of the store's.
-    fn shown(&self, key: (usize, String), name: &str, granted: Fence) -> Fence {
+    fn shown(&self, claim: &ClaimId, name: &str, granted: Grant) -> Grant {
+        let number = self.shown_number(claim, name, granted.fence.get());
+        Grant::new(fence(number), granted.valid).with_fences(granted.fences)
+    }
+
+    fn shown_number(&self, claim: &ClaimId, name: &str, number: u64) -> u64 {
         let mut memory = self.memory();
         if self.is(Bug::FencesGoBack) {
-            return fence(1_000_000_u64.saturating_sub(granted.get()));
+            return 1_000_000_u64.saturating_sub(number);
         }
         // Asking again shows the same fence again.
-        if memory.fences.get(&key) == Some(&granted)
-            && let Some(shown) = memory.last.get(&format!("{} {}", key.0, key.1))
-        {
-            return fence(*shown);
+        if let Some(shown) = memory.shown.get(claim) {
+            return *shown;
         }
-        let number = granted.get();
         let last = memory.last.get(name).copied().unwrap_or(number);
         // Every second grant repeats the fence of the one before.
         memory.last.insert(name.to_owned(), number);
@@ -271,9 +336,8 @@ impl Planted {
         } else {
             number
         };
-        memory.last.insert(format!("{} {}", key.0, key.1), shown);
-        memory.fences.insert(key, granted);
-        fence(shown)
+        memory.shown.insert(claim.clone(), shown);
+        shown
     }
 
     /// Grants an ended lease anew, and says that it went on.
@@ -282,12 +346,11 @@ impl Planted {
         store: &Store,
         link: usize,
         renewal: &Renewal,
-        told: Fence,
+        kept: Renewed,
         loss: Loss,
     ) -> Renewed {
-        let key = (link, renewal.owner.as_str().to_owned());
-        let claim = self.memory().claims.get(&key).cloned();
-        let Some(claim) = claim else {
+        let claim = self.memory().claims.get(&renewal.claim).cloned();
+        let Some((_, claim)) = claim else {
             return Renewed::Lost(loss);
         };
         let claim = Claim {
@@ -295,7 +358,7 @@ impl Planted {
             ..claim
         };
         match store.decide(link, &Request::Acquire(claim)) {
-            Some(Reply::Acquired(Ok(Answer::Granted(_)))) => Renewed::Kept(told),
+            Some(Reply::Acquired(Ok(Answer::Granted(_)))) => kept,
             _ => Renewed::Lost(loss),
         }
     }
@@ -308,16 +371,12 @@ impl Planted {
         };
         let memory = self.memory();
         for waiter in waiters() {
-            let owner = waiter.owner.as_str();
             // Whoever went in meanwhile stands in line no more.
-            let waits = waiters().iter().any(|it| it.owner == waiter.owner);
-            if waiter.owner == newcomer.owner || !waits {
+            let waits = waiters().iter().any(|it| it.claim == waiter.claim);
+            if waiter.claim == newcomer.id || !waits {
                 continue;
             }
-            let mut claims = memory.claims.iter();
-            let found =
-                claims.find(|((_, known), claim)| known == owner && claim.name == newcomer.name);
-            if let Some(((link, _), claim)) = found {
+            if let Some((link, claim)) = memory.claims.get(&waiter.claim) {
                 store.decide(*link, &Request::Withdraw(claim.clone()));
                 store.decide(*link, &Request::Acquire(claim.clone()));
             }
@@ -326,10 +385,10 @@ impl Planted {
 
     /// Renews every lease that anybody has.
     fn renew_all(&self, store: &Store) {
-        for ((link, _), claim) in &self.memory().claims {
+        for (link, claim) in self.memory().claims.values() {
             let renewal = Renewal {
                 name: claim.name.clone(),
-                owner: claim.owner.clone(),
+                claim: claim.id.clone(),
                 fence: None,
                 life: claim.life,
                 ttl: Duration::from_secs(10_000),
@@ -354,10 +413,9 @@ fn free(store: &Store, name: &str, only: Option<usize>) {
             let release = |life| {
                 Request::Release(Release {
                     name: entry.name.clone(),
-                    owner: holder.owner.clone(),
+                    claim: holder.claim.clone(),
                     fence: None,
                     life,
-                    depth: 0,
                     stays_taken: Duration::ZERO,
                 })
             };
@@ -370,4 +428,9 @@ fn free(store: &Store, name: &str, only: Option<usize>) {
             }
         }
     }
+}
+
+/// The same grant, good for so long.
+fn valid(grant: Grant, valid: Duration) -> Grant {
+    Grant::new(grant.fence, valid).with_fences(grant.fences)
 }
