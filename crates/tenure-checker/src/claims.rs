@@ -60,6 +60,9 @@ pub(crate) struct Claim {
     pub(crate) nested_in: Option<usize>,
     /// Whether the same owner held the name when this one was granted.
     pub(crate) reentry: bool,
+    /// Whether another claim on the name has the same owner. While one of them holds the name, the others enter past
+    /// the line, and when the store lets one go is not known exactly.
+    pub(crate) shares_owner: bool,
 }
 
 /// A claim was granted.
@@ -210,6 +213,7 @@ impl Claim {
             blocked: false,
             nested_in: None,
             reentry: false,
+            shares_owner: false,
         }
     }
 
@@ -218,6 +222,13 @@ impl Claim {
         let granted = self.granted.map(|grant| grant.event);
         let answers = [granted, self.refused, self.unknown];
         answers.into_iter().flatten().min()
+    }
+
+    /// When the store had certainly let go of it, if that is known.
+    pub(crate) fn gone(&self) -> Option<usize> {
+        let told = self.releases.iter().find_map(|release| release.told);
+        let (event, freed) = told?;
+        (freed != Freed::Unknown).then_some(event)
     }
 
     /// When a claim no longer waited: it was answered or taken back, or its process ended.

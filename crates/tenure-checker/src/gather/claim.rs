@@ -34,6 +34,11 @@ impl<'a> Reader<'a> {
         asked.name = name;
         asked.owner = owner;
         asked.nested_in = self.holding(name, owner);
+        let first = *self.first.entry((name, owner)).or_insert(claim);
+        if first != claim {
+            asked.shares_owner = true;
+            self.view.claims[first].shares_owner = true;
+        }
         asked.blocked = self.holders[name].against(owner, *mode).is_some();
         let asker = self.processes.entry(process).or_default();
         match asker.life {

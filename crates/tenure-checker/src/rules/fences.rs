@@ -60,23 +60,26 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 
 /// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
 ///
-/// An owner that holds a name already may be given the fence that it has.
+/// An owner that holds a name already may be given the fence that it has, in any process. The store may hold a claim for longer
+/// than its client believes in it: until a release is reported, or until its lease ends if none is.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence the grant that is believed in for the longest.
+    // Of each fence the grant that the store may have held for the longest.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
-    let until = |claim: usize| view.claims[claim].until.unwrap_or(usize::MAX);
+    let gone = |claim: usize| view.claims[claim].gone().unwrap_or(usize::MAX);
     for grant in grants {
+        let claim = &view.claims[grant.claim];
         let first = seen.get(&grant.fence).copied();
-        judged.push(first.is_some());
+        let owns = first.is_some_and(|first| view.claims[first].owner == claim.owner);
+        // Nobody else can have been granted more while the owner held the name alone.
+        judged.push(first.is_some() && !(owns && claim.mode == Mode::Exclusive));
         if let Some(first) = first {
-            let owns = view.claims[first].owner == view.claims[grant.claim].owner;
-            let again = !owns || until(first) < grant.event;
+            let again = !owns || gone(first) < claim.asked;
             if again && !read_together(view, first, grant.claim) {
                 breaches.note(grant.event, || twice(view, first, grant));
             }
         }
-        if first.is_none_or(|first| until(first) < until(grant.claim)) {
+        if first.is_none_or(|first| gone(first) < gone(grant.claim)) {
             seen.insert(grant.fence, grant.claim);
         }
     }
