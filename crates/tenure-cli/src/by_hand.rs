@@ -126,6 +126,8 @@ impl<'a> Wanted<'a> {
             fence && self.claim.is_none_or(|claim| lease.claim.as_str() == claim)
         };
         leases.retain(is_wanted);
+        // The claim says enough: it has had one grant. Where servers vote, one that was late may have another fence.
+        leases.iter_mut().for_each(|lease| lease.fence = None);
         match (leases.is_empty(), self.claim) {
             (false, _) => Ok(leases),
             (true, Some(_)) => Err(self.not_held(verb, "does not hold it by this claim")),
