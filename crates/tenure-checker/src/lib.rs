@@ -13,9 +13,8 @@
 //! - [`NoLostUpdate`](Promise::NoLostUpdate): each accepted write had read the version that the one before it made.
 //! - [`FencedWrites`](Promise::FencedWrites): accepted fences never decrease, and once one came, none is missing. A stale
 //!   write that was refused is as it should be.
-//! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already, in any process: the
-//!   store may hold a claim until its release is reported, or for longer if none is. A grant that
-//!   was asked for after another was reported carries a larger one. A lock without any fence is not judged.
+//! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already, in any process, until
+//!   one of its releases reports *freed*. A grant that was asked for after another was reported carries a larger one. A lock without any fence is not judged.
 //!   Readers that asked at the same time may share one where [`Expect::readers_share_fences`] says so.
 //! - [`OwnerOnly`](Promise::OwnerOnly): no release reports *freed* after another owner was granted the name, and before that
 //!   one let go. A smaller fence was granted earlier, however late its owner was told.

@@ -149,7 +149,6 @@ struct Claim {
     fence: u64,
     failed: Option<(usize, u64)>,
     releasing: Option<(usize, u64)>,
-    released: Option<(usize, u64)>,
     freed: Option<(usize, u64)>,
     until: (usize, u64),
 }
@@ -240,10 +239,11 @@ impl<'a> Slow<'a> {
                 |(other, it): &((usize, u64), &Claim)| other.0 < later.0 && it.fence == claim.fence;
             let own = |it: &Claim| it.owner == claim.owner;
             let last = granted().filter(before).max_by_key(|(other, it)| {
-                (it.released.unwrap_or(NEVER).0, std::cmp::Reverse(other.0))
+                let freed = it.freed.unwrap_or(NEVER).0;
+                std::cmp::Reverse((freed, other.0))
             });
             let twice = last.is_some_and(|(_, it)| {
-                !own(it) || it.released.is_some_and(|told| told.0 < claim.asked.0)
+                !own(it) || it.freed.is_some_and(|told| told.0 < claim.asked.0)
             });
             let shares = last.is_some_and(|(_, it)| claim.mode != Mode::Exclusive || !own(it));
             let shrinks = !shares
@@ -370,7 +370,6 @@ impl Claim {
                 self.until = self.until.min(at);
             }
             What::Released { freed, .. } => {
-                self.released = Some(at);
                 self.freed = (*freed == Freed::Freed).then_some(at);
             }
             _ => {}
@@ -398,7 +397,6 @@ fn asked(place: usize, event: &Event) -> Claim {
         fence: 0,
         failed: None,
         releasing: None,
-        released: None,
         freed: None,
         until: NEVER,
     }

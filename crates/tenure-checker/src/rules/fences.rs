@@ -60,10 +60,10 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 
 /// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
 ///
-/// An owner that holds a name already may be given the fence that it has, in any process. The store may hold a claim for longer
-/// than its client believes in it: until a release is reported, or until its lease ends if none is.
+/// An owner that holds a name already may be given the fence that it has, in any process, until a release of it reports that
+/// the name is free: the store may hold a claim for longer than its client believes in it.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence the grant that the store may have held for the longest.
+    // Of each fence the grant of which it was first told that it is over.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
     let gone = |claim: usize| view.claims[claim].gone().unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
                 breaches.note(grant.event, || twice(view, first, grant));
             }
         }
-        if first.is_none_or(|first| gone(first) < gone(grant.claim)) {
+        if first.is_none_or(|first| gone(grant.claim) < gone(first)) {
             seen.insert(grant.fence, grant.claim);
         }
     }
