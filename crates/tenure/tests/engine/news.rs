@@ -123,6 +123,22 @@ async fn a_grant_that_is_told_while_it_is_released_is_not_taken_for_a_stray_one(
 }
 
 #[tokio::test(start_paused = true)]
+async fn late_news_of_a_grant_does_not_free_a_lease_by_hand() {
+    let world = World::new();
+    let lease = world.here.mutex("a").lease().await.unwrap();
+    world.fault.tell(News::Granted {
+        name: lease.name.clone(),
+        claim: lease.claim.clone(),
+        grant: Grant::new(lease.fence.unwrap(), secs(30)),
+        after: millis(0),
+    });
+    sleep(millis(100)).await;
+    world.here.settled().await;
+    assert_eq!(world.holders("a").await, 1);
+    assert_eq!(world.here.release(&lease).await.unwrap(), Outcome::Released);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_to_a_place_that_could_not_be_withdrawn_is_freed() {
     let world = World::new();
     let first = world.there.mutex("a").lock().await.unwrap();
