@@ -245,7 +245,10 @@ impl<'a> Slow<'a> {
             let twice = last.is_some_and(|(_, it)| {
                 !own(it) || it.freed.is_some_and(|told| told.0 < claim.asked.0)
             });
-            let shares = last.is_some_and(|(_, it)| claim.mode != Mode::Exclusive || !own(it));
+            let shares = match claim.mode {
+                Mode::Exclusive => last.is_some_and(|(_, it)| !own(it)),
+                _ => last.is_some() || self.shares_owner(claim),
+            };
             let shrinks = !shares
                 && granted().any(|(other, it)| other.1 < claim.asked.1 && it.fence > claim.fence);
             twice || shrinks

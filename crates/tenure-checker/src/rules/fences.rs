@@ -71,8 +71,10 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
         let claim = &view.claims[grant.claim];
         let first = seen.get(&grant.fence).copied();
         let owns = first.is_some_and(|first| view.claims[first].owner == claim.owner);
-        // Nobody else can have been granted more while the owner held the name alone.
-        judged.push(first.is_some() && !(owns && claim.mode == Mode::Exclusive));
+        // Nobody else can have been granted more while the owner held the name alone. Beside others it may share with a claim of
+        // which nothing was heard, as of a call that was dropped.
+        let alone = claim.mode == Mode::Exclusive;
+        judged.push(first.is_some() && !(owns && alone) || claim.shares_owner && !alone);
         if let Some(first) = first {
             let again = !owns || gone(first) < claim.asked;
             if again && !read_together(view, first, grant.claim) {
