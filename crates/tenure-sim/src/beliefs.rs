@@ -147,7 +147,7 @@ impl World {
         let excused_us = beliefs.excused_us(&name, fence, self.recorder.now_us());
         let by_hand = matches!(evidence, Evidence::Count { .. });
         let excused_us = match excused_us {
-            Some(_) if by_hand => self.recorder.now_us() + self.longest_us(),
+            Some(_) if by_hand => self.recorder.now_us() + 2 * self.longest_us(),
             Some(until_us) => until_us,
             None => 0,
         };
@@ -373,7 +373,7 @@ impl World {
         for (claim, belief) in concerned {
             let told_us = match belief.evidence {
                 // Nobody tells of the end of a lease by hand, until it is renewed or runs out.
-                Evidence::Count { .. } => self.recorder.now_us() + self.longest_us(),
+                Evidence::Count { .. } => self.recorder.now_us() + 2 * self.longest_us(),
                 _ => excuse.until_us,
             };
             let (claim, until_us) = (*claim, told_us.max(excuse.until_us));

@@ -510,14 +510,22 @@ impl MessageTrouble {
 }
 
 impl Plan {
-    /// Whether a step of some kind locks a name.
-    pub(crate) fn has_step(&self, name: &str, is: impl Fn(&Step) -> bool) -> bool {
+    /// Whether an operator takes anything away.
+    pub(crate) fn evicts(&self) -> bool {
+        self.steps().any(|step| matches!(step, Step::Evict(_)))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Step> {
         let tasks = self
             .clients
             .iter()
             .flat_map(|client| client.tasks.iter().chain(&client.after_restart));
-        let mut steps = tasks.flat_map(|task| &task.steps);
-        steps.any(|step| {
+        tasks.flat_map(|task| &task.steps)
+    }
+
+    /// Whether a step of some kind locks a name.
+    pub(crate) fn has_step(&self, name: &str, is: impl Fn(&Step) -> bool) -> bool {
+        self.steps().any(|step| {
             let mut locks = Vec::new();
             step.locks(&mut locks);
             is(step)

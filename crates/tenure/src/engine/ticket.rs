@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::{Tick, safe};
+use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
 use crate::engine::order::Order;
 
@@ -206,11 +206,11 @@ impl State {
 impl Granted {
     /// Whether news of a grant can be believed as it is.
     ///
-    /// A grant that is half over is better renewed first. One from the future shows that the clock
-    /// of the store has jumped, so nobody can say when it was made. Asking again settles both.
+    /// When it was made is known by the clock of the store, which may have jumped while the claim
+    /// waited. A grant from the future shows that; one from long ago may be older than it looks,
+    /// and is better renewed first. Asking again settles both.
     fn is_certain(&self, now: Tick) -> bool {
-        let over = self.start + safe(self.grant.valid);
-        self.start <= now && over.since(now) > self.grant.valid / 2
+        self.start <= now && now.since(self.start) <= self.grant.valid / 10
     }
 }
 
@@ -287,10 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_half_over_or_from_the_future_is_asked_for_again() {
+    fn a_grant_from_long_ago_or_from_the_future_is_asked_for_again() {
         let queued = State::Queued(at(20_000));
         let told = Event::ToldGranted(granted(900));
-        assert_eq!(queued.on(told, at(6000)), (State::Due, Action::Wait));
+        assert_eq!(queued.on(told, at(1900)).1, Action::Serve(granted(900)));
+        assert_eq!(queued.on(told, at(1901)), (State::Due, Action::Wait));
         let future = Event::ToldGranted(granted(1001));
         assert_eq!(after(queued, &[future]), (State::Due, Action::Wait));
     }
