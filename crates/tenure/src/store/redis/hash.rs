@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use crate::driver::{
-    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Grant, Holder, Life, Loss, Mode,
-    News, Release, Released, Renewal, Renewed, Wait,
+    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, Life, Mode, News, Release,
+    Released, Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
