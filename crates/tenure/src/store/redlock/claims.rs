@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::time::Instant;
-
 use crate::clock::Tick;
 use crate::driver::Claim;
 use crate::name::{ClaimId, Fence, Name};
@@ -29,8 +27,6 @@ struct Table {
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) claim: Arc<Claim>,
-    /// When it was first asked for.
-    began: Instant,
     /// The fence of the grant, once the claim has won.
     pub(crate) fence: Option<Fence>,
     /// How many fences are set aside for the grant.
@@ -66,10 +62,8 @@ struct Leaving {
 /// What was known of a claim when it is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
-    /// When it was first asked for.
-    pub(crate) began: Instant,
-    /// When it is asked for now.
-    pub(crate) now: Tick,
+    /// When it was asked for.
+    pub(crate) asked: Tick,
     pub(crate) is_new: bool,
 }
 
@@ -91,15 +85,11 @@ impl Claims {
             table.held.remove(&claim.id);
         }
         let mut is_new = false;
-        let held = table.held.entry(claim.id.clone()).or_insert_with(|| {
+        table.held.entry(claim.id.clone()).or_insert_with(|| {
             is_new = true;
             Held::new(claim, now)
         });
-        Before {
-            began: held.began,
-            now,
-            is_new,
-        }
+        Before { asked: now, is_new }
     }
 
     /// Notes that a claim is over and is to be taken back.
@@ -239,7 +229,6 @@ impl Held {
     fn new(claim: &Arc<Claim>, now: Tick) -> Self {
         Self {
             claim: Arc::clone(claim),
-            began: Instant::now(),
             fence: None,
             fences: 1,
             until: now,
@@ -305,5 +294,67 @@ impl Held {
             (self.told, self.wanted) = (true, false);
         }
         tell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
+
+    /// A claim at three nodes that is being taken back; a withdrawal is on its way to the first two.
+    fn leaving() -> (Claims, ClaimId) {
+        let (claims, id) = (Claims::new(3), ClaimId::unique());
+        claims.leave(&id, Tick::default() + SECOND);
+        claims.sent(&id, 0);
+        claims.sent(&id, 1);
+        (claims, id)
+    }
+
+    #[test]
+    fn a_withdrawal_is_doubtful_until_it_is_confirmed() {
+        let (claims, id) = leaving();
+        assert_eq!(claims.unconfirmed(&id), 0b011);
+        assert!(!claims.settled(&id, 0, true));
+        assert!(claims.settled(&id, 1, false), "it may have something");
+        assert_eq!(claims.unconfirmed(&id), 0b010);
+        assert!(claims.settled(&id, 2, false), "it was not even told");
+        for node in [1, 2] {
+            claims.sent(&id, node);
+            assert!(!claims.settled(&id, node, true));
+        }
+        assert_eq!(claims.unconfirmed(&id), 0);
+        assert!(claims.lock().leaving.is_empty());
+    }
+
+    #[test]
+    fn what_is_on_its_way_sees_to_a_late_grant() {
+        let (claims, id) = leaving();
+        assert!(claims.is_seen_to(&id, 0, false));
+        assert!(!claims.settled(&id, 0, true));
+        assert!(!claims.is_seen_to(&id, 0, false), "it has been there");
+        assert!(!claims.is_seen_to(&id, 2, false), "nothing is on its way");
+    }
+
+    #[test]
+    fn a_grant_that_was_overtaken_is_taken_back_once_more() {
+        let (claims, id) = leaving();
+        assert!(claims.is_seen_to(&id, 0, true));
+        assert!(claims.settled(&id, 0, true));
+        claims.sent(&id, 0);
+        assert!(!claims.settled(&id, 0, true));
+    }
+
+    #[test]
+    fn what_was_never_confirmed_is_forgotten_in_time() {
+        let (claims, id) = leaving();
+        assert!(claims.settled(&id, 0, false));
+        claims.lock().sweep_at = 0;
+        claims.lock().sweep(Tick::default() + SECOND / 2);
+        assert_ne!(claims.unconfirmed(&id), 0);
+        claims.lock().sweep_at = 0;
+        claims.lock().sweep(Tick::default() + SECOND);
+        assert_eq!(claims.unconfirmed(&id), 0);
     }
 }

@@ -39,7 +39,7 @@ impl Group {
             Ok(Released::NotHeld(freed.loss))
         };
         match held {
-            Some(held) => self.see_to(round, &held.claim, Result::is_ok),
+            Some(held) => self.see_to(round, &held.claim, is_freed),
             None => round.finish(&self.background, |_, _| std::future::ready(())),
         }
         outcome
@@ -140,6 +140,11 @@ impl Group {
             _ => Renewed::Lost(kept.loss),
         }
     }
+}
+
+/// Whether a node has nothing of a lease any more; else it may still stand in line there.
+fn is_freed(answer: &Result<Released>) -> bool {
+    matches!(answer, Ok(Released::Freed { .. }))
 }
 
 /// What the nodes have said to a release.
