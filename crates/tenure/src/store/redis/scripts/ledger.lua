@@ -49,6 +49,8 @@ local now = math.floor(now_us / 1000)
 local head, many, class, taken, limit, mixed
 -- When the plain lease ends, where this script has set it.
 local plain_end
+-- Since when the next has its lease: those that go in together are listed in the order of the line.
+local since = now_us
 
 local function text(number)
   return string.format('%.0f', number)
@@ -224,8 +226,9 @@ local function put(who, claim, fence, fences, place)
   if redis.call('HSETNX', lease, '\2' .. owner, fence .. ' ' .. place.mode) == 1 then
     count_in(place.mode)
   end
-  redis.call('HSET', lease, '\3' .. id, fence .. ' ' .. fences .. ' ' .. text(now_us) .. ' ' .. place.about)
+  redis.call('HSET', lease, '\3' .. id, fence .. ' ' .. fences .. ' ' .. text(since) .. ' ' .. place.about)
   redis.call('HINCRBY', lease, owner, 1)
+  since = since + 1
   if place.tell == 'w' then
     local others = redis.call('HGET', lease, '\5')
     redis.call('HSET', lease, '\5', others and others .. '\n' .. id or id)
