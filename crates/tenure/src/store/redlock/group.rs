@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::background::Background;
 use crate::clock::{Clock, Tick, safe};
-use crate::driver::{Answer, Claim, Grant, News, Renewal, Renewed, Wait};
+use crate::driver::{Answer, Claim, Grant, Life, News, Renewal, Renewed, Wait};
 use crate::error::Result;
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number, Vote};
@@ -142,7 +142,12 @@ impl Group {
         claim: &Arc<Claim>,
         before: Before,
     ) -> Result<Outcome> {
-        let (sent, began) = (self.clock.now(), Instant::now());
+        let sent = self.clock.now();
+        // Its numbers are new in each vote; those of a lease of no client may be as old as the claim.
+        let began = match claim.life {
+            Life::Client => Instant::now(),
+            Life::Ttl => before.began,
+        };
         let seen_first = |node: usize| self.nodes[node].link().clock_us();
         let proposal = self.clocks.proposal(sent, seen_first);
         let round = self.vote(claim, Number::AtLeast(proposal), began).await;
@@ -190,8 +195,12 @@ impl Group {
         let count = |answers: &[_]| Tally::of(answers, grown_up);
         let is_decided = |answers: &[_]| count(answers).is_decided(majority);
         let mut round = self.ask_all(claim, number, is_decided).await;
+        let least = match number {
+            Number::AtLeast(least) => least,
+            Number::Exactly(fence) => fence.get(),
+        };
         let tally = count(&round.answers);
-        if tally.is_undecided_on_its_number(majority) {
+        if tally.is_undecided_on_its_number(majority, least) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
