@@ -86,6 +86,8 @@ if has or covers(held, mode) then
   if has then
     restart(who, claim, place.ttl)
   else
+    -- Its client may have been away when another claim of its owner passed it.
+    leave(own, waiting)
     place.mode = held
     put(who, claim, fence, fences, place)
   end

@@ -393,9 +393,11 @@ local function let_in(own)
       return true
     end
     local place = place_of(id)
+    local fence, held = grant_of(place and place.owner)
     if not place or place.deadline <= now then
       leave(id, place)
-    elseif not beside and not fits(place.mode) then
+    elseif not beside and (fence or not fits(place.mode)) then
+      -- An owner that is in already in another mode would share a grant that is not what it asked for.
       -- Those behind who would fit wait for the living alone.
       if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
         return false
@@ -403,9 +405,8 @@ local function let_in(own)
       skipped = skipped + 1
     else
       local who, claim = string.match(id, '^([^:]+):(.*)$')
-      local fence, held = grant_of(place.owner)
       local fences = 0
-      if fence then
+      if beside then
         place.mode = held
       else
         fence, fences = text(reserve(place.fences)), place.fences

@@ -12,6 +12,7 @@ scenarios![
     twins_that_keep_the_name_together_count_once,
     a_release_by_fence_sees_to_twins,
     a_twin_that_asks_again_keeps_one_place,
+    who_joins_when_it_asks_again_leaves_the_line,
     only_the_client_that_has_a_lease_renews_it,
 ];
 
@@ -108,6 +109,27 @@ async fn a_twin_that_asks_again_keeps_one_place(lab: &Lab) {
     bob.withdraws().await;
     twin.stands().await;
     ann.is_waited_for_by(&[&twin]).await;
+}
+
+/// A claim that nobody let in beside its owner goes in when it asks again, and leaves the line.
+async fn who_joins_when_it_asks_again_leaves_the_line(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let bob = bob.named();
+    let twin = bob.twin(&eve);
+    ann.locks().await;
+    for party in [&bob, &twin, &dan] {
+        party.stands().await;
+    }
+    // As if it had been away when its owner went in.
+    lab.cli(&["HDEL", &lab.key(&ann, ":places"), "\u{2}"]);
+    ann.frees().await;
+    bob.is_waited_for_by(&[&twin, &dan]).await;
+    assert!(twin.stands_or_enters().await.is_some());
+    bob.is_waited_for_by(&[&dan]).await;
+    bob.is_held_by(&[&bob, &twin]).await;
+    assert_eq!(bob.releases().await, Released::Freed { left: 1 });
+    twin.frees().await;
+    dan.turn().await;
 }
 
 /// Another client that knows the claim does not renew or free its lease.
