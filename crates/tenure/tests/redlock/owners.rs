@@ -198,7 +198,8 @@ async fn a_claim_that_gave_way_unheard_is_granted_later() {
     .await;
     ann.settled().await;
     for node in [0, 2] {
-        assert_eq!(holders(&nodes, node, "a").await, [claim.id.clone()]);
+        let holders = holders(&nodes, node, "a").await;
+        assert_eq!(holders, std::slice::from_ref(&claim.id));
     }
     assert!(is_kept(&ann, &claim, fence.unwrap()).await);
     assert_eq!(released(&ann, &claim).await, Released::Freed { left: 0 });

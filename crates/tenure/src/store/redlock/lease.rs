@@ -234,3 +234,51 @@ impl Kept {
         kept
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn kept(fence: u64) -> Option<Result<Vec<Renewed>>> {
+        let (fence, valid) = (Fence::new(fence).unwrap(), Duration::ZERO);
+        Some(Ok(vec![Renewed::Kept { fence, valid }]))
+    }
+
+    /// A majority that is renewed has to know the fence, as the one that granted it did.
+    #[test]
+    fn a_node_with_a_smaller_number_is_brought_into_line_first() {
+        let lost = |loss| Some(Ok(vec![Renewed::Lost(loss)]));
+        let answers = [
+            kept(7),
+            kept(6),
+            kept(8),
+            lost(Loss::Gone),
+            lost(Loss::TakenOver),
+            None,
+        ];
+        let known = Kept::count(&answers, 0, Fence::new(7));
+        assert_eq!((known.nodes, known.forgotten), (vec![0, 2], vec![1, 3]));
+        assert_eq!((known.loss, known.unknown), (Loss::TakenOver, 1));
+        let unknown = Kept::count(&answers, 0, None);
+        assert_eq!(
+            (unknown.nodes, unknown.fence),
+            (vec![0, 1, 2], Fence::new(8))
+        );
+    }
+
+    #[test]
+    fn as_many_claims_are_left_as_a_majority_has() {
+        let left = |nodes: &[u32]| {
+            let freed = nodes
+                .iter()
+                .map(|left| Some(Ok(Released::Freed { left: *left })));
+            Freed::count(&freed.collect::<Vec<_>>()).left(2)
+        };
+        assert_eq!(left(&[1, 0, 1]), Some(1));
+        assert_eq!(left(&[2, 1, 1]), Some(1));
+        assert_eq!(left(&[0, 2]), Some(0));
+        assert_eq!(left(&[5]), None);
+    }
+}
