@@ -82,12 +82,6 @@ pub trait Fixture: Send + Sync {
     fn short(&self) -> Duration {
         Duration::from_millis(300)
     }
-
-    /// Returns whether the store sees that a client has ended, so that its leases end with it;
-    /// where it does not, they last for their ttl.
-    fn sees_clients_end(&self) -> bool {
-        true
-    }
 }
 
 /// Checks every [rule](mod@crate::conformance) on one store, a few at a time, inside one test.
@@ -146,8 +140,9 @@ const AT_ONCE: usize = 6;
 /// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
 /// resolves to.
 ///
-/// [`every_rule`](crate::conformance::every_rule) checks all of them in one test. Rules that follow
-/// `$open` are the only ones that are checked, for a store that does not have all modes.
+/// [`every_rule`](crate::conformance::every_rule) checks all of them in one test. What a store
+/// lacks by its [capabilities](crate::driver::Capabilities) it need not do; such a rule then checks
+/// that the engine refuses it. Rules that follow `$open` are the only ones that are checked.
 ///
 /// [`Fixture`]: crate::conformance::Fixture
 #[macro_export]
@@ -168,6 +163,7 @@ macro_rules! conformance {
             a_busy_claim_changes_nothing,
             a_claim_from_elsewhere_calls_a_lease_back,
             a_handed_over_lease_is_what_was_asked_for,
+            a_grant_lasts_for_as_long_as_the_store_says,
             a_kept_name_goes_to_the_next_in_time,
             a_kept_name_is_nobodys_and_then_free,
             a_kept_name_outlives_its_client,
@@ -183,7 +179,7 @@ macro_rules! conformance {
             a_refused_try_calls_back_too,
             a_release_by_fence_hands_over_to_the_next,
             a_release_hands_over_to_the_next,
-            a_release_lowers_to_the_depth_asked_for,
+            a_release_frees_one_claim_of_its_owner,
             a_renewal_after_expiry_does_not_revive_the_lease,
             a_renewal_extends_the_lease,
             a_second_release_says_gone,
@@ -191,11 +187,11 @@ macro_rules! conformance {
             a_strangers_release_changes_nothing,
             a_strangers_renewal_changes_nothing,
             a_strangers_withdrawal_changes_nothing,
-            a_try_beside_the_own_place_is_busy,
             a_try_does_not_jump_the_line,
             a_waiting_writer_is_not_passed_by_later_readers,
             a_withdrawn_claim_leaves_the_line,
             a_writer_excludes_readers,
+            all_of_the_largest_number_of_permits_exclude_others,
             an_eviction_moves_the_fence_on,
             an_eviction_takes_the_name_from_every_holder,
             an_eviction_tells_the_holder_and_lets_the_next_in,
@@ -217,9 +213,11 @@ macro_rules! conformance {
             only_a_claim_from_elsewhere_calls_back,
             only_who_asked_for_it_is_called_back,
             permits_are_granted_up_to_their_number,
+            permits_cover_no_other_mode,
             permits_keep_to_the_smallest_number,
             re_entry_does_not_wait_in_line,
-            re_entry_has_the_depth_that_was_asked_for,
+            re_entry_is_one_more_claim_of_the_owner,
+            requests_about_an_old_claim_leave_a_new_one_of_its_owner_alone,
             readers_that_stand_together_go_in_together,
             reading_under_a_write_lock_is_re_entry,
             renewals_are_answered_in_their_order,
@@ -235,9 +233,10 @@ macro_rules! conformance {
             two_clients_of_one_owner_go_in_together,
             two_clients_of_one_owner_share_its_permits,
             two_clients_share_an_owner,
+            two_places_of_one_owner_are_two_claims,
             unusual_names_are_distinct_locks,
             withdrawing_a_granted_claim_lets_the_next_in,
-            withdrawing_re_entry_only_lowers_it,
+            withdrawing_one_claim_leaves_the_others_of_its_owner,
             withdrawing_what_never_was_changes_nothing,
         }
     };

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
+    Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -185,6 +186,10 @@ impl Driver for Fault {
 
     fn clock(&self) -> Clock {
         self.inner.clock()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {

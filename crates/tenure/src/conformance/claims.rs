@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::stage::{TTL, assert_same, cast, fresh_name, name};
+use super::stage::{Need, TTL, cast, fresh_name, lacks, name};
 use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name};
 
 /// While one owner holds a name, another is refused; after the release it is not.
 pub async fn an_exclusive_lock_refuses_a_second_owner(fixture: &dyn Fixture) {
@@ -15,7 +15,7 @@ pub async fn an_exclusive_lock_refuses_a_second_owner(fixture: &dyn Fixture) {
     ann.locks().await;
     bob.is_refused().await;
     ann.neighbour().is_refused().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.locks().await;
 }
 
@@ -28,7 +28,7 @@ pub async fn a_busy_claim_changes_nothing(fixture: &dyn Fixture) {
     assert!(entry.waiters.is_empty(), "{:?}", entry.waiters);
     assert_eq!(entry.holders.len(), 1);
     assert_eq!(entry.holders[0].fence, fence);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     assert!(ann.entry().await.holders.is_empty());
 }
 
@@ -39,9 +39,9 @@ pub async fn one_of_many_claims_at_once_is_granted(fixture: &dyn Fixture) {
         let mut claims = JoinSet::new();
         for party in parties.iter().chain(&parties) {
             let claim = Claim {
-                owner: Owner::unique(),
+                id: ClaimId::unique(),
                 wait: Wait::No,
-                ..party.claim().clone()
+                ..party.claim()
             };
             claims.spawn(attempt(Arc::clone(party.driver()), claim));
         }
@@ -66,14 +66,17 @@ async fn attempt(driver: Arc<dyn Driver>, claim: Claim) -> Option<(Arc<dyn Drive
 pub async fn unusual_names_are_distinct_locks(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let base = fresh_name();
+    let mut holders = Vec::new();
     for name in unusual(base.as_str()) {
-        ann.at(name).locks().await;
+        let ann = ann.at(name);
+        ann.locks().await;
+        holders.push(ann);
     }
-    for name in unusual(base.as_str()) {
-        let (ann, bob) = (ann.at(name.clone()), bob.at(name));
+    for ann in holders {
+        let bob = bob.at(ann.claim().name);
         bob.is_refused().await;
         assert_eq!(ann.entry().await.holders.len(), 1);
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
         bob.locks().await;
     }
 }
@@ -142,7 +145,7 @@ pub async fn the_same_claim_asked_twice_is_granted_once(fixture: &dyn Fixture) {
     let again = ann.locks().await;
     assert_eq!(first, again);
     ann.is_held_by(&[&ann]).await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.locks().await;
 }
 
@@ -155,75 +158,145 @@ pub async fn asking_again_restarts_the_lease(fixture: &dyn Fixture) {
     assert!(left > TTL / 2, "asked for {TTL:?}, {left:?} are left");
 }
 
-/// Entering again has the depth that was asked for, however often it is asked.
-pub async fn re_entry_has_the_depth_that_was_asked_for(fixture: &dyn Fixture) {
+/// An owner that holds the name enters again with another claim, which has the same fence; asking
+/// for it again counts no more.
+pub async fn re_entry_is_one_more_claim_of_the_owner(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
-    let first = ann.locks().await;
-    for depth in [2, 3, 3] {
-        assert_eq!(ann.depth(depth).locks().await, first);
-        assert_same(&ann.depths().await, &[(ann.owner(), depth)]);
+    let ann = ann.named();
+    let (second, third) = (ann.nested(), ann.nested());
+    let fence = ann.locks().await;
+    assert_eq!(second.locks().await, fence);
+    ann.is_held_by(&[&ann, &second]).await;
+    for _ in 0..2 {
+        assert_eq!(third.locks().await, fence);
+        ann.is_held_by(&[&ann, &second, &third]).await;
     }
     bob.is_refused().await;
+    bob.named().is_refused().await;
 }
 
 /// A holder enters again at once, also while others stand in line.
 pub async fn re_entry_does_not_wait_in_line(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
+    let ann = ann.named();
     let first = ann.locks().await;
     bob.stands().await;
-    assert_eq!(ann.depth(2).locks().await, first);
-    assert_eq!(ann.line().await, [bob.owner()]);
+    assert_eq!(ann.nested().locks().await, first);
+    ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A release lowers the depth to the one asked for, and frees the name at 0.
-pub async fn a_release_lowers_to_the_depth_asked_for(fixture: &dyn Fixture) {
-    let [ann, bob] = cast(fixture).await;
-    ann.depth(3).locks().await;
-    for depth in [2, 1, 1] {
-        assert_eq!(ann.releases_to(depth).await, Released::Lowered);
-        assert_same(&ann.depths().await, &[(ann.owner(), depth)]);
-        bob.is_refused().await;
+/// A release frees the claim that it names, and says how many of its owner's are left; the name is
+/// free after the last.
+pub async fn a_release_frees_one_claim_of_its_owner(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
     }
-    assert_eq!(ann.releases_to(2).await, Released::Lowered);
-    assert_same(&ann.depths().await, &[(ann.owner(), 1)]);
-    assert_eq!(ann.releases_to(0).await, Released::Freed);
+    let [ann, bob] = cast(fixture).await;
+    let ann = ann.named();
+    let (second, third) = (ann.nested(), ann.nested());
+    for party in [&ann, &second, &third] {
+        party.locks().await;
+    }
+    assert_eq!(second.releases().await, Released::Freed { left: 2 });
+    ann.is_held_by(&[&ann, &third]).await;
+    assert!(matches!(second.releases().await, Released::NotHeld(_)));
+    ann.is_held_by(&[&ann, &third]).await;
+    bob.is_refused().await;
+    assert_eq!(ann.releases().await, Released::Freed { left: 1 });
+    bob.is_refused().await;
+    third.frees().await;
     assert!(ann.entry().await.holders.is_empty());
     bob.locks().await;
+}
+
+/// Late requests about a claim that is over leave a later claim of the same owner alone.
+pub async fn requests_about_an_old_claim_leave_a_new_one_of_its_owner_alone(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
+    }
+    let [ann, bob] = cast(fixture).await;
+    let ann = ann.named();
+    let old = ann.nested();
+    let fence = old.locks().await;
+    old.frees().await;
+    let old = old.through(&ann);
+    ann.ttl(TTL / 4).locks().await;
+    for _ in 0..2 {
+        for named in [None, Some(fence)] {
+            let released = old.releases_with(|release| release.fence = named);
+            assert!(matches!(released.await, Released::NotHeld(_)));
+            assert!(matches!(old.renews(named).await, Renewed::Lost(_)));
+        }
+        old.withdraws().await;
+        ann.is_held_by(&[&ann]).await;
+    }
+    let left = ann.entry().await.holders[0].expires_in;
+    assert!(left <= TTL / 4, "the lease was made longer: {left:?}");
+    bob.is_refused().await;
+    bob.stands().await;
+    old.withdraws().await;
+    ann.is_held_by(&[&ann]).await;
+    ann.is_waited_for_by(&[&bob]).await;
+}
+
+/// Two claims of one owner that stand in line have a place each; withdrawing one leaves the other.
+pub async fn two_places_of_one_owner_are_two_claims(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners, Need::FirstCome]).await {
+        return;
+    }
+    let [ann, bob] = cast(fixture).await;
+    let bob = bob.named();
+    let (second, third) = (bob.nested(), bob.nested());
+    ann.locks().await;
+    for party in [&bob, &second, &third] {
+        party.stands().await;
+    }
+    ann.is_waited_for_by(&[&bob, &second, &third]).await;
+    bob.withdraws().await;
+    ann.is_waited_for_by(&[&second, &third]).await;
+    ann.frees().await;
+    let fence = second.turn().await.fence;
+    assert_eq!(third.turn().await.fence, fence);
+    ann.is_held_by(&[&second, &third]).await;
+    second.withdraws().await;
+    ann.is_held_by(&[&third]).await;
 }
 
 /// A release that is sent again says that the lease is gone.
 pub async fn a_second_release_says_gone(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     let fence = ann.locks().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     assert_eq!(ann.releases().await, Released::NotHeld(Loss::Gone));
     let released = ann.releases_with(|release| release.fence = Some(fence));
     assert_eq!(released.await, Released::NotHeld(Loss::Gone));
-    assert_eq!(
-        ann.releases_to(1).await,
-        Released::NotHeld(Loss::Gone),
-        "nothing is left to lower"
-    );
 }
 
 /// A stranger's release changes nothing, whichever fence it names.
 pub async fn a_strangers_release_changes_nothing(fixture: &dyn Fixture) {
     let [ann, bob, eve] = cast(fixture).await;
-    let fence = ann.depth(2).locks().await;
+    let fence = ann.locks().await;
     bob.stands().await;
     for stranger in [&eve, &bob, &ann.neighbour()] {
         for named in [None, Some(fence)] {
-            for depth in [0, 1] {
-                let released = stranger.releases_with(|release| {
-                    release.fence = named;
-                    release.depth = depth;
-                });
-                assert_eq!(released.await, Released::NotHeld(Loss::TakenOver));
-            }
+            let released = stranger.releases_with(|release| release.fence = named);
+            assert_eq!(released.await, Released::NotHeld(Loss::TakenOver));
         }
     }
-    assert_same(&ann.depths().await, &[(ann.owner(), 2)]);
-    assert_eq!(ann.line().await, [bob.owner()]);
+    for named in [None, Some(fence)] {
+        // Another client that knows the id.
+        let stranger = ann.through(&eve);
+        let released = stranger.releases_with(|release| release.fence = named);
+        assert!(matches!(released.await, Released::NotHeld(_)));
+    }
+    ann.is_held_by(&[&ann]).await;
+    ann.is_waited_for_by(&[&bob]).await;
 }
 
 /// A stranger's renewal changes nothing, whichever fence it names.
@@ -246,65 +319,68 @@ pub async fn a_strangers_withdrawal_changes_nothing(fixture: &dyn Fixture) {
     eve.withdraws().await;
     bob.neighbour().withdraws().await;
     ann.is_held_by(&[&ann]).await;
-    assert_eq!(ann.line().await, [bob.owner()]);
+    ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A release or renewal that names an earlier grant of the same owner changes nothing.
+/// A release or renewal that names another grant than the claim's changes nothing.
 pub async fn an_old_fence_changes_nothing(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
-    let old = ann.locks().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    let before = ann.neighbour();
+    let old = before.locks().await;
+    before.frees().await;
     let new = ann.ttl(TTL / 4).locks().await;
-    for depth in [0, 1] {
-        let released = ann.releases_with(|release| {
-            release.fence = Some(old);
-            release.depth = depth;
-        });
-        assert!(matches!(released.await, Released::NotHeld(_)));
-    }
+    let released = ann.releases_with(|release| release.fence = Some(old));
+    assert!(matches!(released.await, Released::NotHeld(_)));
     assert!(matches!(ann.renews(Some(old)).await, Renewed::Lost(_)));
     let holder = &ann.entry().await.holders[0];
     assert_eq!(holder.fence, new);
     assert!(holder.expires_in <= TTL / 4, "the old fence renewed it");
     let released = ann.releases_with(|release| release.fence = Some(new));
-    assert_eq!(released.await, Released::Freed);
+    assert_eq!(released.await, Released::Freed { left: 0 });
 }
 
-/// Two clients that share an owner share its grant; each counts its own depth, and both must
-/// release.
+/// Claims of one owner hold together in two clients, with one fence; both have to be released.
 pub async fn two_clients_share_an_owner(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
-    let twin = ann.through(&bob);
-    let fence = ann.depth(2).locks().await;
-    assert_eq!(twin.releases().await, Released::NotHeld(Loss::Gone));
+    let ann = ann.named();
+    let twin = ann.twin(&bob);
+    let fence = ann.locks().await;
+    assert!(matches!(twin.releases().await, Released::NotHeld(_)));
     assert_eq!(twin.locks().await, fence);
-    let both = [(ann.owner(), 2), (ann.owner(), 1)];
-    assert_same(&ann.depths().await, &both);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_held_by(&[&ann, &twin]).await;
+    assert_eq!(ann.releases().await, Released::Freed { left: 1 });
     bob.is_refused().await;
-    assert_eq!(ann.releases().await, Released::NotHeld(Loss::Gone));
-    assert_eq!(twin.releases().await, Released::Freed);
+    assert!(matches!(ann.releases().await, Released::NotHeld(_)));
+    twin.is_held_by(&[&twin]).await;
+    twin.frees().await;
     bob.locks().await;
 }
 
 /// Two clients that share an owner and stand in line go in together, with one fence, past those
 /// that stand between them; nothing of them is left in line.
 pub async fn two_clients_of_one_owner_go_in_together(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners, Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve, dan] = cast(fixture).await;
-    let twin = bob.through(&eve);
+    let bob = bob.named();
+    let twin = bob.twin(&eve);
     ann.locks().await;
     bob.stands().await;
     dan.stands().await;
     twin.stands().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     let fence = bob.turn().await.fence;
     assert_eq!(twin.turn().await.fence, fence);
-    assert_eq!(ann.line().await, [dan.owner()]);
-    assert_eq!(bob.releases().await, Released::Freed);
-    dan.is_refused().await;
-    assert_eq!(twin.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&dan]).await;
+    assert_eq!(bob.releases().await, Released::Freed { left: 1 });
+    dan.neighbour().is_refused().await;
+    twin.frees().await;
     assert!(dan.turn().await.fence > fence);
-    assert_eq!(dan.releases().await, Released::Freed);
+    dan.frees().await;
     assert!(ann.entry().await.holders.is_empty(), "a ghost went in");
 }
 
@@ -321,17 +397,22 @@ pub async fn withdrawing_a_granted_claim_lets_the_next_in(fixture: &dyn Fixture)
     eve.is_held_by(&[&eve]).await;
 }
 
-/// Withdrawing a deeper claim only lowers the depth, and a repeat lowers it no further.
-pub async fn withdrawing_re_entry_only_lowers_it(fixture: &dyn Fixture) {
-    let [ann, bob] = cast(fixture).await;
-    let fence = ann.locks().await;
-    ann.depth(2).locks().await;
-    ann.depth(3).locks().await;
-    for _ in 0..2 {
-        ann.depth(3).withdraws().await;
-        assert_same(&ann.depths().await, &[(ann.owner(), 2)]);
+/// Withdrawing one claim of an owner leaves its others, and a repeat changes nothing more.
+pub async fn withdrawing_one_claim_leaves_the_others_of_its_owner(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners]).await {
+        return;
     }
-    ann.depth(2).withdraws().await;
+    let [ann, bob] = cast(fixture).await;
+    let ann = ann.named();
+    let (second, third) = (ann.nested(), ann.nested());
+    let fence = ann.locks().await;
+    second.locks().await;
+    third.locks().await;
+    for _ in 0..2 {
+        third.withdraws().await;
+        ann.is_held_by(&[&ann, &second]).await;
+    }
+    second.withdraws().await;
     ann.is_held_by(&[&ann]).await;
     assert_eq!(ann.entry().await.holders[0].fence, fence);
     bob.is_refused().await;
@@ -345,8 +426,9 @@ pub async fn withdrawing_what_never_was_changes_nothing(fixture: &dyn Fixture) {
     ann.withdraws().await;
     assert!(ann.entry().await.holders.is_empty());
     let fence = ann.locks().await;
-    ann.depth(2).withdraws().await;
+    ann.neighbour().withdraws().await;
     bob.withdraws().await;
+    ann.through(&bob).withdraws().await;
     ann.life(Life::Ttl).withdraws().await;
     ann.is_held_by(&[&ann]).await;
     let held: Vec<Fence> = ann.entry().await.holders.iter().map(|h| h.fence).collect();

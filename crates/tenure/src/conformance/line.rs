@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Fixture;
 use super::modes::permits;
-use super::stage::{TOLERANCE, assert_same, cast, until};
+use super::stage::{Need, TOLERANCE, cast, lacks, sees_clients_end, until};
 use crate::driver::{Answer, Life, Mode, News, Released, Wait};
 
 /// A release hands the name to the next in line and tells it; the list shows it as the holder.
@@ -18,7 +18,7 @@ pub async fn a_release_hands_over_to_the_next(fixture: &dyn Fixture) {
     let stood = Instant::now();
     sleep(TOLERANCE * 2).await;
     let at_least = stood.elapsed();
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     let turn = bob.turn().await;
     let at_most = asked.elapsed();
     assert!(turn.fence > fence);
@@ -38,11 +38,14 @@ pub async fn a_release_hands_over_to_the_next(fixture: &dyn Fixture) {
         turn.fence,
         "asking again changes nothing"
     );
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
 }
 
 /// Waiters go in one after the other in the order in which they came, whichever client they use.
 pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let waiters = [
         bob.neighbour(),
@@ -55,11 +58,11 @@ pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
     for waiter in &waiters {
         waiter.stands().await;
     }
-    let expected: Vec<_> = waiters.iter().map(|waiter| waiter.owner()).collect();
+    let expected: Vec<_> = waiters.iter().collect();
     let mut holder = &ann;
     for (index, waiter) in waiters.iter().enumerate() {
-        assert_eq!(ann.line().await, expected[index..]);
-        assert_eq!(holder.releases().await, Released::Freed);
+        ann.is_waited_for_by(&expected[index..]).await;
+        holder.frees().await;
         let turn = waiter.turn().await;
         assert!(turn.fence > fence);
         waiter.is_held_by(&[waiter]).await;
@@ -69,36 +72,45 @@ pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
 
 /// Asking again while in line keeps the place, and makes no second one.
 pub async fn asking_again_keeps_the_place(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
     bob.stands().await;
-    assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&bob, &eve]).await;
+    ann.frees().await;
     bob.turn().await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.turn().await;
-    assert_eq!(eve.releases().await, Released::Freed);
+    eve.frees().await;
     assert!(ann.entry().await.holders.is_empty());
 }
 
 /// A withdrawn claim leaves the line, and the one behind it is next.
 pub async fn a_withdrawn_claim_leaves_the_line(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
     bob.withdraws().await;
     bob.withdraws().await;
-    assert_eq!(ann.line().await, [eve.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&eve]).await;
+    ann.frees().await;
     eve.turn().await;
     eve.is_held_by(&[&eve]).await;
 }
 
 /// When the first in line leaves, those behind it that fit go in at once.
 pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve, dan] = cast(fixture).await;
     let (ann, eve) = (ann.mode(Mode::Shared), eve.mode(Mode::Shared));
     ann.locks().await;
@@ -107,7 +119,7 @@ pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
     bob.withdraws().await;
     eve.turn().await;
     ann.is_held_by(&[&ann, &eve]).await;
-    if !fixture.sees_clients_end() {
+    if !sees_clients_end(fixture).await {
         return;
     }
     let reader = eve.neighbour();
@@ -119,65 +131,65 @@ pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
 
 /// A release that names its grant hands over as any other does, and leaves the rest in line.
 pub async fn a_release_by_fence_hands_over_to_the_next(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let mut fence = ann.locks().await;
     bob.stands().await;
     eve.stands().await;
     for (holder, next) in [(&ann, &bob), (&bob, &eve)] {
         let released = holder.releases_with(|release| release.fence = Some(fence));
-        assert_eq!(released.await, Released::Freed);
+        assert_eq!(released.await, Released::Freed { left: 0 });
         let turn = next.turn().await;
         assert!(turn.fence > fence);
         next.is_held_by(&[next]).await;
         fence = turn.fence;
     }
     let released = eve.releases_with(|release| release.fence = Some(fence));
-    assert_eq!(released.await, Released::Freed);
+    assert_eq!(released.await, Released::Freed { left: 0 });
     ann.locks().await;
 }
 
 /// A claim that does not wait is refused while others stand in line, and so does not pass them.
 pub async fn a_try_does_not_jump_the_line(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let ann = ann.mode(Mode::Shared);
     ann.locks().await;
     bob.stands().await;
     eve.is_refused().await;
     eve.mode(Mode::Shared).is_refused().await;
-    assert_eq!(ann.line().await, [bob.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
-    bob.turn().await;
-}
-
-/// A claim that does not wait is told "busy" while its owner stands in line, and keeps the place.
-pub async fn a_try_beside_the_own_place_is_busy(fixture: &dyn Fixture) {
-    let [ann, bob] = cast(fixture).await;
-    ann.locks().await;
-    bob.stands().await;
-    let tried = bob.asks(Wait::No).await.expect("the store answers");
-    assert_eq!(tried, Answer::Busy);
-    assert_eq!(ann.line().await, [bob.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&bob]).await;
+    ann.frees().await;
     bob.turn().await;
 }
 
 /// Readers that come later do not pass a writer that stands in line.
 pub async fn a_waiting_writer_is_not_passed_by_later_readers(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let (ann, eve) = (ann.mode(Mode::Shared), eve.mode(Mode::Shared));
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
     ann.is_held_by(&[&ann]).await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.turn().await;
     bob.is_held_by(&[&bob]).await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.turn().await;
 }
 
 /// Readers that stand together go in together, up to the next writer.
 pub async fn readers_that_stand_together_go_in_together(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
+        return;
+    }
     let [ann, bob, dan, eve] = cast(fixture).await;
     let (bob, dan) = (bob.mode(Mode::Shared), dan.mode(Mode::Shared));
     let later = bob.neighbour();
@@ -186,19 +198,22 @@ pub async fn readers_that_stand_together_go_in_together(fixture: &dyn Fixture) {
     dan.stands().await;
     eve.stands().await;
     later.stands().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     let (first, second) = (bob.turn().await.fence, dan.turn().await.fence);
     assert!(first < second);
     ann.is_held_by(&[&bob, &dan]).await;
-    assert_eq!(ann.line().await, [eve.owner(), later.owner()]);
-    assert_eq!(bob.releases().await, Released::Freed);
-    assert_eq!(dan.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&eve, &later]).await;
+    bob.frees().await;
+    dan.frees().await;
     eve.turn().await;
     eve.is_held_by(&[&eve]).await;
 }
 
 /// A claim for many permits at the head of the line is not starved by smaller ones behind it.
 pub async fn a_large_take_at_the_head_is_not_starved(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let (ann, bob, eve) = (
         permits(&ann, 1, 3),
@@ -210,26 +225,29 @@ pub async fn a_large_take_at_the_head_is_not_starved(fixture: &dyn Fixture) {
     eve.is_refused().await;
     eve.stands().await;
     ann.is_held_by(&[&ann]).await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.turn().await;
     bob.is_held_by(&[&bob]).await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.turn().await;
 }
 
-/// A claim that is handed over has the life and the depth that it asked for.
+/// A claim that is handed over has the life that it asked for.
 pub async fn a_handed_over_lease_is_what_was_asked_for(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::ByHand]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
-    let bob = bob.life(Life::Ttl).depth(2);
+    let bob = bob.life(Life::Ttl);
     ann.locks().await;
     bob.stands().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.turn().await;
-    assert_same(&ann.depths().await, &[(bob.owner(), 2)]);
+    ann.is_held_by(&[&bob]).await;
     let heir = bob.through(&ann);
     drop(bob);
     eve.is_refused().await;
-    assert_eq!(heir.releases().await, Released::Freed);
+    heir.frees().await;
     eve.locks().await;
 }
 
@@ -243,10 +261,10 @@ pub async fn news_is_not_lost_when_a_wait_is_given_up(fixture: &dyn Fixture) {
         !matches!(give_up().await, Ok(News::Granted { .. })),
         "granted while another holds the name"
     );
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     until("the grant to be told in many short waits", || async {
         match give_up().await {
-            Ok(News::Granted { owner, .. }) => owner == bob.owner(),
+            Ok(News::Granted { claim, .. }) => claim == bob.claim().id,
             Ok(News::AskAgain(_)) => {
                 let answer = bob.asks(Wait::InLine).await;
                 matches!(answer, Ok(Answer::Granted(_)))

@@ -1,35 +1,44 @@
 //! Which modes go together.
 
 use super::Fixture;
-use super::stage::{Party, assert_same, cast};
+use super::stage::{Need, Party, cast, lacks};
 use crate::driver::{Mode, Released};
 
 /// Shared holders go together, and a writer is refused until the last of them is out.
 pub async fn shared_holders_go_together_and_exclude_a_writer(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
     ann.locks().await;
     bob.locks().await;
     ann.is_held_by(&[&ann, &bob]).await;
     eve.is_refused().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     eve.is_refused().await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.locks().await;
 }
 
 /// While a writer holds the name, readers are refused.
 pub async fn a_writer_excludes_readers(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
     let reader = bob.mode(Mode::Shared);
     ann.locks().await;
     reader.is_refused().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     reader.locks().await;
 }
 
 /// Permits are granted up to their number and no further.
 pub async fn permits_are_granted_up_to_their_number(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let (ann, bob, eve) = (
         permits(&ann, 2, 4),
@@ -41,31 +50,37 @@ pub async fn permits_are_granted_up_to_their_number(fixture: &dyn Fixture) {
     eve.is_refused().await;
     let single = permits(&eve, 1, 4);
     single.locks().await;
-    assert_eq!(single.releases().await, Released::Freed);
+    single.frees().await;
     eve.is_refused().await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.locks().await;
     ann.is_held_by(&[&ann, &eve]).await;
 }
 
 /// Claims that name different numbers of permits all keep to the smallest.
 pub async fn permits_keep_to_the_smallest_number(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits]).await {
+        return;
+    }
     let [ann, bob, eve] = cast(fixture).await;
     let (ann, bob) = (permits(&ann, 1, 5), permits(&bob, 1, 2));
     ann.locks().await;
     bob.locks().await;
     let eve = permits(&eve, 1, 5);
     eve.is_refused().await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.locks().await;
     bob.is_refused().await;
 }
 
 /// Two clients that share an owner share its permits.
 pub async fn two_clients_of_one_owner_share_its_permits(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits, Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
-    let ann = permits(&ann, 2, 3);
-    let twin = ann.through(&bob);
+    let ann = permits(&ann.named(), 2, 3);
+    let twin = ann.twin(&bob);
     let bob = permits(&bob, 1, 3);
     assert_eq!(ann.locks().await, twin.locks().await);
     bob.locks().await;
@@ -74,6 +89,9 @@ pub async fn two_clients_of_one_owner_share_its_permits(fixture: &dyn Fixture) {
 
 /// An exclusive holder and holders of permits exclude each other.
 pub async fn exclusive_and_permits_exclude_each_other(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
     excludes(&ann, &permits(&bob, 1, 5)).await;
     excludes(&permits(&ann, 1, 5), &bob).await;
@@ -81,6 +99,9 @@ pub async fn exclusive_and_permits_exclude_each_other(fixture: &dyn Fixture) {
 
 /// Shared holders and holders of permits exclude each other.
 pub async fn shared_and_permits_exclude_each_other(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits, Need::Shared]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
     excludes(&ann.mode(Mode::Shared), &permits(&bob, 1, 5)).await;
     excludes(&permits(&ann, 1, 5), &bob.mode(Mode::Shared)).await;
@@ -88,13 +109,17 @@ pub async fn shared_and_permits_exclude_each_other(fixture: &dyn Fixture) {
 
 /// An owner that holds a name alone may also read it; that is entering again.
 pub async fn reading_under_a_write_lock_is_re_entry(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
+    let ann = ann.named();
     let fence = ann.locks().await;
-    let reader = ann.mode(Mode::Shared).depth(2);
+    let reader = ann.nested().mode(Mode::Shared);
     assert_eq!(reader.locks().await, fence);
-    assert_same(&ann.depths().await, &[(ann.owner(), 2)]);
+    ann.is_held_by(&[&ann, &reader]).await;
     bob.mode(Mode::Shared).is_refused().await;
-    assert_eq!(reader.releases_to(1).await, Released::Lowered);
+    assert_eq!(reader.releases().await, Released::Freed { left: 1 });
     assert_eq!(ann.entry().await.holders[0].mode, Mode::Exclusive);
     bob.mode(Mode::Shared).is_refused().await;
 }
@@ -102,20 +127,46 @@ pub async fn reading_under_a_write_lock_is_re_entry(fixture: &dyn Fixture) {
 /// An owner that holds a name in one mode is told of a conflict when it asks for another that
 /// the first does not cover, and keeps what it has.
 pub async fn a_mode_that_is_not_covered_is_a_conflict(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Shared, Need::SharedOwners]).await {
+        return;
+    }
     let [ann, bob] = cast(fixture).await;
-    let shared = ann.mode(Mode::Shared);
+    let ann = ann.named();
+    let shared = ann.nested().mode(Mode::Shared);
     shared.locks().await;
-    ann.depth(2).conflicts().await;
-    ann.through(&bob).conflicts().await;
-    permits(&ann, 1, 2).conflicts().await;
+    ann.conflicts().await;
+    ann.twin(&bob).conflicts().await;
     let entry = ann.entry().await;
     assert!(entry.waiters.is_empty(), "{:?}", entry.waiters);
     assert_eq!(entry.holders[0].mode, Mode::Shared);
-    ann.is_held_by(&[&ann]).await;
-    assert_eq!(shared.releases().await, Released::Freed);
+    ann.is_held_by(&[&shared]).await;
+    shared.frees().await;
+    ann.locks().await;
+}
+
+/// An owner that holds permits is told of a conflict when it asks for another mode or number.
+pub async fn permits_cover_no_other_mode(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners, Need::Shared, Need::Permits]).await {
+        return;
+    }
+    let [ann] = cast(fixture).await;
+    let ann = ann.named();
     permits(&ann, 1, 2).locks().await;
-    shared.conflicts().await;
-    ann.conflicts().await;
+    ann.nested().conflicts().await;
+    ann.nested().mode(Mode::Shared).conflicts().await;
+    permits(&ann.nested(), 2, 2).conflicts().await;
+    ann.is_held_by(&[&ann]).await;
+}
+
+/// The largest number of permits is a number as any other.
+pub async fn all_of_the_largest_number_of_permits_exclude_others(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::Permits]).await {
+        return;
+    }
+    let [ann, bob] = cast(fixture).await;
+    permits(&ann, u32::MAX, u32::MAX).locks().await;
+    permits(&bob, u32::MAX, u32::MAX).is_refused().await;
+    permits(&bob, 1, u32::MAX).is_refused().await;
 }
 
 pub(crate) fn permits(party: &Party, take: u32, of: u32) -> Party {
@@ -125,7 +176,7 @@ pub(crate) fn permits(party: &Party, take: u32, of: u32) -> Party {
 async fn excludes(first: &Party, second: &Party) {
     first.locks().await;
     second.is_refused().await;
-    assert_eq!(first.releases().await, Released::Freed);
+    first.frees().await;
     second.locks().await;
-    assert_eq!(second.releases().await, Released::Freed);
+    second.frees().await;
 }

@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Fixture;
 use crate::driver::{
-    About, Answer, Claim, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
-    Renewal, Renewed, Wait,
+    About, Answer, Capabilities, Claim, Driver, Entry, Fairness, Grant, Holder, Life, Loss, Mode,
+    News, Release, Released, Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// Longer than any rule runs.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
@@ -23,13 +23,83 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What stores that count in milliseconds may be off by, and messages may take.
 pub(crate) const TOLERANCE: Duration = Duration::from_millis(50);
 
-/// Parties that ask for one fresh name, each with an owner and a client of its own.
+/// What a rule needs that a store may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    ByHand,
+    Calls,
+    FirstCome,
+    Permits,
+    Shared,
+    SharedOwners,
+    StaysTaken,
+}
+
+impl Need {
+    fn is_met(self, can: &Capabilities) -> bool {
+        match self {
+            Self::ByHand => can.by_hand,
+            Self::Calls => can.calls,
+            Self::FirstCome => can.fairness == Fairness::FirstCome,
+            Self::Permits => can.permits,
+            Self::Shared => can.shared,
+            Self::SharedOwners => can.shared_owners,
+            Self::StaysTaken => can.stays_taken,
+        }
+    }
+
+    /// Fails unless the engine refuses what the store lacks.
+    async fn is_refused(self, driver: Arc<dyn Driver>) {
+        let (locks, name) = (crate::Client::with_driver(driver), fresh_name());
+        let mutex = locks.mutex(name.as_str());
+        let refused = match self {
+            // An order that nobody promises cannot be asked for.
+            Self::FirstCome => return,
+            Self::ByHand => mutex.try_lease().await.map(drop),
+            Self::Calls => mutex.keep(TTL).try_lock().await.map(drop),
+            Self::Permits => {
+                let semaphore = locks.semaphore(name.as_str(), 2);
+                semaphore.take(1).try_lock().await.map(drop)
+            }
+            Self::Shared => {
+                let read = locks.rwlock(name.as_str()).read();
+                read.try_lock().await.map(drop)
+            }
+            Self::SharedOwners => mutex.owner(Owner::unique()).try_lock().await.map(drop),
+            Self::StaysTaken => mutex.at_least(TTL).try_lock().await.map(drop),
+        };
+        assert!(
+            matches!(refused, Err(Error::Unsupported { .. })),
+            "the store lacks {self:?}, and the engine does not refuse it: {refused:?}"
+        );
+    }
+}
+
+/// Whether the store lacks any of what a rule needs; then the engine has to refuse that.
+pub(crate) async fn lacks(fixture: &dyn Fixture, needs: &[Need]) -> bool {
+    let driver = fixture.client().await;
+    let can = driver.capabilities();
+    let missing = needs.iter().filter(|need| !need.is_met(&can));
+    let mut lacks = false;
+    for need in missing {
+        need.is_refused(Arc::clone(&driver)).await;
+        lacks = true;
+    }
+    lacks
+}
+
+/// Whether a lease ends with its client; where it does not, it lasts for its ttl.
+pub(crate) async fn sees_clients_end(fixture: &dyn Fixture) -> bool {
+    fixture.client().await.capabilities().sees_clients_end
+}
+
+/// Parties that ask for one fresh name, each with a client of its own and without an owner.
 pub(crate) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
     let name = fresh_name();
     let mut parties = Vec::new();
     for _ in 0..N {
         let client = Client::open(fixture).await;
-        parties.push(Party::new(client, name.clone(), Owner::unique()));
+        parties.push(Party::new(client, name.clone()));
     }
     let Ok(parties) = parties.try_into() else {
         unreachable!("so many were made");
@@ -107,14 +177,14 @@ impl Client {
     }
 }
 
-/// One owner in one client, and the claim that it makes.
+/// One claim of one client, and the next one after its end: no id is used twice.
 ///
 /// The methods that are verbs in the third person ask the store; those that can only go one way
 /// in every rule fail if it goes another.
 #[derive(Debug)]
 pub(crate) struct Party {
     client: Arc<Client>,
-    claim: Claim,
+    claim: Mutex<Claim>,
     waiting: Mutex<Waiting>,
 }
 
@@ -124,6 +194,8 @@ struct Waiting {
     asks_at: Option<Instant>,
     calls: u64,
     last: Option<Fence>,
+    /// Whether the claim was released or withdrawn, so that the next request makes a new one.
+    ended: bool,
 }
 
 /// A claim that stood in line and was granted.
@@ -135,13 +207,13 @@ pub(crate) struct Turn {
 }
 
 impl Party {
-    fn new(client: Arc<Client>, name: Name, owner: Owner) -> Self {
+    fn new(client: Arc<Client>, name: Name) -> Self {
         let claim = Claim {
             name,
-            owner,
+            id: ClaimId::unique(),
+            owner: None,
             mode: Mode::Exclusive,
             ttl: TTL,
-            depth: 1,
             wait: Wait::InLine,
             life: Life::Client,
             fences: 1,
@@ -158,14 +230,14 @@ impl Party {
     fn with(client: Arc<Client>, claim: Claim) -> Self {
         Self {
             client,
-            claim,
+            claim: Mutex::new(claim),
             waiting: Mutex::default(),
         }
     }
 
-    /// The same owner in the same client, with another claim.
+    /// The same claim, asked for in another way.
     pub(crate) fn but(&self, change: impl FnOnce(&mut Claim)) -> Self {
-        let mut claim = self.claim.clone();
+        let mut claim = self.claim();
         change(&mut claim);
         Self::with(Arc::clone(&self.client), claim)
     }
@@ -178,10 +250,6 @@ impl Party {
         self.but(|claim| claim.ttl = ttl)
     }
 
-    pub(crate) fn depth(&self, depth: u32) -> Self {
-        self.but(|claim| claim.depth = depth)
-    }
-
     pub(crate) fn life(&self, life: Life) -> Self {
         self.but(|claim| claim.life = life)
     }
@@ -191,22 +259,49 @@ impl Party {
         self.but(|claim| claim.tell_if_wanted = true)
     }
 
+    /// Another claim of the same owner, on another name.
     pub(crate) fn at(&self, name: Name) -> Self {
-        self.but(|claim| claim.name = name)
+        self.but(|claim| {
+            claim.id = ClaimId::unique();
+            claim.name = name;
+        })
     }
 
-    /// Another owner in the same client.
+    /// The same claim with an owner that others may share.
+    pub(crate) fn named(&self) -> Self {
+        self.but(|claim| claim.owner = Some(Owner::unique()))
+    }
+
+    /// Another claim in the same client, without an owner.
     pub(crate) fn neighbour(&self) -> Self {
-        self.but(|claim| claim.owner = Owner::unique())
+        self.but(|claim| {
+            claim.id = ClaimId::unique();
+            claim.owner = None;
+        })
     }
 
-    /// The same owner in the client of another.
+    /// Another claim of the same owner in the same client.
+    pub(crate) fn nested(&self) -> Self {
+        self.but(|claim| claim.id = ClaimId::unique())
+    }
+
+    /// Another claim of the same owner in the client of another.
+    pub(crate) fn twin(&self, other: &Self) -> Self {
+        self.nested().through(other)
+    }
+
+    /// The same claim in the client of another, which knows its id.
     pub(crate) fn through(&self, other: &Self) -> Self {
-        Self::with(Arc::clone(&other.client), self.claim.clone())
+        Self::with(Arc::clone(&other.client), self.claim())
     }
 
-    pub(crate) fn claim(&self) -> &Claim {
-        &self.claim
+    pub(crate) fn claim(&self) -> Claim {
+        let claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        claim.clone()
+    }
+
+    fn name(&self) -> Name {
+        self.claim().name
     }
 
     pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
@@ -214,16 +309,20 @@ impl Party {
     }
 
     pub(crate) async fn asks(&self, wait: Wait) -> Result<Answer> {
+        if std::mem::take(&mut self.waiting().ended) {
+            let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+            claim.id = ClaimId::unique();
+        }
         let claim = Claim {
             wait,
-            ..self.claim.clone()
+            ..self.claim()
         };
         let sent = Instant::now();
         let answer = self.client.driver.acquire(&claim).await?;
         let mut waiting = self.waiting();
         match answer {
-            Answer::Granted(fence) => waiting.last = Some(fence),
-            Answer::Queued { ask_again } => waiting.asks_at = Some(sent + ask_again),
+            Answer::Granted(grant) => waiting.last = Some(grant.fence),
+            Answer::Queued { ask_again } => waiting.asks_at = ask_again.map(|after| sent + after),
             Answer::Busy => {}
         }
         Ok(answer)
@@ -245,14 +344,19 @@ impl Party {
 
     /// Asks, and is granted at once.
     pub(crate) async fn locks(&self) -> Fence {
+        self.is_granted().await.fence
+    }
+
+    /// Asks, and is granted at once.
+    pub(crate) async fn is_granted(&self) -> Grant {
         match self.tries().await {
-            Answer::Granted(fence) => fence,
+            Answer::Granted(grant) => grant,
             other => panic!("expected a grant at once, got {other:?}"),
         }
     }
 
-    /// Asks, and is put in line.
-    pub(crate) async fn stands(&self) -> Duration {
+    /// Asks, and is put in line; returns when to ask again, if that has to be.
+    pub(crate) async fn stands(&self) -> Option<Duration> {
         let answer = self.asks(Wait::InLine).await.expect("the store answers");
         match answer {
             Answer::Queued { ask_again } => ask_again,
@@ -264,7 +368,7 @@ impl Party {
     /// because the machine stood still.
     pub(crate) async fn stands_or_enters(&self) -> Option<Fence> {
         match self.asks(Wait::InLine).await.expect("the store answers") {
-            Answer::Granted(fence) => Some(fence),
+            Answer::Granted(grant) => Some(grant.fence),
             Answer::Queued { .. } => None,
             Answer::Busy => panic!("a claim that may wait was told that the name is busy"),
         }
@@ -274,7 +378,7 @@ impl Party {
         for wait in [Wait::No, Wait::InLine] {
             let answer = self.asks(wait).await;
             assert!(
-                matches!(&answer, Err(Error::ModeConflict { name }) if *name == self.claim.name),
+                matches!(&answer, Err(Error::ModeConflict { name }) if *name == self.name()),
                 "expected a mode conflict, got {answer:?}"
             );
         }
@@ -307,19 +411,23 @@ impl Party {
     fn grant_in(&self, news: &News) -> Option<Turn> {
         let News::Granted {
             name,
-            owner,
-            fence,
+            claim,
+            grant,
             after,
         } = news
         else {
             return None;
         };
-        let mine = (name, owner) == (&self.claim.name, &self.claim.owner);
-        let known = self.waiting().last.is_some_and(|last| *fence <= last);
-        (mine && !known).then_some(Turn {
-            fence: *fence,
+        let known = self.waiting().last.is_some_and(|last| grant.fence <= last);
+        (self.is_about_us(name, claim) && !known).then_some(Turn {
+            fence: grant.fence,
             after: Some(*after),
         })
+    }
+
+    fn is_about_us(&self, name: &Name, id: &ClaimId) -> bool {
+        let claim = self.claim();
+        (name, id) == (&claim.name, &claim.id)
     }
 
     /// Asks again if the store said so, or if the time that it named has come.
@@ -335,7 +443,7 @@ impl Party {
             return None;
         }
         match self.asks(Wait::InLine).await.expect("the store answers") {
-            Answer::Granted(fence) => Some(fence),
+            Answer::Granted(grant) => Some(grant.fence),
             Answer::Queued { .. } => None,
             Answer::Busy => panic!("a claim in line was told that the name is busy"),
         }
@@ -346,10 +454,10 @@ impl Party {
         let mine = |news: &News| match news {
             News::Lost {
                 name,
-                owner,
+                claim,
                 fence,
                 loss,
-            } if (name, owner) == (&self.claim.name, &self.claim.owner) => Some((*fence, *loss)),
+            } if self.is_about_us(name, claim) => Some((*fence, *loss)),
             _ => None,
         };
         let deadline = Instant::now() + PATIENCE;
@@ -377,11 +485,7 @@ impl Party {
 
     async fn hears_of_a_call(&self, patience: Duration) -> Option<Fence> {
         let mine = |news: &News| match news {
-            News::Wanted { name, owner, fence }
-                if (name, owner) == (&self.claim.name, &self.claim.owner) =>
-            {
-                Some(*fence)
-            }
+            News::Wanted { name, claim, fence } if self.is_about_us(name, claim) => Some(*fence),
             _ => None,
         };
         let deadline = Instant::now() + patience;
@@ -394,37 +498,50 @@ impl Party {
         }
     }
 
-    /// Releases whatever grant it has, to depth 0.
+    /// Releases whatever grant it has.
     pub(crate) async fn releases(&self) -> Released {
         self.releases_with(|_| {}).await
     }
 
-    pub(crate) async fn releases_to(&self, depth: u32) -> Released {
-        self.releases_with(|release| release.depth = depth).await
+    /// Releases its grant, and is told that nobody of its owner holds the name any more.
+    pub(crate) async fn frees(&self) {
+        assert_eq!(self.releases().await, Released::Freed { left: 0 });
     }
 
     pub(crate) async fn releases_with(&self, change: impl FnOnce(&mut Release)) -> Released {
+        let claim = self.claim();
         let mut release = Release {
-            name: self.claim.name.clone(),
-            owner: self.claim.owner.clone(),
+            name: claim.name,
+            claim: claim.id,
             fence: None,
-            life: self.claim.life,
-            depth: 0,
+            life: claim.life,
             stays_taken: Duration::ZERO,
         };
         change(&mut release);
         let released = self.client.driver.release(&release).await;
-        released.expect("the store answers")
+        let released = released.expect("the store answers");
+        self.waiting().ended |= matches!(released, Released::Freed { .. });
+        released
     }
 
     pub(crate) fn renewal(&self, fence: Option<Fence>) -> Renewal {
+        let claim = self.claim();
         Renewal {
-            name: self.claim.name.clone(),
-            owner: self.claim.owner.clone(),
+            name: claim.name,
+            claim: claim.id,
             fence,
-            life: self.claim.life,
-            ttl: self.claim.ttl,
+            life: claim.life,
+            ttl: claim.ttl,
         }
+    }
+
+    /// Renews its lease, and is told that it goes on.
+    pub(crate) async fn extends(&self, fence: Fence) {
+        let kept = self.renews(Some(fence)).await;
+        assert!(
+            matches!(kept, Renewed::Kept { fence: kept, .. } if kept == fence),
+            "expected fence {fence} to be kept, got {kept:?}"
+        );
     }
 
     pub(crate) async fn renews(&self, fence: Option<Fence>) -> Renewed {
@@ -435,13 +552,14 @@ impl Party {
     }
 
     pub(crate) async fn withdraws(&self) {
-        let withdrawn = self.client.driver.withdraw(&self.claim).await;
+        let withdrawn = self.client.driver.withdraw(&self.claim()).await;
         withdrawn.expect("the store answers");
+        self.waiting().ended = true;
     }
 
     /// Takes the name away from its holders.
     pub(crate) async fn evicts(&self) -> Vec<Holder> {
-        let evicted = self.client.driver.evict(&self.claim.name).await;
+        let evicted = self.client.driver.evict(&self.name()).await;
         evicted.expect("the store answers")
     }
 
@@ -456,52 +574,56 @@ impl Party {
 
     /// What the store lists for the name; the holders and waiters are empty if it lists nothing.
     pub(crate) async fn entry(&self) -> Entry {
-        let name = &self.claim.name;
-        let listed = self.client.driver.list(Some(name)).await;
+        let name = self.name();
+        let listed = self.client.driver.list(Some(&name)).await;
         let mut listed = listed.expect("the store answers");
         assert!(listed.len() <= 1, "one name, listed {listed:?}");
         listed.pop().unwrap_or_else(|| Entry {
-            name: name.clone(),
+            name,
             holders: Vec::new(),
             waiters: Vec::new(),
         })
     }
 
-    /// Who holds the name and how deep, oldest first.
-    pub(crate) async fn depths(&self) -> Vec<(Owner, u32)> {
-        let holders = self.entry().await.holders;
-        let depths = holders.into_iter();
-        depths.map(|holder| (holder.owner, holder.depth)).collect()
-    }
-
-    /// Who waits, first to last.
-    pub(crate) async fn line(&self) -> Vec<Owner> {
+    /// Fails unless these parties, and nobody else, wait in this order.
+    pub(crate) async fn is_waited_for_by(&self, parties: &[&Self]) {
         let waiters = self.entry().await.waiters;
-        waiters.into_iter().map(|waiter| waiter.owner).collect()
+        let found = waiters.iter().map(|waiter| waiter.claim.to_string());
+        let expected = parties.iter().map(|party| party.claim().id.to_string());
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>(),
+            "who waits"
+        );
     }
 
-    /// Fails unless these parties, and nobody else, hold the name once each.
+    /// Fails unless these parties, and nobody else, hold the name; each with the number of claims
+    /// that its owner has among them.
     pub(crate) async fn is_held_by(&self, parties: &[&Self]) {
-        let expected: Vec<_> = parties.iter().map(|party| (party.owner(), 1)).collect();
-        assert_same(&self.depths().await, &expected);
+        let depth = |party: &Self| {
+            let owners = parties.iter().map(|other| other.owner());
+            owners.filter(|owner| *owner == party.owner()).count()
+        };
+        let expected = parties
+            .iter()
+            .map(|party| format!("{} × {}", party.claim().id, depth(party)));
+        let holders = self.entry().await.holders;
+        let found = holders
+            .iter()
+            .map(|holder| format!("{} × {}", holder.claim, holder.depth));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>(),
+            "which claims hold it, of owners that hold it how often"
+        );
     }
 
+    /// Its owner, as people see it.
     pub(crate) fn owner(&self) -> Owner {
-        self.claim.owner.clone()
+        Owner::shown(self.claim().owner_text())
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Compares owners with depths; shows the owners' text, which `Debug` hides.
-pub(crate) fn assert_same(found: &[(Owner, u32)], expected: &[(Owner, u32)]) {
-    let show = |holders: &[(Owner, u32)]| -> Vec<String> {
-        let holders = holders.iter();
-        holders
-            .map(|(owner, depth)| format!("{owner} × {depth}"))
-            .collect()
-    };
-    assert_eq!(show(found), show(expected), "who holds it, how deep");
 }

@@ -28,6 +28,8 @@ pub enum Health {
 pub(crate) struct HeldLease {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
+    /// For how long the store granted it at first, which sets the pace of its renewals.
+    pace: Duration,
     /// How many fences are set aside for this grant, its own included.
     pub(crate) fences: u32,
     /// When the store granted it, or a little earlier.
@@ -83,6 +85,7 @@ impl HeldLease {
         Self {
             claim,
             fence: grant.fence,
+            pace: grant.valid,
             fences: grant.fences,
             granted: start,
             ends_by: max_hold.map(|longest| start + longest),
@@ -196,12 +199,12 @@ impl HeldLease {
         if now >= state.until {
             return Care::Over(self.why_over(&state));
         }
-        let renewable = self.ends_by.is_none_or(|end| now + state.valid / 3 < end);
+        let renewable = self.ends_by.is_none_or(|end| now + self.pace / 3 < end);
         // Leases that are due about the same time go out together; a retry waits out its pause.
         let soon = if state.failing {
             now
         } else {
-            now + state.valid / 30
+            now + self.pace / 30
         };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;

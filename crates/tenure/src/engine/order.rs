@@ -29,6 +29,9 @@ impl Order {
     pub(crate) fn check(&self, store: &'static str, can: &Capabilities) -> Result<()> {
         self.check_capabilities(store, can)?;
         check_ttl(self.ttl, can)?;
+        if let Some(owner) = &self.owner {
+            Owner::named(owner.as_str())?;
+        }
         if let Some(max_hold) = self.max_hold {
             within("max_hold", max_hold)?;
         }

@@ -223,7 +223,7 @@ async fn re_entry_keeps_the_outer_hold() {
             let outer = lock.lock().await.unwrap();
             let done = polls(times, lock.lock()).await.is_some();
             tokio::time::sleep(secs(1)).await;
-            assert_eq!(world.depth("a").await, 1, "{late:?}, {times} polls");
+            assert_eq!(world.holders("a").await, 1, "{late:?}, {times} polls");
             drop(outer);
             world
                 .assert_nothing_left(&format!("{late:?}, {times} polls"))
@@ -271,7 +271,7 @@ async fn lost_and_list_change_nothing() {
         assert!(polls(times, guard.lost()).await.is_none());
         let _ = polls(times, world.here.list(None)).await;
     }
-    assert_eq!(world.depth("a").await, 1);
+    assert_eq!(world.holders("a").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +324,7 @@ async fn renew_release_and_evict_by_hand_can_be_called_again() {
             .unwrap();
         let renewed = polls(times, world.here.renew(&lease)).await.is_some();
         assert_eq!(
-            world.depth("a").await,
+            world.holders("a").await,
             1,
             "{times} polls: a renewal frees nothing"
         );

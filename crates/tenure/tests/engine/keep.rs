@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure::driver::{Driver, Loss, News};
 use tenure::layer::{Call, Trouble};
-use tenure::{Client, Error, Guard, Health, Lock, Owner};
+use tenure::{ClaimId, Client, Error, Health, Lock, Owner};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -151,7 +151,7 @@ async fn a_lease_is_kept_for_the_time_asked_for_from_its_last_release_on() {
     sleep(secs(9)).await;
     pair(&lock).await;
     sleep(secs(9)).await;
-    assert_eq!(world.depth("a").await, 1, "still kept");
+    assert_eq!(world.holders("a").await, 1, "still kept");
     sleep(millis(1100)).await;
     assert!(world.is_empty().await, "given back");
     assert_eq!(world.fault.calls(Call::Acquire), 1);
@@ -167,7 +167,7 @@ async fn a_lease_that_is_kept_briefly_is_given_back_in_time() {
     sleep(millis(1500)).await;
     guard.release().await.unwrap();
     sleep(millis(40)).await;
-    assert_eq!(world.depth("a").await, 1, "still kept");
+    assert_eq!(world.holders("a").await, 1, "still kept");
     sleep(millis(15)).await;
     assert!(world.is_empty().await, "given back");
 }
@@ -252,7 +252,7 @@ async fn who_may_have_missed_a_call_keeps_nothing_that_it_held() {
     guard.release().await.unwrap();
     assert!(world.is_empty().await);
     pair(&lock).await;
-    assert_eq!(world.depth("a").await, 1, "the next lease is kept again");
+    assert_eq!(world.holders("a").await, 1, "the next lease is kept again");
 }
 
 /// The claims whose answer is still on its way when they are called for.
@@ -297,19 +297,16 @@ async fn a_call_for_an_unknown_lease_is_ignored() {
     let world = World::new();
     let lock = lock(&world.here);
     let guard = lock.lock().await.unwrap();
-    let (name, owner, fence) = (
-        guard.name().clone(),
-        guard.owner().unwrap().clone(),
-        guard.fence(),
-    );
+    let claim = world.claim("a").await;
+    let (name, fence) = (guard.name().clone(), guard.fence());
     let other = world.there.mutex("b").lock().await.unwrap();
     guard.release().await.unwrap();
-    for (name, owner, fence) in [
-        (name.clone(), Owner::unique(), fence),
-        (name.clone(), owner.clone(), other.fence()),
-        (other.name().clone(), owner, other.fence()),
+    for (name, claim, fence) in [
+        (name.clone(), ClaimId::unique(), fence),
+        (name.clone(), claim.clone(), other.fence()),
+        (other.name().clone(), claim, other.fence()),
     ] {
-        world.fault.tell(News::Wanted { name, owner, fence });
+        world.fault.tell(News::Wanted { name, claim, fence });
     }
     sleep(millis(10)).await;
     pair(&lock).await;
@@ -364,7 +361,7 @@ async fn a_lock_of_another_kind_does_not_wait_for_what_is_kept_here() {
             _ => other.try_lock().await.unwrap().expect("only kept"),
         };
         assert!(asked.elapsed() <= millis(1), "case {kind}");
-        assert_eq!(world.depth("a").await, 1);
+        assert_eq!(world.holders("a").await, 1);
         drop(guard);
         world.assert_nothing_left(&format!("case {kind}")).await;
     }
@@ -432,7 +429,7 @@ async fn a_kept_lease_that_could_not_be_renewed_is_not_used() {
         sleep(outage).await;
         let guard = lock.lock().await.unwrap();
         assert_eq!(guard.health(), Health::Held, "after {outage:?}");
-        assert_eq!(world.depth("a").await, 1);
+        assert_eq!(world.holders("a").await, 1);
         guard.release().await.unwrap();
     }
     assert_eq!(world.fault.calls(Call::Acquire), 3);
@@ -462,7 +459,7 @@ async fn a_client_that_has_settled_keeps_nothing() {
     world.here.settled().await;
     assert!(world.is_empty().await, "what was cut short is not kept");
     pair(&lock(&world.here)).await;
-    assert_eq!(world.depth("a").await, 1, "kept again");
+    assert_eq!(world.holders("a").await, 1, "kept again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -475,35 +472,15 @@ async fn a_release_that_fails_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_lease_is_not_entered_by_its_last_owner() {
+async fn nobody_shares_a_claim_without_an_owner() {
     let world = World::new();
-    let lock = lock(&world.here);
-    let guard = lock.lock().await.unwrap();
-    let owner = guard.owner().unwrap().clone();
-    guard.release().await.unwrap();
-    let entered = world.here.mutex("a").owner(owner).lock().await.unwrap();
-    let next = timeout(secs(1), lock.lock()).await;
-    assert!(next.is_err(), "two holders at once");
-    drop(entered);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_entered_again_is_neither_kept_nor_passed_on() {
-    for keep in [millis(0), secs(10)] {
-        let world = World::new();
-        let lock = world.here.mutex("a").keep(keep);
-        let outer = lock.lock().await.unwrap();
-        let owner = outer.owner().unwrap().clone();
-        let inner = world.here.mutex("a").owner(owner).lock().await.unwrap();
-        let next = tokio::spawn(async move { lock.lock().await.unwrap() });
-        world.until_waiting("a", 1).await;
-        outer.release().await.unwrap();
-        sleep(secs(1)).await;
-        assert!(!next.is_finished(), "two holders at once");
-        inner.release().await.unwrap();
-        let next: Guard = next.await.unwrap();
-        drop(next);
+    let guard = lock(&world.here).lock().await.unwrap();
+    let shown = guard.owner().unwrap();
+    for locks in [&world.here, &world.there] {
+        let refused = locks.mutex("a").owner(shown.clone()).try_lock().await;
+        assert!(matches!(refused, Err(Error::InvalidOwner { .. })));
     }
+    assert_eq!(world.holders("a").await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,13 @@
 
 mod blocking;
 mod cancel;
+mod capabilities;
 mod fairness;
 mod keep;
 mod lease;
 mod news;
 mod once;
+mod owners;
 mod passing;
 mod reentry;
 mod release;
@@ -19,7 +21,7 @@ use std::time::Duration;
 use tenure::driver::Driver;
 use tenure::layer::Fault;
 use tenure::store::memory::Memory;
-use tenure::{Client, Lock, Name};
+use tenure::{ClaimId, Client, Lock, Name};
 
 /// One store with two clients: one that faults can be made for, one as another process.
 struct World {
@@ -73,12 +75,18 @@ impl World {
         panic!("never {count} in line for {name}");
     }
 
-    async fn depth(&self, name: &str) -> u32 {
+    /// How many claims hold a name.
+    async fn holders(&self, name: &str) -> usize {
         let name: Name = name.parse().unwrap();
         let entries = self.store.list(Some(&name)).await.unwrap();
-        entries.first().map_or(0, |entry| {
-            entry.holders.iter().map(|holder| holder.depth).sum()
-        })
+        entries.first().map_or(0, |entry| entry.holders.len())
+    }
+
+    /// The claim that holds a name.
+    async fn claim(&self, name: &str) -> ClaimId {
+        let name: Name = name.parse().unwrap();
+        let entries = self.store.list(Some(&name)).await.unwrap();
+        entries[0].holders[0].claim.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! News may be late, old or repeated: it is believed only as far as it is certain.
 
-use tenure::driver::News;
+use tenure::driver::{Grant, News};
 use tenure::layer::{Call, Trouble};
 use tenure::{Health, Outcome, Owner};
 use tokio::time::{sleep, timeout};
@@ -22,7 +22,7 @@ async fn a_grant_that_is_half_over_is_renewed_before_it_is_used() {
         first.release().await.unwrap();
         let (health, guard) = timeout(secs(60), second).await.expect("granted").unwrap();
         assert_eq!(health, Health::Held, "news {delay:?} late");
-        assert_eq!(world.depth("a").await, 1);
+        assert_eq!(world.holders("a").await, 1);
         drop(guard);
         world.assert_nothing_left("after late news").await;
     }
@@ -109,8 +109,8 @@ async fn a_grant_that_is_told_while_it_is_released_is_not_taken_for_a_stray_one(
     let guard = world.here.mutex("a").lock().await.unwrap();
     let told = News::Granted {
         name: guard.name().clone(),
-        owner: guard.owner().unwrap().clone(),
-        fence: guard.fence(),
+        claim: world.claim("a").await,
+        grant: Grant::new(guard.fence(), secs(30)),
         after: millis(0),
     };
     let late = Trouble::LateRequest(millis(100));

@@ -36,20 +36,20 @@ async fn nested_calls_of_a_task_share_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_counts_the_depth() {
+async fn nested_calls_of_a_named_owner_ask_the_store_once() {
     let world = World::new();
     let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
     let one = lock.lock().await.unwrap();
     let two = lock.try_lock().await.unwrap().unwrap();
     let three = lock.lock_timeout(secs(1)).await.unwrap();
-    assert_eq!(world.depth("a").await, 3);
+    assert_eq!(world.fault.calls(Call::Acquire), 1);
     assert_eq!(one.fence(), three.fence());
     assert_eq!(two.release().await.unwrap(), Outcome::Lowered { depth: 2 });
-    assert_eq!(world.depth("a").await, 2);
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_none());
     drop(one);
     tokio::time::sleep(millis(1)).await;
-    assert_eq!(world.depth("a").await, 1);
+    assert_eq!(world.fault.calls(Call::Release), 0);
+    assert_eq!(world.holders("a").await, 1);
     assert_eq!(three.release().await.unwrap(), Outcome::Released);
     world
         .assert_nothing_left("released as often as locked")
@@ -82,7 +82,7 @@ async fn two_waiters_of_one_owner_both_get_in() {
         .await
         .expect("the same owner")
         .unwrap();
-    assert_eq!(world.depth("a").await, 2);
+    assert_eq!(one.fence(), two.fence());
     drop((one, two));
     world.assert_nothing_left("both let go").await;
 }
@@ -100,7 +100,9 @@ async fn two_processes_of_one_job_share_a_lock() {
         .unwrap();
     let there = world.there.mutex("a").owner(owner).lock().await.unwrap();
     assert_eq!(here.fence(), there.fence());
-    here.release().await.unwrap();
+    assert_eq!(world.holders("a").await, 2);
+    let released = here.release().await.unwrap();
+    assert_eq!(released, Outcome::Lowered { depth: 1 });
     assert!(
         world.here.mutex("a").try_lock().await.unwrap().is_none(),
         "the other still has it"
@@ -126,7 +128,7 @@ async fn reading_under_ones_own_write_is_re_entry_and_the_reverse_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn re_entry_restarts_the_lease_and_all_guards_see_its_loss() {
+async fn all_guards_of_an_owner_see_the_loss_of_its_lease() {
     let world = World::new();
     let lock = world
         .here
@@ -141,11 +143,11 @@ async fn re_entry_restarts_the_lease_and_all_guards_see_its_loss() {
     assert!(matches!(two.release().await.unwrap(), Outcome::NotHeld(_)));
     tokio::time::sleep(Duration::from_millis(1)).await;
     let fresh = lock.lock().await.unwrap();
-    assert_eq!(world.depth("a").await, 1, "a new lock, not a deeper one");
+    assert_eq!(world.holders("a").await, 1, "a new lock, not a deeper one");
     assert!(fresh.fence() > one.fence());
     assert!(matches!(one.release().await.unwrap(), Outcome::NotHeld(_)));
     assert_eq!(
-        world.depth("a").await,
+        world.holders("a").await,
         1,
         "an old guard does not touch a new grant"
     );
@@ -175,8 +177,8 @@ async fn a_short_inner_lock_does_not_shorten_the_outer_one() {
     tokio::time::sleep(secs(10)).await;
     assert_eq!(outer.health(), Health::Held);
     assert_eq!(
-        world.depth("a").await,
-        2,
+        world.holders("a").await,
+        1,
         "the store keeps it as long as its holder believes"
     );
     drop((inner, outer));
@@ -191,7 +193,7 @@ async fn nested_calls_of_a_task_ask_the_store_once() {
     let innermost = lock.try_lock().await.unwrap().expect("the same task");
     assert_eq!(outer.fence(), innermost.fence());
     assert_eq!(world.fault.calls(Call::Acquire), 1);
-    assert_eq!(world.depth("a").await, 1, "the store knows of the first");
+    assert_eq!(world.holders("a").await, 1, "the store knows of the first");
     // In any order: the last one frees it.
     assert_eq!(
         outer.release().await.unwrap(),

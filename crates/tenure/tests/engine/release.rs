@@ -1,7 +1,7 @@
 //! Letting go names its outcome, keeps what it was told to keep, and works on drop.
 
 use tenure::layer::{Call, Trouble};
-use tenure::{Loss, Outcome, Owner};
+use tenure::{ClaimId, Loss, Outcome};
 use tokio::time::{Instant, sleep};
 
 use crate::{World, millis, secs};
@@ -84,7 +84,7 @@ async fn a_lease_by_hand_outlives_its_client_and_is_released_by_its_owner_alone(
     sleep(secs(30)).await;
     assert!(!world.is_empty().await);
     let mut stranger = lease.clone();
-    stranger.owner = Owner::named("stranger").unwrap();
+    stranger.claim = ClaimId::unique();
     let refused = world.there.release(&stranger).await.unwrap();
     assert_eq!(refused, Outcome::NotHeld(Loss::TakenOver));
     let mut endless = lease.clone();

@@ -11,7 +11,7 @@ async fn a_lost_answer_is_asked_for_again_and_counts_once() {
     let world = World::new();
     world.fault.next(Call::Acquire, Trouble::LoseAnswer, 2);
     let guard = world.here.mutex("a").lock().await.unwrap();
-    assert_eq!(world.depth("a").await, 1);
+    assert_eq!(world.holders("a").await, 1);
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     world.assert_nothing_left("one release frees it").await;
 }
@@ -100,13 +100,14 @@ async fn a_waiter_is_told_of_an_outage_that_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_with_a_lost_answer_counts_once() {
+async fn a_claim_beside_one_of_its_owner_counts_once_if_its_answer_is_lost() {
     let world = World::new();
-    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
-    let outer = lock.lock().await.unwrap();
+    let owner = Owner::named("job").unwrap();
+    let outer = world.there.mutex("a").owner(owner.clone());
+    let outer = outer.lock().await.unwrap();
     world.fault.next(Call::Acquire, Trouble::LoseAnswer, 1);
-    let inner = lock.lock().await.unwrap();
-    assert_eq!(world.depth("a").await, 2);
+    let inner = world.here.mutex("a").owner(owner).lock().await.unwrap();
+    assert_eq!(world.holders("a").await, 2);
     assert_eq!(
         inner.release().await.unwrap(),
         Outcome::Lowered { depth: 1 }
@@ -116,18 +117,19 @@ async fn a_re_entry_with_a_lost_answer_counts_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_stays_unknown_leaves_the_outer_hold() {
+async fn a_claim_that_stays_unknown_leaves_another_of_its_owner() {
     let world = World::new();
-    let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
-    let outer = lock.lock().await.unwrap();
+    let owner = Owner::named("job").unwrap();
+    let outer = world.there.mutex("a").owner(owner.clone());
+    let outer = outer.lock().await.unwrap();
     world.fault.always(Call::Acquire, Trouble::LoseAnswer);
-    assert!(lock.lock().await.is_err());
+    assert!(world.here.mutex("a").owner(owner).lock().await.is_err());
     world.fault.heal();
     tokio::time::sleep(secs(1)).await;
     assert_eq!(
-        world.depth("a").await,
+        world.holders("a").await,
         1,
-        "the inner hold was undone, the outer was not"
+        "the inner claim was undone, the outer was not"
     );
     assert_eq!(outer.release().await.unwrap(), Outcome::Released);
     world.assert_nothing_left("the outer is released").await;

@@ -107,7 +107,7 @@ async fn renews_again_after_an_outage_longer_than_the_lease() {
         Health::Held,
         "an old guard does not touch a new grant"
     );
-    assert_eq!(world.depth("a").await, 1);
+    assert_eq!(world.holders("a").await, 1);
 }
 
 #[tokio::test(start_paused = true)]

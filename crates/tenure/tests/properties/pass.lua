@@ -18,8 +18,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     for _, field in ipairs(redis.call('HKEYS', key)) do
       local value, letter = redis.call('HGET', key, field), string.byte(field, 1)
       if letter == 3 then
-        local depth, since, rest = string.match(value, '^(%d+) (%d+)(.*)$')
-        redis.call('HSET', key, field, depth .. ' ' .. earlier(since, 1000) .. rest)
+        local fences, since, rest = string.match(value, '^(%d+ %d+ )(%d+)(.*)$')
+        redis.call('HSET', key, field, fences .. earlier(since, 1000) .. rest)
       end
     end
   elseif kind == 'ends' then
@@ -32,7 +32,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
       if id == '\3' then
         redis.call('HSET', key, id, earlier(value, 1))
       elseif string.byte(id, 1) > 31 then
-        local head, asked, asks, tail = string.match(value, '^(%S+ %S+ %S+ %S+ %S+ %S+ )(%d+) (%d+)(.*)$')
+        local head, asked, asks, tail = string.match(value, '^(%S+ %S+ %S+ %S+ %S+ )(%d+) (%d+)(.*)$')
         redis.call('HSET', key, id, head .. earlier(asked, 1000) .. ' ' .. earlier(asks, 1) .. tail)
       end
     end

@@ -427,16 +427,19 @@ mod tests {
         assert!(folder.format().unwrap().is_none());
         folder.write_format().unwrap();
         assert!(folder.format().unwrap().is_some());
-        fs::write(temporary.path().join("format"), "tenure local 2\n").unwrap();
+        fs::write(temporary.path().join("format"), "tenure local 3\n").unwrap();
         let newer = folder.format().unwrap_err();
         assert!(matches!(
             newer,
             Error::Version {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ));
+        fs::write(temporary.path().join("format"), "tenure local 1\n").unwrap();
+        let older = folder.format().unwrap_err();
+        assert!(matches!(older, Error::Unavailable { .. }));
         fs::write(temporary.path().join("format"), b"\xff\0").unwrap();
         let foreign = folder.format().unwrap_err();
         assert!(matches!(foreign, Error::Damaged { .. }));

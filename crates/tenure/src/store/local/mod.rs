@@ -38,7 +38,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::driver::{
-    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
+    Renewed,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;

@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use crate::driver::{
-    About, Answer, Claim, Clock, Driver, Entry, Holder, Life, Loss, Mode, News, Release, Released,
-    Renewal, Renewed, Wait,
+    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Grant, Holder, Life, Loss, Mode,
+    News, Release, Released, Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
@@ -122,15 +122,20 @@ impl Hash {
             Number::Exactly(fence) => cmd.arg(fence.get()).arg("exactly"),
         };
         let dated = self.link.call_dated(script, &cmd).await?;
-        let (answer, clock_us) = match dated.answer {
-            Value::BulkString(granted) => match read_vote(&granted) {
-                Some((fence, clock_us)) => (Answer::Granted(fence), Some(clock_us)),
-                None => return Err(refused(claim, &granted)),
+        let (answer, joins, clock_us) = match dated.answer {
+            Value::BulkString(text) => match Granted::read(&text) {
+                Some(
+                    granted @ Granted {
+                        clock_us: Some(_), ..
+                    },
+                ) => (granted.to(claim), granted.joins, granted.clock_us),
+                _ => return Err(refused(claim, &text)),
             },
-            other => (waits(&other)?, None),
+            other => (waits(&other)?, false, None),
         };
         Ok(Vote {
             answer,
+            joins,
             clock_us,
             started: dated.started,
             delayed: dated.delayed,
@@ -139,14 +144,13 @@ impl Hash {
 
     /// A claim's call, but for what most claims leave out.
     fn claiming(&self, claim: &Claim) -> (&Script, Cmd) {
-        let script = match claim.mode {
-            Mode::Exclusive => &self.scripts.acquire,
+        let script = match (claim.mode, &claim.owner) {
+            (Mode::Exclusive, None) => &self.scripts.acquire,
             _ => &self.scripts.join,
         };
         let mut cmd = self.call(script, &claim.name);
-        cmd.arg(claim.owner.as_str())
+        cmd.arg(claim.id.as_str())
             .arg(&*self.holder(claim))
-            .arg(claim.depth)
             .arg(millis(claim.ttl))
             .arg(claim.fences.max(1))
             .arg(self.fence_memory_ms);
@@ -173,7 +177,8 @@ impl Hash {
     fn holder(&self, claim: &Claim) -> Cow<'_, str> {
         let (usual, text) = &self.usual;
         let of_client = claim.life == Life::Client;
-        if of_client && !claim.tell_if_wanted && claim.about == *usual {
+        let is_usual = of_client && !claim.tell_if_wanted && claim.owner.is_none();
+        if is_usual && claim.about == *usual {
             return Cow::Borrowed(text);
         }
         let tell = if of_client && claim.tell_if_wanted {
@@ -182,7 +187,10 @@ impl Hash {
             '-'
         };
         let (who, about) = (self.who(claim.life), write_about(&claim.about));
-        Cow::Owned(format!("{who} -{tell} {about}"))
+        Cow::Owned(match &claim.owner {
+            Some(owner) => format!("{who} -{tell} {about}\n{owner}"),
+            None => format!("{who} -{tell} {about}"),
+        })
     }
 
     /// Waits until enough replicas have what a call wrote, which got this answer.
@@ -222,7 +230,7 @@ impl Hash {
         }
         cmd.arg(&self.about_us);
         for renewal in renewals {
-            cmd.arg(renewal.owner.as_str()).arg(self.who(renewal.life));
+            cmd.arg(renewal.claim.as_str()).arg(self.who(renewal.life));
             add_fence(&mut cmd, renewal.fence);
             cmd.arg(millis(renewal.ttl));
         }
@@ -231,7 +239,13 @@ impl Hash {
         let Value::Array(answers) = answer else {
             return Err(fault::garbled());
         };
-        answers.iter().map(renewed).collect()
+        if answers.len() != renewals.len() {
+            return Err(fault::garbled());
+        }
+        let answers = answers.iter().zip(renewals);
+        answers
+            .map(|(answer, renewal)| renewed(answer, renewal.ttl))
+            .collect()
     }
 }
 
@@ -245,6 +259,13 @@ impl Driver for Hash {
         Clock::Boot
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            sees_clients_end: false,
+            ..Capabilities::all()
+        }
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let (script, mut cmd) = self.claiming(claim);
         // What most claims are is left out.
@@ -255,11 +276,11 @@ impl Driver for Hash {
             cmd.arg("0");
         }
         match self.link.call(script, &cmd).await? {
-            Value::BulkString(granted) => {
-                let fence = read_fence(&granted).ok_or_else(|| refused(claim, &granted))?;
-                let answer = Value::BulkString(granted);
+            Value::BulkString(text) => {
+                let granted = Granted::read(&text).ok_or_else(|| refused(claim, &text))?;
+                let answer = Value::BulkString(text);
                 self.confirm_by_replicas(&cmd, &answer).await?;
-                Ok(Answer::Granted(fence))
+                Ok(granted.to(claim))
             }
             other => waits(&other),
         }
@@ -267,9 +288,7 @@ impl Driver for Hash {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let mut cmd = self.call(&self.scripts.withdraw, &claim.name);
-        cmd.arg(claim.owner.as_str())
-            .arg(self.who(claim.life))
-            .arg(claim.depth);
+        cmd.arg(claim.id.as_str()).arg(self.who(claim.life));
         self.link.call(&self.scripts.withdraw, &cmd).await?;
         Ok(())
     }
@@ -288,19 +307,17 @@ impl Driver for Hash {
 
     async fn release(&self, release: &Release) -> Result<Released> {
         let mut cmd = self.call(&self.scripts.release, &release.name);
-        cmd.arg(release.owner.as_str()).arg(self.who(release.life));
+        cmd.arg(release.claim.as_str()).arg(self.who(release.life));
         add_fence(&mut cmd, release.fence);
-        if release.stays_taken.is_zero() {
-            cmd.arg(release.depth);
-        } else {
-            cmd.arg(format!("{} {}", release.depth, millis(release.stays_taken)));
+        if !release.stays_taken.is_zero() {
+            cmd.arg(millis(release.stays_taken));
         }
         match self.link.call(&self.scripts.release, &cmd).await? {
-            Value::BulkString(answer) => match &answer[..] {
-                b"freed" => Ok(Released::Freed),
-                b"lowered" => Ok(Released::Lowered),
-                other => loss(other).map(Released::NotHeld),
+            Value::Int(left) => match u32::try_from(left) {
+                Ok(left) => Ok(Released::Freed { left }),
+                Err(_) => Err(fault::garbled()),
             },
+            Value::BulkString(answer) => loss(&answer).map(Released::NotHeld),
             _ => Err(fault::garbled()),
         }
     }
@@ -365,6 +382,8 @@ pub(crate) enum Number {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vote {
     pub(crate) answer: Answer,
+    /// Whether it was granted with the fence that its owner's other claims have here.
+    pub(crate) joins: bool,
     /// The server's clock, if it granted the claim.
     pub(crate) clock_us: Option<u64>,
     /// Since when the server is up.
@@ -378,7 +397,7 @@ fn waits(answer: &Value) -> Result<Answer> {
     match answer {
         Value::Int(0) => Ok(Answer::Busy),
         Value::Int(queued) => Ok(Answer::Queued {
-            ask_again: Duration::from_millis(queued.unsigned_abs() - 1),
+            ask_again: Some(Duration::from_millis(queued.unsigned_abs() - 1)),
         }),
         _ => Err(fault::garbled()),
     }
@@ -393,20 +412,47 @@ fn refused(claim: &Claim, answer: &[u8]) -> Error {
     fault::garbled()
 }
 
-fn read_vote(text: &[u8]) -> Option<(Fence, u64)> {
-    let (fence, clock_us) = std::str::from_utf8(text).ok()?.split_once(' ')?;
-    Some((Fence::new(fence.parse().ok()?)?, clock_us.parse().ok()?))
+/// A grant as acquire.lua writes it: "<fence>[ <clock>][ joins]".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Granted {
+    fence: Fence,
+    /// The server's clock, if it votes.
+    clock_us: Option<u64>,
+    /// Whether the owner's other claims have the same fence.
+    joins: bool,
 }
 
-fn renewed(answer: &Value) -> Result<Renewed> {
+impl Granted {
+    fn read(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (numbers, joins) = match text.strip_suffix(" joins") {
+            Some(numbers) => (numbers, true),
+            None => (text, false),
+        };
+        let (fence, clock_us) = match numbers.split_once(' ') {
+            Some((fence, clock_us)) => (fence, Some(clock_us.parse().ok()?)),
+            None => (numbers, None),
+        };
+        Some(Self {
+            fence: Fence::new(fence.parse().ok()?)?,
+            clock_us,
+            joins,
+        })
+    }
+
+    /// The answer to a claim. One that joins others has their fence and none behind it.
+    fn to(self, claim: &Claim) -> Answer {
+        let fences = if self.joins { 1 } else { claim.fences.max(1) };
+        Answer::Granted(Grant::new(self.fence, claim.ttl).with_fences(fences))
+    }
+}
+
+fn renewed(answer: &Value, ttl: Duration) -> Result<Renewed> {
     let Value::BulkString(answer) = answer else {
         return Err(fault::garbled());
     };
-    let number = std::str::from_utf8(answer)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    match number.and_then(Fence::new) {
-        Some(fence) => Ok(Renewed::Kept(fence)),
+    match read_fence(answer) {
+        Some(fence) => Ok(Renewed::Kept { fence, valid: ttl }),
         None => loss(answer).map(Renewed::Lost),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::driver::{Loss, News};
-use crate::name::{Fence, Owner};
+use crate::driver::{Grant, Loss, News};
+use crate::name::{ClaimId, Fence};
 use crate::store::redis::keys::Keys;
 
 /// Reads a message: a letter, what belongs to it, a line break, and the key of the lease.
@@ -19,29 +19,33 @@ pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
     match letter {
         "a" => Some(News::AskAgain(Some(name))),
         "g" => {
-            let (fence, rest) = rest.split_once(' ')?;
-            let (after, owner) = rest.split_once(' ')?;
+            let mut words = rest.splitn(5, ' ');
+            let fence = fence_of(words.next()?)?;
+            let fences = words.next()?.parse().ok()?;
+            let valid = Duration::from_millis(words.next()?.parse().ok()?);
+            let after_us: i64 = words.next()?.parse().ok()?;
             Some(News::Granted {
                 name,
-                owner: Owner::named(owner).ok()?,
-                fence: fence_of(fence)?,
-                after: Duration::from_micros(after.parse().ok()?),
+                claim: ClaimId::new(words.next()?).ok()?,
+                grant: Grant::new(fence, valid).with_fences(fences),
+                // Negative if the server's clock went back meanwhile.
+                after: Duration::from_micros(u64::try_from(after_us).unwrap_or(0)),
             })
         }
         "l" => {
-            let (fence, owner) = rest.split_once(' ')?;
+            let (fence, claim) = rest.split_once(' ')?;
             Some(News::Lost {
                 name,
-                owner: Owner::named(owner).ok()?,
+                claim: ClaimId::new(claim).ok()?,
                 fence: fence_of(fence)?,
                 loss: Loss::Evicted,
             })
         }
         "w" => {
-            let (fence, owner) = rest.split_once(' ')?;
+            let (fence, claim) = rest.split_once(' ')?;
             Some(News::Wanted {
                 name,
-                owner: Owner::named(owner).ok()?,
+                claim: ClaimId::new(claim).ok()?,
                 fence: fence_of(fence)?,
             })
         }
@@ -62,27 +66,38 @@ mod tests {
     fn each_message_is_news() {
         let keys = Keys::new("tenure:");
         let name = Name::new("a b").unwrap();
-        let owner = Owner::named("ann o").unwrap();
+        let claim = ClaimId::new("ann o").unwrap();
         let fence = Fence::new(7).unwrap();
         let read = |message: &str| read(message.as_bytes(), &keys);
         let again = News::AskAgain(Some(name.clone()));
         assert_eq!(read("a\ntenure:{a b}"), Some(again));
         let granted = News::Granted {
             name: name.clone(),
-            owner: owner.clone(),
-            fence,
+            claim: claim.clone(),
+            grant: Grant::new(fence, Duration::from_millis(30_000)).with_fences(8),
             after: Duration::from_micros(1500),
         };
-        assert_eq!(read("g 7 1500 ann o\ntenure:{a b}"), Some(granted));
+        let message = "g 7 8 30000 1500 ann o\ntenure:{a b}";
+        assert_eq!(read(message), Some(granted));
         let lost = News::Lost {
             name: name.clone(),
-            owner: owner.clone(),
+            claim: claim.clone(),
             fence,
             loss: Loss::Evicted,
         };
         assert_eq!(read("l 7 ann o\ntenure:{a b}"), Some(lost));
-        let wanted = News::Wanted { name, owner, fence };
+        let wanted = News::Wanted { name, claim, fence };
         assert_eq!(read("w 7 ann o\ntenure:{a b}"), Some(wanted));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_loses_no_message() {
+        let keys = Keys::new("tenure:");
+        let news = read(b"g 7 1 1000 -5 ann\ntenure:{a}", &keys);
+        let Some(News::Granted { after, .. }) = news else {
+            panic!("{news:?}");
+        };
+        assert_eq!(after, Duration::ZERO);
     }
 
     #[test]
@@ -93,7 +108,8 @@ mod tests {
             "a",
             "x\ntenure:{a}",
             "g 7\ntenure:{a}",
-            "g 0 1 o\ntenure:{a}",
+            "g 0 1 1 1 o\ntenure:{a}",
+            "g 1 1 1 o\ntenure:{a}",
             "a\nother:{a}",
             "l x o\ntenure:{a}",
         ] {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::driver::{About, Entry, Holder, Mode, Waiter};
-use crate::name::{Fence, Name, Owner};
+use crate::driver::{About, Entry, Holder, Life, Mode, Waiter};
+use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// The state of one name as it is in the server.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Look {
         let Some(head) = self.lease.get("\u{1}") else {
             return Vec::new();
         };
-        let mut holders: Vec<_> = if head.starts_with('E') {
+        let mut holders: Vec<_> = if head.starts_with('M') {
             let alive = |(_, end): &&(String, u64)| end.saturating_mul(1000) > self.now_us;
             let alive = self.ends.iter().filter(alive);
             alive
@@ -77,19 +77,21 @@ impl Look {
     }
 
     fn plain(&self, head: &str) -> Option<Holder> {
-        let (owner, depth) = self
+        let (claim, depth) = self
             .lease
             .iter()
             .find(|(field, _)| !field.starts_with(|letter: char| letter.is_control()))?;
         let mut words = head.splitn(4, ' ');
         // A fence is the time of its grant, or a little more after many grants at once.
-        let fence = words.next()?;
-        let about = words.nth(2)?;
+        let (fence, who) = (words.next()?, words.next()?);
+        let about = words.nth(1)?;
         Some(Holder {
-            owner: Owner::named(owner).ok()?,
+            claim: ClaimId::new(claim).ok()?,
+            owner: Owner::shown(claim),
             mode: Mode::Exclusive,
             fence: Fence::new(fence.parse().ok()?)?,
             depth: depth.parse().ok()?,
+            life: life(who),
             about: read_about(about),
             held: self.since(fence)?,
             expires_in: Duration::from_millis(self.left_ms),
@@ -97,23 +99,27 @@ impl Look {
     }
 
     fn one_of_many(&self, id: &str, end: u64) -> Option<Holder> {
-        let (who, key) = id.split_once(':')?;
-        let grant = if who == "!" { "\u{4}" } else { "\u{2}" };
-        let (fence, mode) = self.lease.get(&format!("{grant}{key}"))?.split_once(' ')?;
-        let owner = if who == "!" {
-            key.split_once(':')?.1
+        let (who, claim) = id.split_once(':')?;
+        let part = self.lease.get(&format!("\u{3}{id}"))?;
+        let (part, owner) = split_owner(part, claim);
+        let mut words = part.splitn(4, ' ');
+        let (fence, _, since) = (words.next()?, words.next()?, words.next()?);
+        let about = words.next()?;
+        let (grant, depth) = if who == "!" {
+            (self.lease.get(&format!("\u{4}{fence}"))?, 0)
         } else {
-            key
+            let depth = self.lease.get(owner)?.parse().ok()?;
+            (self.lease.get(&format!("\u{2}{owner}"))?, depth)
         };
-        let row = self.lease.get(&format!("\u{3}{id}"))?;
-        let (depth, row) = row.split_once(' ')?;
-        let (since, about) = row.split_once(' ')?;
+        let (_, mode) = grant.split_once(' ')?;
         let end = Duration::from_millis(end);
         Some(Holder {
-            owner: Owner::named(owner).ok()?,
+            claim: ClaimId::new(claim).ok()?,
+            owner: Owner::shown(owner),
             mode: read_mode(mode)?,
             fence: Fence::new(fence.parse().ok()?)?,
-            depth: depth.parse().ok()?,
+            depth,
+            life: life(who),
             about: read_about(about),
             held: self.since(since)?,
             expires_in: end.saturating_sub(Duration::from_micros(self.now_us)),
@@ -128,15 +134,17 @@ impl Look {
     }
 
     fn waiter(&self, id: &str) -> Option<Waiter> {
-        let (_, owner) = id.split_once(':')?;
-        let words: Vec<_> = self.places.get(id)?.splitn(10, ' ').collect();
-        let [mode, _, _, _, _, _, asked, _, deadline, about] = words[..] else {
+        let (_, claim) = id.split_once(':')?;
+        let (place, owner) = split_owner(self.places.get(id)?, claim);
+        let words: Vec<_> = place.splitn(9, ' ').collect();
+        let [mode, _, _, _, _, asked, _, deadline, about] = words[..] else {
             return None;
         };
         let deadline: u64 = deadline.parse().ok()?;
         (deadline.saturating_mul(1000) > self.now_us).then_some(())?;
         Some(Waiter {
-            owner: Owner::named(owner).ok()?,
+            claim: ClaimId::new(claim).ok()?,
+            owner: Owner::shown(owner),
             mode: read_mode(mode)?,
             about: read_about(about),
             waited: self.since(asked)?,
@@ -146,6 +154,19 @@ impl Look {
     fn since(&self, micros: &str) -> Option<Duration> {
         let since: u64 = micros.parse().ok()?;
         Some(Duration::from_micros(self.now_us.saturating_sub(since)))
+    }
+}
+
+/// Takes apart what is known of a claim and its owner; one without is its own.
+fn split_owner<'a>(text: &'a str, claim: &'a str) -> (&'a str, &'a str) {
+    text.split_once('\n').unwrap_or((text, claim))
+}
+
+/// What ends the lease of a client, of nobody, or of a name that stays taken.
+fn life(who: &str) -> Life {
+    match who {
+        "-" | "!" => Life::Ttl,
+        _ => Life::Client,
     }
 }
 

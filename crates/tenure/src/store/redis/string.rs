@@ -1,4 +1,4 @@
-//! The layout that other libraries share: a string with the owner, `SET NX PX`.
+//! The layout that other libraries share: a string with the claim's id, `SET NX PX`.
 //!
 //! Exclusive locks alone, and no line: whoever asks first after a release gets in. Waiters are
 //! told by the server when the key changes (client-side caching), whoever changed it.
@@ -10,17 +10,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{FromRedisValue, Pipeline, Value};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::driver::{
-    About, Answer, Claim, Clock, Driver, Entry, Holder, Loss, Mode, News, Release, Released,
-    Renewal, Renewed, Wait,
+    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Grant, Holder, Life, Loss,
+    Mode, News, Release, Released, Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name, Owner};
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::hash::{millis, read_fence};
-use crate::store::redis::keys::FENCE;
 use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
@@ -37,10 +37,10 @@ pub(crate) struct StringLocks {
     acquire: Script,
     release: Script,
     extend: Script,
-    /// What this client holds, for re-entry: a string has no room for a fence or a depth.
-    held: Mutex<HashMap<(Name, Owner), Fence>>,
-    /// What this client waits for, and who: one may give up while another goes on.
-    awaited: Mutex<HashMap<Name, HashSet<Owner>>>,
+    /// The fences of what this client holds: a string has no room for them.
+    held: Mutex<Held>,
+    /// What this client waits for, and which claims: one may give up while another goes on.
+    awaited: Mutex<HashMap<Name, HashSet<ClaimId>>>,
     /// This client's own releases, which the server does not tell it of.
     freed: mpsc::UnboundedSender<Name>,
     news: tokio::sync::Mutex<Inbox>,
@@ -54,7 +54,34 @@ struct Inbox {
     unread: Vec<Name>,
 }
 
-/// How a lock is changed only if it is its owner's.
+/// The fences of leases, each until its lease has ended.
+#[derive(Debug, Default)]
+struct Held {
+    fences: HashMap<ClaimId, (Fence, Instant)>,
+    /// When so many are there, those that are over are thrown out.
+    sweep_at: usize,
+}
+
+impl Held {
+    fn insert(&mut self, claim: &ClaimId, fence: Fence, ttl: Duration) {
+        let now = Instant::now();
+        if self.fences.len() >= self.sweep_at {
+            self.fences.retain(|_, (_, until)| *until > now);
+            self.sweep_at = 2 * self.fences.len().max(64);
+        }
+        self.fences.insert(claim.clone(), (fence, now + ttl));
+    }
+
+    fn fence(&self, claim: &ClaimId) -> Option<Fence> {
+        self.fences.get(claim).map(|(fence, _)| *fence)
+    }
+
+    fn remove(&mut self, claim: &ClaimId) {
+        self.fences.remove(claim);
+    }
+}
+
+/// How a lock is changed only if it is the claim's.
 #[derive(Debug)]
 enum Compare {
     /// By a script.
@@ -144,7 +171,7 @@ impl StringLocks {
         format!("{}{name}", self.prefix)
     }
 
-    /// Takes the lock, or finds that this owner has it already.
+    /// Takes the lock, or finds that this claim has it already.
     async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
         let ttl = millis(claim.ttl);
         if let (true, Compare::Watch(_)) = (self.fences, &self.compare) {
@@ -153,7 +180,7 @@ impl StringLocks {
         if self.fences {
             let mut cmd = self.acquire.call(2);
             cmd.arg(key).arg(fence_key(key));
-            cmd.arg(claim.owner.as_str()).arg(ttl);
+            cmd.arg(claim.id.as_str()).arg(ttl);
             cmd.arg(claim.fences.max(1)).arg(self.fence_memory);
             return match self.link.call(&self.acquire, &cmd).await? {
                 Value::Int(0) => Ok(None),
@@ -162,12 +189,12 @@ impl StringLocks {
             };
         }
         let mut cmd = redis::cmd("SET");
-        cmd.arg(key).arg(claim.owner.as_str());
+        cmd.arg(key).arg(claim.id.as_str());
         cmd.arg("NX").arg("PX").arg(ttl);
         match self.link.send(&cmd).await? {
             Value::Okay => Ok(Some(no_fence())),
             Value::Nil => {
-                let mine = self.extend(key, &claim.owner, claim.ttl).await?;
+                let mine = self.extend(key, &claim.id, claim.ttl).await?;
                 Ok(mine.then(no_fence))
             }
             _ => Err(fault::garbled()),
@@ -183,70 +210,82 @@ impl StringLocks {
     ) -> Result<Option<Fence>> {
         let mut transaction = redis::pipe();
         transaction.atomic();
-        transaction.cmd("SET").arg(key).arg(claim.owner.as_str());
+        transaction.cmd("SET").arg(key).arg(claim.id.as_str());
         transaction.arg("NX").arg("PX").arg(ttl);
         transaction.cmd("TIME");
         let answers = self.link.send_all(&transaction, Duration::ZERO).await?;
         let [taken, time] = &answers[..] else {
             return Err(fault::garbled());
         };
-        let taken = *taken == Value::Okay || self.extend(key, &claim.owner, claim.ttl).await?;
+        let taken = *taken == Value::Okay || self.extend(key, &claim.id, claim.ttl).await?;
         if !taken {
             return Ok(None);
         }
         let (seconds, micros) =
             <(u64, u64)>::from_redis_value(time.clone()).map_err(|_| fault::garbled())?;
         // Room for so many passes in each microsecond.
-        let fence = (seconds * 1_000_000 + micros).saturating_mul(PASSES);
+        let fence = (seconds * 1_000_000 + micros).saturating_mul(u64::from(MOST_FENCES));
         Ok(Fence::new(fence))
     }
 
-    /// Lets the lock end so long from now, if it is the owner's; returns whether it is.
-    async fn extend(&self, key: &str, owner: &Owner, ttl: Duration) -> Result<bool> {
-        let (owner, ttl) = (owner.as_str(), millis(ttl));
+    /// Lets the lock end so long from now, if it is the claim's; returns whether it is.
+    async fn extend(&self, key: &str, claim: &ClaimId, ttl: Duration) -> Result<bool> {
+        self.write(key, claim, claim.as_str(), ttl).await
+    }
+
+    /// Writes a value that ends so long from now, if the lock is the claim's; returns whether it is.
+    async fn write(&self, key: &str, claim: &ClaimId, value: &str, ttl: Duration) -> Result<bool> {
+        let (claim, ttl) = (claim.as_str(), millis(ttl));
         match &self.compare {
             Compare::Script => {
                 let mut cmd = self.extend.call(1);
-                cmd.arg(key).arg(owner).arg(ttl);
+                cmd.arg(key).arg(claim).arg(ttl);
+                if value != claim {
+                    cmd.arg(value);
+                }
                 is_one(&self.link.call(&self.extend, &cmd).await?)
             }
             Compare::Delex | Compare::Delifeq => {
                 let mut cmd = redis::cmd("SET");
-                cmd.arg(key).arg(owner);
-                cmd.arg("IFEQ").arg(owner).arg("PX").arg(ttl);
+                cmd.arg(key).arg(value);
+                cmd.arg("IFEQ").arg(claim).arg("PX").arg(ttl);
                 Ok(self.link.send(&cmd).await? == Value::Okay)
             }
             Compare::Watch(own) => {
-                let mut change = redis::cmd("PEXPIRE");
-                change.arg(key).arg(ttl);
-                by_watch(&*own.lock().await, key, owner, change).await
+                let mut change = Pipeline::new();
+                if value != claim {
+                    change.cmd("SET").arg(key).arg(value).ignore();
+                }
+                // Unlike SET, this is not refused by a server that is full.
+                change.cmd("PEXPIRE").arg(key).arg(ttl);
+                by_watch(&*own.lock().await, key, claim, change).await
             }
         }
     }
 
-    /// Frees the lock, if it is the owner's; returns whether it was.
-    async fn free(&self, key: &str, owner: &Owner) -> Result<bool> {
-        let owner = owner.as_str();
+    /// Frees the lock, if it is the claim's; returns whether it was.
+    async fn free(&self, key: &str, claim: &ClaimId) -> Result<bool> {
+        let claim = claim.as_str();
         match &self.compare {
             Compare::Script => {
                 let mut cmd = self.release.call(1);
-                cmd.arg(key).arg(owner);
+                cmd.arg(key).arg(claim);
                 is_one(&self.link.call(&self.release, &cmd).await?)
             }
             Compare::Delex => {
                 let mut cmd = redis::cmd("DELEX");
-                cmd.arg(key).arg("IFEQ").arg(owner);
+                cmd.arg(key).arg("IFEQ").arg(claim);
                 is_one(&self.link.send(&cmd).await?)
             }
             Compare::Delifeq => {
                 let mut cmd = redis::cmd("DELIFEQ");
-                cmd.arg(key).arg(owner);
+                cmd.arg(key).arg(claim);
                 is_one(&self.link.send(&cmd).await?)
             }
             Compare::Watch(own) => {
-                let mut change = redis::cmd("DEL");
-                change.arg(key);
-                by_watch(&*own.lock().await, key, owner, change).await
+                let mut change = Pipeline::new();
+                change.cmd("DEL").arg(key);
+                by_watch(&*own.lock().await, key, claim, change).await
             }
         }
     }
@@ -277,18 +316,18 @@ impl StringLocks {
 
     async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
         let key = self.key(&renewal.name);
-        let own = (renewal.name.clone(), renewal.owner.clone());
-        let known = lock(&self.held).get(&own).copied();
-        let fence = known.or(renewal.fence).unwrap_or_else(no_fence);
-        let asked_for = renewal.fence.is_none_or(|asked| asked == fence);
-        if asked_for && self.extend(&key, &renewal.owner, renewal.ttl).await? {
-            return Ok(Renewed::Kept(fence));
+        let (claim, ttl) = (&renewal.claim, renewal.ttl);
+        let fence = self.fence_of(claim).or(renewal.fence);
+        let fence = fence.unwrap_or_else(no_fence);
+        let is_asked_for = renewal.fence.is_none_or(|asked| asked == fence);
+        if is_asked_for && self.extend(&key, claim, ttl).await? {
+            lock(&self.held).insert(claim, fence, ttl);
+            return Ok(Renewed::Kept { fence, valid: ttl });
         }
-        self.forget(&renewal.name, &renewal.owner);
         Ok(Renewed::Lost(self.why_not(&key).await?))
     }
 
-    /// Why an owner does not hold a lock.
+    /// Why a claim does not hold a lock.
     async fn why_not(&self, key: &str) -> Result<Loss> {
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
@@ -298,21 +337,22 @@ impl StringLocks {
         })
     }
 
-    fn forget(&self, name: &Name, owner: &Owner) {
-        lock(&self.held).remove(&(name.clone(), owner.clone()));
+    /// The fence of a lease that this client was granted.
+    fn fence_of(&self, claim: &ClaimId) -> Option<Fence> {
+        lock(&self.held).fence(claim)
     }
 
     fn start_waiting(&self, claim: &Claim) {
         let mut awaited = lock(&self.awaited);
         let waiters = awaited.entry(claim.name.clone()).or_default();
-        waiters.insert(claim.owner.clone());
+        waiters.insert(claim.id.clone());
     }
 
     fn stop_waiting(&self, claim: &Claim) {
         if let hash_map::Entry::Occupied(mut waiters) =
             lock(&self.awaited).entry(claim.name.clone())
         {
-            waiters.get_mut().remove(&claim.owner);
+            waiters.get_mut().remove(&claim.id);
             if waiters.get().is_empty() {
                 waiters.remove();
             }
@@ -333,19 +373,24 @@ impl StringLocks {
         look.cmd("GET").arg(&key);
         look.cmd("PTTL").arg(&key);
         let answers = self.link.send_all(&look, Duration::ZERO).await?;
-        let [Value::BulkString(owner), Value::Int(left)] = &answers[..] else {
+        let [Value::BulkString(value), Value::Int(left)] = &answers[..] else {
             return Ok(None);
         };
-        let owner = Owner::named(&String::from_utf8_lossy(owner));
-        let owner = owner.unwrap_or_else(|_| Owner::unique());
-        let known = lock(&self.held)
-            .get(&(name.clone(), owner.clone()))
-            .copied();
+        let value = String::from_utf8_lossy(value);
+        let (claim, depth) = match value.strip_prefix(STAYS_TAKEN) {
+            Some(claim) => (claim, 0),
+            None => (&*value, 1),
+        };
+        // Other programs write what they like.
+        let claim = ClaimId::new(claim).unwrap_or_else(|_| ClaimId::unique());
         let holder = Holder {
-            owner,
+            owner: Owner::shown(claim.as_str()),
             mode: Mode::Exclusive,
-            fence: known.unwrap_or_else(no_fence),
-            depth: 1,
+            fence: self.fence_of(&claim).unwrap_or_else(no_fence),
+            depth,
+            // Nobody can tell by the string.
+            life: Life::Ttl,
+            claim,
             about: About {
                 reason: None,
                 host: "?".into(),
@@ -372,31 +417,36 @@ impl Driver for StringLocks {
         Clock::Boot
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            shared: false,
+            permits: false,
+            shared_owners: false,
+            fairness: Fairness::Any,
+            calls: false,
+            sees_clients_end: false,
+            most_fences: MOST_FENCES,
+            ..Capabilities::all()
+        }
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
-        if claim.mode != Mode::Exclusive {
-            return Err(unable("mode", "layout=string has exclusive locks alone"));
-        }
-        if claim.tell_if_wanted {
-            return Err(unable("keep", "layout=string cannot call a lease back"));
-        }
         let key = self.key(&claim.name);
-        let own = (claim.name.clone(), claim.owner.clone());
-        let known = lock(&self.held).get(&own).copied();
+        let known = match self.fence_of(&claim.id) {
+            Some(fence) if self.extend(&key, &claim.id, claim.ttl).await? => Some(fence),
+            _ => self.take(claim, &key).await?,
+        };
         if let Some(fence) = known {
-            if self.extend(&key, &claim.owner, claim.ttl).await? {
-                return Ok(Answer::Granted(fence));
-            }
-            self.forget(&claim.name, &claim.owner);
-        }
-        if let Some(fence) = self.take(claim, &key).await? {
             self.stop_waiting(claim);
-            lock(&self.held).insert(own, fence);
-            return Ok(Answer::Granted(fence));
+            lock(&self.held).insert(&claim.id, fence, claim.ttl);
+            let fences = claim.fences.clamp(1, MOST_FENCES);
+            let grant = Grant::new(fence, claim.ttl).with_fences(fences);
+            return Ok(Answer::Granted(grant));
         }
         match claim.wait {
             Wait::No => Ok(Answer::Busy),
             Wait::InLine => {
-                let ask_again = self.watch(claim, &key).await?;
+                let ask_again = Some(self.watch(claim, &key).await?);
                 Ok(Answer::Queued { ask_again })
             }
         }
@@ -404,12 +454,10 @@ impl Driver for StringLocks {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.stop_waiting(claim);
-        if claim.depth <= 1 {
-            let freed = self.free(&self.key(&claim.name), &claim.owner).await?;
-            self.forget(&claim.name, &claim.owner);
-            if freed {
-                self.tell_freed(&claim.name);
-            }
+        let freed = self.free(&self.key(&claim.name), &claim.id).await?;
+        lock(&self.held).remove(&claim.id);
+        if freed {
+            self.tell_freed(&claim.name);
         }
         Ok(())
     }
@@ -423,20 +471,22 @@ impl Driver for StringLocks {
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {
-        let key = self.key(&release.name);
-        if release.depth > 0 {
-            return Ok(Released::Lowered);
-        }
-        let freed = if release.stays_taken.is_zero() {
-            self.free(&key, &release.owner).await?
+        let (key, claim) = (self.key(&release.name), &release.claim);
+        let stays_taken = release.stays_taken;
+        let known = self.fence_of(claim);
+        let is_meant = known.is_none() || release.fence.is_none() || release.fence == known;
+        let freed = if !is_meant {
+            false
+        } else if stays_taken.is_zero() {
+            self.free(&key, claim).await?
         } else {
-            self.extend(&key, &release.owner, release.stays_taken)
-                .await?
+            let value = format!("{STAYS_TAKEN}{claim}");
+            self.write(&key, claim, &value, stays_taken).await?
         };
-        self.forget(&release.name, &release.owner);
         if freed {
+            lock(&self.held).remove(claim);
             self.tell_freed(&release.name);
-            Ok(Released::Freed)
+            Ok(Released::Freed { left: 0 })
         } else {
             Ok(Released::NotHeld(self.why_not(&key).await?))
         }
@@ -495,31 +545,32 @@ impl Driver for StringLocks {
     async fn settled(&self) {}
 }
 
-/// Makes one change if the lock is the owner's and stays so until it is made.
-async fn by_watch(own: &Link, key: &str, owner: &str, change: redis::Cmd) -> Result<bool> {
+/// Makes one change if the lock is the claim's and stays so until it is made.
+async fn by_watch(own: &Link, key: &str, claim: &str, mut change: Pipeline) -> Result<bool> {
     let mut look = Pipeline::new();
     look.cmd("WATCH").arg(key);
     look.cmd("GET").arg(key);
     let answers = own.send_all(&look, Duration::ZERO).await?;
-    if !matches!(answers.last(), Some(Value::BulkString(found)) if found == owner.as_bytes()) {
+    if !matches!(answers.last(), Some(Value::BulkString(found)) if found == claim.as_bytes()) {
         let mut unwatch = redis::cmd("UNWATCH");
         unwatch.arg::<&[&str]>(&[]);
         own.send(&unwatch).await?;
         return Ok(false);
     }
-    let mut transaction = redis::pipe();
-    transaction.atomic().add_command(change);
+    change.atomic();
     // Nothing came back if the key changed meanwhile.
-    let answers = own.send_all(&transaction, Duration::ZERO).await?;
-    Ok(matches!(answers[..], [Value::Int(1)]))
+    let answers = own.send_all(&change, Duration::ZERO).await?;
+    Ok(matches!(answers.last(), Some(Value::Int(1))))
 }
 
 /// The key of a lock's last fence, in the lock's slot of a cluster.
+///
+/// No name has a control character, so this is never the key of another lock.
 pub(crate) fn fence_key(key: &str) -> String {
     if key.contains(['{', '}']) {
-        format!("{key}{FENCE}")
+        format!("{key}\u{1}fence")
     } else {
-        format!("{{{key}}}{FENCE}")
+        format!("{{{key}}}\u{1}fence")
     }
 }
 
@@ -547,8 +598,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As many fences as the engine sets aside for passing a lease on.
-const PASSES: u64 = 64;
+/// How many fences fit between the microseconds of a server without scripts: as many as the engine
+/// sets aside for passing a lease on.
+const MOST_FENCES: u32 = 64;
+
+/// What the value begins with while a lock stays taken by nobody.
+const STAYS_TAKEN: &str = "!";
 
 const A_WHILE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(250);

@@ -77,12 +77,12 @@ const LONGEST_WAY: Duration = Duration::from_millis(490);
 mod tests {
     use super::*;
     use crate::driver::Answer;
-    use crate::name::Fence;
     use crate::store::redlock::fault::unavailable;
 
     fn shows(clock_us: u64) -> Option<Result<Vote>> {
         Some(Ok(Vote {
-            answer: Answer::Granted(Fence::new(clock_us).unwrap()),
+            answer: Answer::Busy,
+            joins: false,
             clock_us: Some(clock_us),
             started: None,
             delayed: false,

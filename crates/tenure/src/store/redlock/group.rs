@@ -8,18 +8,16 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::background::Background;
-use crate::clock::{Clock, Tick};
-use crate::driver::{Answer, Claim, Life, Mode, News, Wait};
-use crate::error::{Error, Result};
+use crate::clock::{Clock, Tick, safe};
+use crate::driver::{Answer, Claim, Grant, Life, News, Renewal, Renewed, Wait};
+use crate::error::Result;
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number, Vote};
-use crate::store::redlock::claims::{Before, Claims, Held, Key};
+use crate::store::redlock::claims::{Before, Claims};
 use crate::store::redlock::clocks::Clocks;
-use crate::store::redlock::fault::{indeterminate, unavailable};
-use crate::store::redlock::lost::conflict;
+use crate::store::redlock::fault::{indeterminate, unavailable, why};
 use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::{GrownUp, Tally};
-use crate::store::redlock::undo::whole;
 use crate::store::redlock::url::Settings;
 
 /// All nodes, and what this client has asked of them.
@@ -33,7 +31,7 @@ pub(crate) struct Group {
     pub(crate) tell: mpsc::UnboundedSender<(Option<usize>, News)>,
     /// Requests whose answers nobody waits for any more, and what comes of them.
     pub(crate) background: Background,
-    settings: Settings,
+    pub(crate) settings: Settings,
     clocks: Clocks,
 }
 
@@ -44,18 +42,19 @@ pub(crate) enum Outcome {
     /// Votes were split, and this claim is before the others: ask again after a moment.
     Split(Duration),
 }
+
 impl Group {
     pub(crate) fn new(
         nodes: Vec<Arc<Hash>>,
         settings: Settings,
         tell: mpsc::UnboundedSender<(Option<usize>, News)>,
     ) -> Self {
-        let clocks = Clocks::new(nodes.len());
+        let (clocks, claims) = (Clocks::new(nodes.len()), Claims::new(nodes.len()));
         Self {
             majority: settings.majority(),
             nodes,
             clock: Clock::start(crate::driver::Clock::Boot),
-            claims: Claims::default(),
+            claims,
             tell,
             background: Background::on(Handle::current()),
             settings,
@@ -69,21 +68,11 @@ impl Group {
 
     /// Puts a claim to the vote.
     pub(crate) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<Answer> {
-        self.check(claim)?;
-        let claim = Arc::new(Claim {
-            ttl: self.for_nodes(claim.ttl),
-            ..claim.clone()
-        });
-        let now = self.clock.now();
-        let before = self.claims.begin(&claim, self.nodes.len(), now);
-        if before.stands && claim.wait == Wait::No {
-            return Ok(Answer::Busy);
+        let claim = Arc::new(claim.clone());
+        if let Some(grant) = self.restart(&claim).await? {
+            return Ok(Answer::Granted(grant));
         }
-        if let Some(fence) = before.fence
-            && let Some(answer) = self.enter_again(&claim, fence, before).await?
-        {
-            return Ok(answer);
-        }
+        let before = self.claims.begin(&claim, self.clock.now());
         for _ in 0..LONGEST_SPLIT {
             match self.put_to_the_vote(&claim, before).await? {
                 Outcome::Over(answer) => return Ok(answer),
@@ -95,92 +84,57 @@ impl Group {
         Ok(Answer::Busy)
     }
 
-    fn check(&self, claim: &Claim) -> Result<()> {
-        if matches!(claim.mode, Mode::Permits { .. }) {
-            return Err(Error::InvalidOption {
-                option: "mode",
-                reason: "redlock:// has exclusive and shared locks alone, because majorities of \
-                         nodes that each count permits would let too many in: take redis:// for permits"
-                    .to_owned(),
-            });
+    /// Restarts the lease of a claim that holds; `None` if it has to be won.
+    async fn restart(self: &Arc<Self>, claim: &Claim) -> Result<Option<Grant>> {
+        let Some((held, fence)) = self.safely_held(&claim.id) else {
+            return Ok(None);
+        };
+        let renewal = Renewal {
+            name: claim.name.clone(),
+            claim: claim.id.clone(),
+            fence: Some(fence),
+            life: claim.life,
+            ttl: claim.ttl,
+        };
+        // It is held, whatever was not changed now.
+        let renewed = self.renew(&[renewal]).await;
+        let renewed = renewed.map_err(|error| indeterminate(why(&error)))?;
+        match renewed.first() {
+            Some(Renewed::Kept { fence, valid }) => {
+                let grant = Grant::new(*fence, *valid);
+                Ok(Some(grant.with_fences(held.fences)))
+            }
+            Some(Renewed::Unknown) => Err(indeterminate(
+                "too few nodes have said whether they still have the lease",
+            )),
+            Some(Renewed::Lost(_)) | None => Ok(None),
         }
-        self.check_ttl(claim.ttl)
     }
 
-    /// Refuses a lease that a node could forget and vote again before it is over.
-    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
-        match self.settings.restart_delay {
-            Some(delay) if self.for_nodes(ttl) >= delay => Err(Error::InvalidOption {
-                option: "ttl",
-                reason: format!(
-                    "{ttl:?} is not shorter than restart_delay ({delay:?}), for which a node that \
-                     has started does not count: a node could forget the lease and vote again"
-                ),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// How long nodes keep a lease whose holder counts on `ttl`.
-    pub(crate) fn for_nodes(&self, ttl: Duration) -> Duration {
-        self.settings.for_nodes(ttl)
-    }
-
-    /// Until when a lease is safely ours that was asked for at `sent`, by its ttl at the nodes.
+    /// Until when a lease is safely ours that was asked for at `sent`.
     pub(crate) fn safe_until(&self, sent: Tick, ttl: Duration) -> Tick {
-        sent + self.settings.safe(ttl)
+        sent + safe(self.settings.valid(ttl))
     }
 
     /// Sends all nodes a claim, and waits until the votes are enough.
     async fn ask_all(
-        &self,
-        claim: &Arc<Claim>,
-        number: impl Fn(usize) -> Number,
-        enough: impl Fn(&[Option<Result<Vote>>]) -> bool,
-    ) -> Round<Vote> {
-        let vote = |index, node: Arc<Hash>| {
-            let (claim, number) = (Arc::clone(claim), number(index));
-            async move { node.vote(&claim, number).await }
-        };
-        self.ask(vote, enough).await
-    }
-
-    /// Restarts the lease of a claim that holds, at the depth that it asks for.
-    ///
-    /// `None` if a majority has it no longer, and it has to be won anew.
-    async fn enter_again(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
-        fence: Fence,
-        before: Before,
-    ) -> Result<Option<Answer>> {
-        let sent = self.clock.now();
-        let held = self.claims.find(&Key::of(claim));
-        let number = |node| held.as_ref().and_then(|held| held.number(node));
-        let number = |node| Number::Exactly(number(node).unwrap_or(fence));
-        // What a node has under the number that this client knows it did not forget, however lately
-        // it started.
-        let count = |answers: &[_]| Tally::of(answers, None, before.doubtful);
-        let is_decided = |answers: &[_]| count(answers).is_decided(self.majority);
-        let round = self.ask_all(&not_waiting(claim), number, is_decided).await;
-        let tally = count(&round.answers);
-        self.follow(round, claim, before.number, tally.touched);
-        if tally.granted.len() >= self.majority {
-            self.note_won(claim, fence, &tally.granted, sent);
-            return Ok(Some(Answer::Granted(fence)));
-        }
-        if !tally.conflicts.is_empty() {
-            return Err(conflict(claim));
-        }
-        if tally.may_have_it() >= self.majority {
-            return Err(indeterminate(self.missing(&tally)));
-        }
-        self.claims.change(&Key::of(claim), Held::lost);
-        if claim.wait == Wait::No {
-            self.undo(&whole(claim), &tally.answered()).await;
-            return Ok(Some(Answer::Busy));
-        }
-        Ok(None)
+        number: Number,
+        enough: impl Fn(&[Option<Result<Vote>>]) -> bool,
+    ) -> Round<Vote> {
+        let unconfirmed = self.claims.unconfirmed(&claim.id);
+        let vote = |index: usize, node: Arc<Hash>| {
+            let (group, claim) = (Arc::clone(self), Arc::clone(claim));
+            async move {
+                if unconfirmed & (1u64 << index) != 0 {
+                    // What took the claim back before must not take back what is granted now.
+                    group.withdraw_at(index, &claim).await?;
+                }
+                node.vote(&claim, number).await
+            }
+        };
+        self.ask(vote, enough).await
     }
 
     async fn put_to_the_vote(
@@ -199,7 +153,7 @@ impl Group {
         let round = self.vote(claim, Number::AtLeast(proposal), before).await;
         self.clocks.learn(&round.answers, sent, self.clock.now());
         let tally = self.tally(&round, before);
-        self.follow(round, claim, before.number, tally.touched);
+        self.follow(round, claim, &tally);
         if tally.granted.len() < self.majority {
             return self.lost(claim, &tally, before).await;
         }
@@ -213,32 +167,36 @@ impl Group {
                 claim.ttl
             )));
         }
-        let (fence, numbers) = match numbered {
+        let (fence, written) = match numbered {
             Ok(numbered) => numbered,
             Err(tally) => return self.lost(claim, &tally, before).await,
         };
-        self.note_won(claim, fence, &numbers, sent);
+        self.note_won(claim, fence, &written, sent);
         for node in tally.takers() {
-            let is_fine = |(other, number): &(usize, Fence)| *other == node && *number >= fence;
-            if !numbers.iter().any(is_fine) {
-                self.bring_into_line_later(node, &Key::of(claim));
+            let is_fine = |(other, grant): &(usize, Grant)| *other == node && grant.fence >= fence;
+            if !written.iter().any(is_fine) {
+                self.bring_into_line_later(node, &claim.id);
             }
         }
-        Ok(Outcome::Over(Answer::Granted(fence)))
+        // The engine counts from before it asked, and this may be a later vote.
+        let valid = sent.since(before.now) + self.settings.valid(claim.ttl);
+        let grant = Grant::new(fence, valid).with_fences(fences(&written));
+        Ok(Outcome::Over(Answer::Granted(grant)))
     }
 
     /// Asks for votes until they decide.
-    async fn vote(&self, claim: &Arc<Claim>, number: Number, before: Before) -> Round<Vote> {
+    async fn vote(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        number: Number,
+        before: Before,
+    ) -> Round<Vote> {
         let (grown_up, majority) = (self.grown_up(before), self.majority);
-        let count = |answers: &[_]| Tally::of(answers, grown_up, before.doubtful);
+        let count = |answers: &[_]| Tally::of(answers, grown_up);
         let is_decided = |answers: &[_]| count(answers).is_decided(majority);
-        let mut round = self.ask_all(claim, |_| number, is_decided).await;
-        let least = match number {
-            Number::AtLeast(least) => least,
-            Number::Exactly(fence) => fence.get(),
-        };
+        let mut round = self.ask_all(claim, number, is_decided).await;
         let tally = count(&round.answers);
-        if tally.is_undecided_on_its_number(majority, least) {
+        if tally.is_undecided_on_its_number(majority) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
@@ -250,7 +208,7 @@ impl Group {
     }
 
     fn tally(&self, round: &Round<Vote>, before: Before) -> Tally {
-        Tally::of(&round.answers, self.grown_up(before), before.doubtful)
+        Tally::of(&round.answers, self.grown_up(before))
     }
 
     fn grown_up(&self, before: Before) -> Option<GrownUp> {
@@ -261,7 +219,7 @@ impl Group {
         })
     }
 
-    /// The number under which a majority has the claim, and the numbers that nodes have for it: what a
+    /// The number under which a majority has the claim, and what nodes have granted it: what a
     /// majority agrees on, else the largest, once a majority has written it down.
     ///
     /// # Errors
@@ -272,7 +230,7 @@ impl Group {
         claim: &Arc<Claim>,
         tally: &Tally,
         before: Before,
-    ) -> Result<(Fence, Vec<(usize, Fence)>), Tally> {
+    ) -> Result<(Fence, Vec<(usize, Grant)>), Tally> {
         if let Some(fence) = tally.agreed(self.majority) {
             return Ok((fence, tally.granted.clone()));
         }
@@ -283,7 +241,7 @@ impl Group {
         let largest = Number::Exactly(largest);
         let round = self.vote(&not_waiting(claim), largest, before).await;
         let written = self.tally(&round, before);
-        self.follow(round, claim, before.number, written.touched);
+        self.follow(round, claim, &written);
         match written.agreed(self.majority) {
             Some(fence) => Ok((fence, written.granted)),
             None => Err(written),
@@ -291,26 +249,30 @@ impl Group {
     }
 
     /// Notes a victory.
-    fn note_won(&self, claim: &Arc<Claim>, fence: Fence, numbers: &[(usize, Fence)], sent: Tick) {
+    fn note_won(&self, claim: &Arc<Claim>, fence: Fence, granted: &[(usize, Grant)], sent: Tick) {
         let until = self.safe_until(sent, claim.ttl);
-        let key = Key::of(claim);
-        let call = self
-            .claims
-            .change(&key, |held| held.won(claim, fence, numbers, until));
+        let call = self.claims.change(&claim.id, |held| {
+            for (node, _) in granted {
+                held.granted_at(*node);
+            }
+            held.won(claim, fence, fences(granted), until)
+        });
         if call == Some(true) {
-            self.tell_wanted(&key, fence);
+            let wanted = News::Wanted {
+                name: claim.name.clone(),
+                claim: claim.id.clone(),
+                fence,
+            };
+            // A closed channel means that the client is being dropped.
+            let _ = self.tell.send((None, wanted));
         }
     }
+}
 
-    pub(crate) fn tell_wanted(&self, key: &Key, fence: Fence) {
-        let wanted = News::Wanted {
-            name: key.name.clone(),
-            owner: key.owner.clone(),
-            fence,
-        };
-        // A closed channel means that the client is being dropped.
-        let _ = self.tell.send((None, wanted));
-    }
+/// How many fences every one of some grants has set aside.
+fn fences(granted: &[(usize, Grant)]) -> u32 {
+    let fences = granted.iter().map(|(_, grant)| grant.fences);
+    fences.min().unwrap_or(1)
 }
 
 /// The same claim for one who holds already, and would not wait.

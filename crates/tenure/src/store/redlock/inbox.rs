@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::driver::{Driver as _, Life, News};
+use crate::driver::{Driver as _, News};
 use crate::name::Name;
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::Key;
+use crate::store::redlock::claims::Held;
 use crate::store::redlock::group::Group;
 
 /// Passes on what a node tells, until the client ends.
@@ -77,40 +77,35 @@ impl Inbox {
     /// Takes in what one node tells.
     fn hear(&mut self, group: &Arc<Group>, node: usize, news: News) {
         match news {
-            News::AskAgain(None) => self.ready.push_back(News::AskAgain(None)),
             News::AskAgain(Some(name)) | News::Granted { name, .. } => {
                 self.hear_call(group, node, name);
             }
-            News::Lost { name, owner, .. } => {
-                for life in [Life::Client, Life::Ttl] {
-                    let key = Key::new(&name, &owner, life);
-                    let left = group.claims.change(&key, |held| {
-                        held.fence.map(|fence| (fence, held.lost_at(node)))
+            News::Lost {
+                name, claim, loss, ..
+            } => {
+                let left = group.claims.change(&claim, |held| {
+                    held.fence.map(|fence| (fence, held.lost_at(node)))
+                });
+                if let Some(Some((fence, left))) = left
+                    && left < group.majority
+                {
+                    group.claims.forget(&claim);
+                    self.ready.push_back(News::Lost {
+                        name: name.clone(),
+                        claim,
+                        fence,
+                        loss,
                     });
-                    if let Some(Some((fence, left))) = left
-                        && left < group.majority
-                    {
-                        group.claims.forget(&key);
-                        let (name, owner) = (name.clone(), owner.clone());
-                        let loss = crate::driver::Loss::Evicted;
-                        let lost = News::Lost {
-                            name,
-                            owner,
-                            fence,
-                            loss,
-                        };
-                        self.ready.push_back(lost);
-                    }
                 }
                 self.hear_call(group, node, name);
             }
-            News::Wanted { name, owner, .. } => {
-                let key = Key::new(&name, &owner, Life::Client);
-                let tell = group
-                    .claims
-                    .change(&key, |held| (held.wanted(), held.fence));
-                if let Some((true, Some(fence))) = tell {
-                    self.ready.push_back(News::Wanted { name, owner, fence });
+            News::AskAgain(None) | News::SessionLost(_) => {
+                self.ready.push_back(News::AskAgain(None))
+            }
+            News::Wanted { name, claim, .. } => {
+                let wanted = |held: &mut Held| held.wanted().then_some(held.fence);
+                if let Some(Some(Some(fence))) = group.claims.change(&claim, wanted) {
+                    self.ready.push_back(News::Wanted { name, claim, fence });
                 }
             }
         }
@@ -119,9 +114,9 @@ impl Inbox {
     /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
     fn hear_call(&mut self, group: &Arc<Group>, node: usize, name: Name) {
         for held in group.claims.on(&name) {
-            if held.fence.is_some() && held.number(node).is_none() {
+            if held.fence.is_some() && !held.is_at(node) {
                 // The node has handed over what a majority gave before.
-                group.bring_into_line_later(node, &Key::of(&held.claim));
+                group.bring_into_line_later(node, &held.claim.id);
             }
         }
         let until = Instant::now() + PATIENCE;

@@ -3,106 +3,46 @@
 use std::sync::Arc;
 
 use crate::clock::Tick;
-use crate::driver::{Claim, Driver as _, Loss, Release, Released, Renewal, Renewed};
+use crate::driver::{Driver as _, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
-use crate::name::Fence;
+use crate::name::{ClaimId, Fence};
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::{Held, Key};
+use crate::store::redlock::claims::Held;
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::Group;
-use crate::store::redlock::round::Round;
-use crate::store::redlock::undo::whole;
 
 impl Group {
-    /// Undoes a claim everywhere; what a minority does not confirm goes on in the background.
-    pub(crate) async fn withdraw(self: &Arc<Self>, claim: &Claim) -> Result<()> {
-        let claim = Arc::new(claim.clone());
-        let key = Key::of(&claim);
-        // Of a claim that is not known here, any node may have something.
-        let touched = self.claims.find(&key).map_or(u64::MAX, |held| held.touched);
-        if claim.depth <= 1 {
-            self.claims.forget(&key);
-        } else {
-            self.claims
-                .change(&key, |held| lower(held, claim.depth - 1));
-        }
-        let done = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
-        let enough = |answers: &[_]| done(answers) >= self.majority;
-        let round = self.ask_to_withdraw(&claim, enough).await;
-        let failure = (done(&round.answers) < self.majority).then(|| self.failure(&round));
-        self.finish_withdrawing(round, &claim, touched);
-        match failure {
-            Some(text) => Err(indeterminate(text)),
-            None => Ok(()),
-        }
-    }
-
-    /// Lowers a lease or frees it, by majority.
+    /// Frees a lease, by majority; what a minority does not confirm goes on in the background.
     pub(crate) async fn release(self: &Arc<Self>, release: &Release) -> Result<Released> {
-        let key = Key::new(&release.name, &release.owner, release.life);
-        let held = self.claims.find(&key).filter(|held| {
-            held.fence.is_some() && (release.fence.is_none() || release.fence == held.fence)
-        });
-        let going = (held.is_some() && release.depth == 0).then(|| self.claims.let_go(&key));
-        if held.is_some() && release.depth > 0 {
-            self.claims.change(&key, |held| lower(held, release.depth));
+        let mut release = release.clone();
+        let held = self.own(&release.claim, release.fence);
+        if let Some(held) = &held {
+            let until = self.clock.now() + held.claim.ttl;
+            self.claims.leave(&release.claim, until);
+            // A node may have it under another number.
+            release.fence = None;
         }
-        let round = self.ask_to_release(release, held.as_ref()).await;
-        let freed = Freed::count(&round.answers);
-        let outcome = if freed.done >= self.majority {
-            Ok(freed.released)
-        } else if freed.done + freed.failed >= self.majority {
-            Err(self.failure(&round))
-        } else {
-            Ok(Released::NotHeld(freed.loss))
-        };
-        drop(going);
-        self.finish_releasing(round, release, held);
-        // Even if no node was reached now, an older request may have been.
-        outcome.map_err(indeterminate)
-    }
-
-    /// Sends each node the release, with the number that it has for the grant. Where that is not
-    /// known, or not there yet, the owner's is freed whatever its number.
-    async fn ask_to_release(&self, release: &Release, held: Option<&Held>) -> Round<Released> {
         let let_go = |index, node: Arc<Hash>| {
-            let mut release = release.clone();
-            if let Some(held) = held {
-                release.fence = held.number(index);
-                if release.fence.is_none() {
-                    let doubtful_until = self.clock.now() + held.claim.ttl;
-                    self.claims
-                        .doubt(&Key::of(&held.claim), index, doubtful_until);
-                }
-            }
+            self.claims.sent(&release.claim, index);
+            let release = release.clone();
             async move { node.release(&release).await }
         };
         let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.majority);
-        self.ask(let_go, is_decided).await
-    }
-
-    /// Goes on with the nodes that have not answered, or not well: nothing is to be left anywhere.
-    /// Where the claim itself is still on its way, its late answer is seen to.
-    fn finish_releasing(
-        self: &Arc<Self>,
-        round: Round<Released>,
-        release: &Release,
-        held: Option<Held>,
-    ) {
-        let Some(held) = held.filter(|_| release.depth == 0) else {
-            return round.finish(&self.background, |_, _| std::future::ready(()));
+        let round = self.ask(let_go, is_decided).await;
+        let freed = Freed::count(&round.answers);
+        let outcome = if let Some(left) = freed.left(self.majority) {
+            Ok(Released::Freed { left })
+        } else if freed.done.len() + freed.failed >= self.majority {
+            // Even if no node was reached now, an older request may have been.
+            Err(indeterminate(self.failure(&round)))
+        } else {
+            Ok(Released::NotHeld(freed.loss))
         };
-        let (claim, touched) = (whole(&held.claim), held.touched);
-        for (node, answer) in round.answers.iter().enumerate() {
-            if let Some(answer) = answer {
-                self.settle(node, &claim, is_done(answer), touched);
-            }
+        match held {
+            Some(held) => self.see_to(round, &held.claim, Result::is_ok),
+            None => round.finish(&self.background, |_, _| std::future::ready(())),
         }
-        let group = Arc::clone(self);
-        round.finish(&self.background, move |node, answer| {
-            group.settle(node, &claim, is_done(&answer), touched);
-            std::future::ready(())
-        });
+        outcome
     }
 
     /// Renews leases by majority.
@@ -110,110 +50,103 @@ impl Group {
     /// A node that has forgotten a lease gets it back, but only while it is safely ours by the
     /// nodes that granted it: a lease that is lost is never revived.
     pub(crate) async fn renew(self: &Arc<Self>, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        for renewal in renewals {
-            self.check_ttl(renewal.ttl)?;
-        }
         let sent = self.clock.now();
-        let longer = renewals.iter().map(|renewal| Renewal {
-            ttl: self.for_nodes(renewal.ttl),
+        let own = |renewal: &Renewal| self.own(&renewal.claim, renewal.fence)?.fence;
+        let fences: Vec<Option<Fence>> = renewals.iter().map(own).collect();
+        let asked = renewals.iter().zip(&fences).map(|(renewal, own)| Renewal {
+            // A node may have an own one under another number.
+            fence: renewal.fence.filter(|_| own.is_none()),
             ..renewal.clone()
         });
-        let renewals: Vec<Renewal> = longer.collect();
-        let held: Vec<_> = renewals.iter().map(|renewal| self.own(renewal)).collect();
-        let renew = |index, node: Arc<Hash>| {
-            let own = renewals.iter().zip(&held).map(|(renewal, held)| Renewal {
-                fence: number(held.as_ref(), index).or(renewal.fence),
-                ..renewal.clone()
-            });
-            let renewals: Vec<_> = own.collect();
-            async move { node.renew(&renewals).await }
+        let asked: Arc<[_]> = asked.collect();
+        let renew = |_, node: Arc<Hash>| {
+            let asked = Arc::clone(&asked);
+            async move { node.renew(&asked).await }
         };
-        let majority = self.majority;
-        let count = renewals.len();
+        let kept = |answers: &[_], lease: usize| Kept::count(answers, lease, fences[lease]);
         let are_kept = |answers: &[_]| {
-            (0..count).all(|lease| Kept::of(answers, lease).nodes.len() >= majority)
+            (0..fences.len()).all(|lease| kept(answers, lease).nodes.len() >= self.majority)
         };
         let round = self.ask(renew, are_kept).await;
         if round.answers.iter().flatten().flatten().count() == 0 {
             return Err(unavailable(self.failure(&round)));
         }
-        let mut renewed = Vec::with_capacity(count);
-        for (index, (renewal, held)) in renewals.iter().zip(held).enumerate() {
-            let kept = Kept::of(&round.answers, index);
-            renewed.push(self.renewed(renewal, held, kept, sent).await);
+        let mut renewed = Vec::with_capacity(fences.len());
+        for (lease, renewal) in renewals.iter().enumerate() {
+            let kept = kept(&round.answers, lease);
+            renewed.push(match fences[lease] {
+                Some(fence) => self.renewed(renewal, fence, kept, sent).await,
+                // What this client does not know cannot be given back to anybody.
+                None => self.verdict(renewal, renewal.fence, &kept),
+            });
         }
         round.finish(&self.background, |_, _| std::future::ready(()));
         Ok(renewed)
     }
 
-    /// The grant of this client that a renewal is about, if it is one.
-    fn own(&self, renewal: &Renewal) -> Option<Held> {
-        let key = Key::new(&renewal.name, &renewal.owner, renewal.life);
-        let held = self.claims.find(&key).filter(|held| held.fence.is_some());
-        held.filter(|held| renewal.fence.is_none() || renewal.fence == held.fence)
+    /// The grant of this client that a request is about, if it is one.
+    fn own(&self, claim: &ClaimId, fence: Option<Fence>) -> Option<Held> {
+        let held = self.claims.find(claim).filter(|held| held.fence.is_some());
+        held.filter(|held| fence.is_none() || fence == held.fence)
     }
 
-    /// What became of one lease; another grant than this client's own cannot be given back to anybody.
+    /// What became of a lease of this client.
     async fn renewed(
         self: &Arc<Self>,
         renewal: &Renewal,
-        held: Option<Held>,
-        kept: Kept,
+        fence: Fence,
+        mut kept: Kept,
         sent: Tick,
     ) -> Renewed {
-        let Some(held) = held else {
-            return kept.verdict(renewal.fence, self.majority);
-        };
-        let key = Key::of(&held.claim);
-        let mut kept = kept;
+        let id = &renewal.claim;
         let is_safe = kept.nodes.len() >= self.majority;
+        let held = self.claims.change(id, |held| {
+            // What nodes get back is to last as long.
+            Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
+            for node in &kept.nodes {
+                held.granted_at(*node);
+            }
+            for node in &kept.forgotten {
+                held.lost_at(*node);
+            }
+            Arc::clone(&held.claim)
+        });
         for node in std::mem::take(&mut kept.forgotten) {
-            self.claims.change(&key, |held| held.lost_at(node));
             if is_safe {
-                self.bring_into_line_later(node, &key);
-            } else if self.bring_into_line(node, &key).await {
+                self.bring_into_line_later(node, id);
+            } else if self.bring_into_line(node, id).await {
                 kept.nodes.push(node);
             }
         }
-        let verdict = kept.verdict(held.fence, self.majority);
-        match verdict {
-            Renewed::Kept(_) => {
+        let verdict = self.verdict(renewal, Some(fence), &kept);
+        match (verdict, held) {
+            (Renewed::Kept { .. }, _) => {
                 let until = self.safe_until(sent, renewal.ttl);
                 self.claims
-                    .change(&key, |held| held.until = held.until.max(until));
+                    .change(id, |held| held.until = held.until.max(until));
             }
-            Renewed::Lost(_) => self.undo(&whole(&held.claim), &[]).await,
-            Renewed::Unknown => {}
+            (Renewed::Lost(_), Some(claim)) => self.undo(&claim, &[]).await,
+            (Renewed::Lost(_) | Renewed::Unknown, _) => {}
         }
         verdict
     }
-}
 
-/// The number that a grant has at a node.
-fn number(held: Option<&Held>, node: usize) -> Option<Fence> {
-    held.and_then(|held| held.number(node))
-}
-
-/// Whether a node has nothing of a lease any more; it may have it under another number.
-fn is_done(answer: &Result<Released>) -> bool {
-    matches!(answer, Ok(Released::Freed | Released::Lowered))
-}
-
-/// Notes the depth that a claim has now.
-fn lower(held: &mut Held, depth: u32) {
-    if depth < held.claim.depth {
-        held.claim = Arc::new(Claim {
-            depth,
-            ..(*held.claim).clone()
-        });
+    /// What became of a lease; `fence` is what its holder knows it by, if it says so.
+    fn verdict(&self, renewal: &Renewal, fence: Option<Fence>, kept: &Kept) -> Renewed {
+        let valid = self.settings.valid(renewal.ttl);
+        match fence.or(kept.fence) {
+            Some(fence) if kept.nodes.len() >= self.majority => Renewed::Kept { fence, valid },
+            _ if kept.nodes.len() + kept.unknown >= self.majority => Renewed::Unknown,
+            _ => Renewed::Lost(kept.loss),
+        }
     }
 }
 
 /// What the nodes have said to a release.
 #[derive(Debug)]
 struct Freed {
-    done: usize,
-    released: Released,
+    /// Of those who freed it, how many claims of the same owner are left.
+    done: Vec<u32>,
     failed: usize,
     open: usize,
     loss: Loss,
@@ -222,8 +155,7 @@ struct Freed {
 impl Freed {
     fn count(answers: &[Option<Result<Released>>]) -> Self {
         let mut freed = Self {
-            done: 0,
-            released: Released::Freed,
+            done: Vec::new(),
             failed: 0,
             open: 0,
             loss: Loss::Gone,
@@ -234,17 +166,24 @@ impl Freed {
                 Some(Err(_)) => freed.failed += 1,
                 Some(Ok(Released::NotHeld(Loss::TakenOver))) => freed.loss = Loss::TakenOver,
                 Some(Ok(Released::NotHeld(_))) => {}
-                Some(Ok(released)) => {
-                    freed.done += 1;
-                    freed.released = *released;
-                }
+                Some(Ok(Released::Freed { left })) => freed.done.push(*left),
             }
         }
         freed
     }
 
     fn is_decided(&self, majority: usize) -> bool {
-        self.done >= majority || self.done + self.failed + self.open < majority
+        let done = self.done.len();
+        done >= majority || done + self.failed + self.open < majority
+    }
+
+    /// How many claims of the same owner a majority still has at least; `None` if no majority freed
+    /// this one.
+    fn left(&self, majority: usize) -> Option<u32> {
+        let mut left = self.done.clone();
+        left.sort_unstable();
+        let quorum = left.len().checked_sub(majority)?;
+        Some(left[quorum])
     }
 }
 
@@ -253,23 +192,15 @@ impl Freed {
 struct Kept {
     nodes: Vec<usize>,
     fence: Option<Fence>,
-    /// Who has it no longer, and nobody else's instead.
+    /// Who has it no longer and nobody else's instead, or has it under a number that is too small.
     forgotten: Vec<usize>,
     unknown: usize,
     loss: Loss,
 }
 
 impl Kept {
-    /// What became of the lease; `fence` is what its holder knows it by, if it says so.
-    fn verdict(&self, fence: Option<Fence>, majority: usize) -> Renewed {
-        match fence.or(self.fence) {
-            Some(fence) if self.nodes.len() >= majority => Renewed::Kept(fence),
-            _ if self.nodes.len() + self.unknown >= majority => Renewed::Unknown,
-            _ => Renewed::Lost(self.loss),
-        }
-    }
-
-    fn of(answers: &[Option<Result<Vec<Renewed>>>], lease: usize) -> Self {
+    /// Counts what has come in; `least` is the number that a majority wrote down, if it is known.
+    fn count(answers: &[Option<Result<Vec<Renewed>>>], lease: usize, least: Option<Fence>) -> Self {
         let mut kept = Self {
             nodes: Vec::new(),
             fence: None,
@@ -280,12 +211,12 @@ impl Kept {
         for (node, answer) in answers.iter().enumerate() {
             let answer = answer.as_ref().and_then(|answer| answer.as_ref().ok());
             match answer.and_then(|answers| answers.get(lease)) {
-                Some(Renewed::Kept(fence)) => {
+                Some(Renewed::Kept { fence, .. }) if Some(*fence) >= least => {
                     kept.nodes.push(node);
                     kept.fence = kept.fence.max(Some(*fence));
                 }
                 Some(Renewed::Lost(Loss::TakenOver)) => kept.loss = Loss::TakenOver,
-                Some(Renewed::Lost(_)) => kept.forgotten.push(node),
+                Some(Renewed::Kept { .. } | Renewed::Lost(_)) => kept.forgotten.push(node),
                 Some(Renewed::Unknown) | None => kept.unknown += 1,
             }
         }

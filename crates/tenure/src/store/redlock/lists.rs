@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::driver::{Driver as _, Entry, Holder, Waiter};
 use crate::error::Result;
-use crate::name::{Name, Owner};
+use crate::name::{ClaimId, Name, Owner};
 use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault;
 use crate::store::redlock::group::Group;
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-/// What is known of one owner's claim in one client, over all nodes.
+/// What is known of one claim, over all nodes.
 #[derive(Default)]
 struct Seen<'a> {
     holds: Vec<&'a Holder>,
@@ -77,27 +77,20 @@ struct Seen<'a> {
 /// Puts together what each node says of one name: who holds it at a majority has it; who is known to
 /// a majority and has it not waits for it; what only a few know is about to end.
 fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
-    let mut seen: BTreeMap<(Owner, bool, usize), Seen<'_>> = BTreeMap::new();
+    // A name that stays taken is nobody's: it is no longer that claim's.
+    let mut seen: BTreeMap<(&ClaimId, bool), Seen<'_>> = BTreeMap::new();
     for vote in votes {
-        // Clients that share an owner are told apart by their order.
-        let mut count: BTreeMap<(&Owner, bool), usize> = BTreeMap::new();
-        let mut key = |owner, is_kept| {
-            let count = count.entry((owner, is_kept)).or_default();
-            *count += 1;
-            (Owner::clone(owner), is_kept, *count)
-        };
         for holder in &vote.holders {
-            let key = key(&holder.owner, holder.depth == 0);
-            seen.entry(key).or_default().holds.push(holder);
+            let seen = seen.entry((&holder.claim, holder.depth == 0)).or_default();
+            seen.holds.push(holder);
         }
         for (place, waiter) in vote.waiters.iter().enumerate() {
-            let key = key(&waiter.owner, false);
-            let seen = seen.entry(key).or_default();
+            let seen = seen.entry((&waiter.claim, false)).or_default();
             seen.waits.push(waiter);
             seen.place += place + 1;
         }
     }
-    let mut holders = Vec::new();
+    let mut holders: Vec<Holder> = Vec::new();
     let mut waiters = Vec::new();
     for seen in seen.into_values() {
         if seen.holds.len() >= majority {
@@ -109,11 +102,24 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
         }
     }
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
+    count_owners(&mut holders);
     waiters.sort_by(|(place, count, _), (other, of, _)| (place * of).cmp(&(other * count)));
     Entry {
         name,
         holders,
         waiters: waiters.into_iter().map(|(.., waiter)| waiter).collect(),
+    }
+}
+
+/// Notes with each holder how many claims its owner has among them.
+fn count_owners(holders: &mut [Holder]) {
+    let claims = holders.iter().filter(|holder| holder.depth > 0);
+    let mut depths: BTreeMap<Owner, u32> = BTreeMap::new();
+    for claim in claims {
+        *depths.entry(claim.owner.clone()).or_default() += 1;
+    }
+    for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
+        holder.depth = depths[&holder.owner];
     }
 }
 
@@ -123,8 +129,6 @@ fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
     let quorum = votes.len().checked_sub(majority)?;
     let mut ends: Vec<_> = votes.iter().map(|vote| vote.expires_in).collect();
     ends.sort_unstable();
-    let mut depths: Vec<_> = votes.iter().map(|vote| vote.depth).collect();
-    depths.sort_unstable();
     let same = |one: &&&Holder| {
         votes
             .iter()
@@ -134,7 +138,6 @@ fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
     let most = votes.iter().max_by_key(same)?;
     Some(Holder {
         expires_in: ends[quorum],
-        depth: depths[quorum],
         held: votes.iter().map(|vote| vote.held).max()?,
         ..(**most).clone()
     })
@@ -147,6 +150,7 @@ fn waiter(seen: &Seen<'_>) -> Option<Waiter> {
     }
     let holder = seen.holds.first()?;
     Some(Waiter {
+        claim: holder.claim.clone(),
         owner: holder.owner.clone(),
         mode: holder.mode,
         about: holder.about.clone(),
@@ -159,33 +163,71 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{About, Mode};
+    use crate::driver::{About, Life, Mode};
+    use crate::name::Fence;
 
     #[test]
     fn a_node_that_has_not_heard_of_all_does_not_change_the_order() {
-        let owners: Vec<_> = (0..5).map(|_| Owner::unique()).collect();
+        let claims: Vec<_> = (0..5).map(|_| ClaimId::unique()).collect();
         let name: Name = "a".parse().unwrap();
-        let line = |owners: &[Owner]| Entry {
+        let line = |claims: &[ClaimId]| Entry {
             name: name.clone(),
             holders: Vec::new(),
-            waiters: owners.iter().map(waits).collect(),
+            waiters: claims.iter().map(waits).collect(),
         };
         let waits_in_order = |votes: &[Entry]| {
             let entry = together(name.clone(), votes, 2);
-            let order = entry.waiters.into_iter().map(|waiter| waiter.owner);
-            assert_eq!(order.collect::<Vec<_>>(), owners);
+            let order = entry.waiters.into_iter().map(|waiter| waiter.claim);
+            assert_eq!(order.collect::<Vec<_>>(), claims);
         };
-        for left_out in 0..owners.len() {
-            let mut some = owners.clone();
+        for left_out in 0..claims.len() {
+            let mut some = claims.clone();
             some.remove(left_out);
-            waits_in_order(&[line(&owners), line(&owners), line(&some)]);
-            waits_in_order(&[line(&owners), line(&owners), line(&owners[..left_out])]);
+            waits_in_order(&[line(&claims), line(&claims), line(&some)]);
+            waits_in_order(&[line(&claims), line(&claims), line(&claims[..left_out])]);
         }
     }
 
-    fn waits(owner: &Owner) -> Waiter {
-        Waiter {
+    #[test]
+    fn an_owner_has_as_many_claims_as_a_majority_knows() {
+        let name: Name = "a".parse().unwrap();
+        let (ann, bob) = (Owner::named("ann").unwrap(), Owner::named("bob").unwrap());
+        let claims: Vec<_> = (0..4).map(|_| ClaimId::unique()).collect();
+        let holds = |claim: usize, owner: &Owner| holds(&claims[claim], owner);
+        let node = |holders: Vec<Holder>| Entry {
+            name: name.clone(),
+            holders,
+            waiters: Vec::new(),
+        };
+        let votes = [
+            node(vec![holds(0, &ann), holds(1, &ann), holds(3, &bob)]),
+            node(vec![holds(0, &ann), holds(1, &ann), holds(2, &ann)]),
+            node(vec![holds(1, &ann), holds(3, &bob)]),
+        ];
+        let entry = together(name.clone(), &votes, 2);
+        let mut found: Vec<_> = entry.holders.iter().map(|h| (&h.claim, h.depth)).collect();
+        found.sort_by_key(|(claim, _)| claims.iter().position(|known| known == *claim));
+        assert_eq!(found, [(&claims[0], 2), (&claims[1], 2), (&claims[3], 1)]);
+    }
+
+    fn holds(claim: &ClaimId, owner: &Owner) -> Holder {
+        Holder {
+            claim: claim.clone(),
             owner: owner.clone(),
+            mode: Mode::Shared,
+            fence: Fence::new(7).unwrap(),
+            depth: 1,
+            life: Life::Client,
+            about: About::this_process(None),
+            held: Duration::ZERO,
+            expires_in: Duration::from_secs(1),
+        }
+    }
+
+    fn waits(claim: &ClaimId) -> Waiter {
+        Waiter {
+            claim: claim.clone(),
+            owner: Owner::shown(claim.as_str()),
             mode: Mode::Exclusive,
             about: About::this_process(None),
             waited: Duration::ZERO,

@@ -1,6 +1,6 @@
 //! A vote that was not won: refused, in line, split, or too few nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::driver::{Answer, Claim, Driver as _, Wait};
 use crate::error::{Error, Result};
 use crate::name::Owner;
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::{Before, Held, Key};
+use crate::store::redlock::claims::Before;
 use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
 use crate::store::redlock::group::{Group, Outcome};
 use crate::store::redlock::round::Round;
@@ -23,11 +23,9 @@ impl Group {
         before: Before,
     ) -> Result<Outcome> {
         if !tally.conflicts.is_empty() {
-            // What the owner has in the other mode stays as it is.
-            if before.is_new {
-                self.undo(claim, &tally.answered()).await;
-            }
-            return Err(conflict(claim));
+            self.undo(claim, &tally.answered()).await;
+            let name = claim.name.clone();
+            return Err(Error::ModeConflict { name });
         }
         if tally.is_short(self.majority) {
             let missing = self.missing(tally);
@@ -43,7 +41,7 @@ impl Group {
                 self.undo(claim, &tally.answered()).await;
                 return Ok(Outcome::Over(Answer::Busy));
             }
-            return Ok(Outcome::Over(self.note_queued(claim, tally)));
+            return Ok(Outcome::Over(stands(claim, tally)));
         }
         let is_first = self.is_before_others(claim, tally).await;
         match (claim.wait, is_first) {
@@ -52,49 +50,22 @@ impl Group {
                 self.undo(claim, &tally.answered()).await;
                 Ok(Outcome::Over(Answer::Busy))
             }
-            (Wait::InLine, Some(true)) => Ok(Outcome::Over(Answer::Queued {
-                ask_again: A_MOMENT.mul_f64(2.0 + 4.0 * fastrand::f64()),
-            })),
-            (Wait::InLine, None) => Ok(Outcome::Over(self.note_queued(claim, tally))),
+            (Wait::InLine, Some(true)) => {
+                let soon = A_MOMENT.mul_f64(2.0 + 4.0 * fastrand::f64());
+                Ok(Outcome::Over(queued(soon)))
+            }
+            (Wait::InLine, None) => Ok(Outcome::Over(stands(claim, tally))),
             (Wait::InLine, Some(false)) => Ok(Outcome::Over(self.give_way(claim, tally).await)),
-        }
-    }
-
-    /// A place in line, to be asked for again at the first time that a node named.
-    fn note_queued(&self, claim: &Arc<Claim>, tally: &Tally) -> Answer {
-        let stands = |held: &mut Held| held.claim = Arc::clone(claim);
-        self.claims.change(&Key::of(claim), stands);
-        let soonest = tally
-            .queued
-            .iter()
-            .map(|(_, time)| *time)
-            .min()
-            .unwrap_or(claim.ttl);
-        // What it has of the nodes meanwhile must not run out.
-        let held = if tally.takers().is_empty() {
-            soonest
-        } else {
-            claim.ttl / 3
-        };
-        Answer::Queued {
-            ask_again: soonest.min(held),
         }
     }
 
     /// Leaves all nodes to others for a random while.
     async fn give_way(self: &Arc<Self>, claim: &Arc<Claim>, tally: &Tally) -> Answer {
-        let key = Key::of(claim);
-        let times = self.claims.change(&key, |held| {
-            held.lost();
-            held.gave_way += 1;
-            held.gave_way
-        });
-        self.withdraw_all(claim, &tally.answered(), tally.touched)
-            .await;
-        let longest = A_MOMENT * 2u32.saturating_pow(times.unwrap_or(1).min(8));
-        Answer::Queued {
-            ask_again: A_MOMENT + longest.mul_f64(fastrand::f64()),
-        }
+        let until = self.clock.now() + claim.ttl;
+        let times = self.claims.give_way(&claim.id, until);
+        self.withdraw_all(claim, &tally.answered()).await;
+        let longest = A_MOMENT * 2u32.saturating_pow(times.min(8));
+        queued(A_MOMENT + longest.mul_f64(fastrand::f64()))
     }
 
     /// Looks who holds which nodes, after a vote that some of them were won in.
@@ -116,13 +87,16 @@ impl Group {
             let Some(Ok(entries)) = answer else {
                 continue;
             };
-            for holder in entries.iter().flat_map(|entry| &entry.holders) {
-                let (count, _) = votes.entry(holder.owner.clone()).or_insert((0, node));
+            let holders = entries.iter().flat_map(|entry| &entry.holders);
+            // Claims of one owner hold a node together.
+            let owners: BTreeSet<_> = holders.map(|holder| &holder.owner).collect();
+            for owner in owners {
+                let (count, _) = votes.entry(owner.clone()).or_insert((0, node));
                 *count += 1;
             }
         }
         round.finish(&self.background, |_, _| std::future::ready(()));
-        let own = votes.remove(&claim.owner);
+        let own = votes.remove(&Owner::shown(claim.owner_text()));
         if votes.values().any(|(count, _)| *count >= self.majority) {
             return None;
         }
@@ -166,9 +140,21 @@ impl Group {
     }
 }
 
-pub(crate) fn conflict(claim: &Claim) -> Error {
-    let name = claim.name.clone();
-    Error::ModeConflict { name }
+/// A place in line, to be asked for again at the first time that a node named.
+fn stands(claim: &Claim, tally: &Tally) -> Answer {
+    let times = tally.queued.iter().filter_map(|(_, time)| *time);
+    let soonest = times.min().unwrap_or(claim.ttl);
+    if tally.takers().is_empty() {
+        return queued(soonest);
+    }
+    // What it has of the nodes meanwhile must not run out.
+    queued(soonest.min(claim.ttl / 3))
+}
+
+fn queued(ask_again: Duration) -> Answer {
+    Answer::Queued {
+        ask_again: Some(ask_again),
+    }
 }
 
 /// A little longer than it takes to ask all nodes.

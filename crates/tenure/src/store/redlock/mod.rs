@@ -42,7 +42,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use crate::driver::{
-    Answer, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Holder, News, Release, Released,
+    Renewal, Renewed,
 };
 use crate::error::Result;
 use crate::name::Name;
@@ -108,6 +109,18 @@ impl Driver for Redlock {
 
     fn clock(&self) -> Clock {
         Clock::Boot
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            // Majorities of nodes that each count permits would let too many in.
+            permits: false,
+            // Who loses a split vote leaves the line for a while.
+            fairness: Fairness::Any,
+            sees_clients_end: false,
+            longest_ttl: self.group.settings.longest_ttl(),
+            ..Capabilities::all()
+        }
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {

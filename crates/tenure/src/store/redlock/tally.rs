@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::driver::Answer;
+use crate::driver::{Answer, Grant};
 use crate::error::{Error, Result};
 use crate::name::Fence;
 use crate::store::redis::hash::Vote;
@@ -13,14 +13,14 @@ use crate::store::redlock::fault::why;
 /// What the nodes have said to a claim so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Who has granted it, and under which number.
-    pub(crate) granted: Vec<(usize, Fence)>,
-    /// The same of nodes that have started lately, and how long they do not count.
+    /// Who has granted it, and how.
+    pub(crate) granted: Vec<(usize, Grant)>,
+    /// Whether any of them has other claims of its owner, which have a number already.
+    joins: bool,
+    /// Who has granted it and started lately, and how long they do not count.
     pub(crate) young: Vec<(usize, Duration)>,
-    /// The same of nodes that an old withdrawal may still reach.
-    pub(crate) doubtful: Vec<usize>,
-    /// When to ask again, of those where it stands in line.
-    pub(crate) queued: Vec<(usize, Duration)>,
+    /// Where it stands in line, and when to ask again.
+    pub(crate) queued: Vec<(usize, Option<Duration>)>,
     /// Who has given the name to others.
     pub(crate) busy: Vec<usize>,
     /// Who has the owner in another mode.
@@ -34,13 +34,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts what has come in; nodes count that were grown up when the vote began, and that no
-    /// old withdrawal of the same claim may be on its way to (`doubtful`, a bit each).
-    pub(crate) fn of(
-        answers: &[Option<Result<Vote>>],
-        grown_up: Option<GrownUp>,
-        doubtful: u64,
-    ) -> Self {
+    /// Counts what has come in; nodes count that were grown up when the vote began.
+    pub(crate) fn of(answers: &[Option<Result<Vote>>], grown_up: Option<GrownUp>) -> Self {
         let mut tally = Self::default();
         for (node, answer) in answers.iter().enumerate() {
             if answer.as_ref().is_some_and(touches) {
@@ -48,9 +43,6 @@ impl Tally {
             }
             match answer {
                 None => tally.open += 1,
-                Some(Ok(vote)) if doubtful & (1 << node) != 0 && is_grant(vote) => {
-                    tally.doubtful.push(node);
-                }
                 Some(Ok(vote)) => tally.count(node, vote, grown_up),
                 Some(Err(Error::ModeConflict { .. })) => tally.conflicts.push(node),
                 Some(Err(error)) => tally.failed.push((node, why(error))),
@@ -61,10 +53,15 @@ impl Tally {
 
     fn count(&mut self, node: usize, vote: &Vote, grown_up: Option<GrownUp>) {
         match vote.answer {
-            Answer::Granted(fence) => match grown_up.and_then(|rule| rule.left(vote, fence)) {
-                Some(left) => self.young.push((node, left)),
-                None => self.granted.push((node, fence)),
-            },
+            Answer::Granted(grant) => {
+                match grown_up.and_then(|rule| rule.left(vote, grant.fence)) {
+                    Some(left) => self.young.push((node, left)),
+                    None => {
+                        self.granted.push((node, grant));
+                        self.joins |= vote.joins;
+                    }
+                }
+            }
             Answer::Queued { ask_again } => self.queued.push((node, ask_again)),
             Answer::Busy => self.busy.push(node),
         }
@@ -87,30 +84,25 @@ impl Tally {
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
-    /// Whether it is won, and those who are open may tell the number that others know it by: a node
-    /// gives less than what is asked for (`least`) only where somebody else has the owner's grant.
-    pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
+    /// Whether it is won, and those who are open may tell the number by which its owner's other
+    /// claims are known.
+    pub(crate) fn is_undecided_on_its_number(&self, majority: usize) -> bool {
         self.granted.len() >= majority
             && self.open > 0
-            && self.granted.iter().any(|(_, fence)| fence.get() < least)
+            && self.joins
             && self.agreed(majority).is_none()
     }
 
     /// The number that a majority has agreed on.
     pub(crate) fn agreed(&self, majority: usize) -> Option<Fence> {
-        let count = |fence| {
-            self.granted
-                .iter()
-                .filter(|(_, other)| *other == fence)
-                .count()
-        };
-        let mut fences = self.granted.iter().map(|(_, fence)| *fence);
-        fences.find(|fence| count(*fence) >= majority)
+        let fences = || self.granted.iter().map(|(_, grant)| grant.fence);
+        let count = |fence| fences().filter(|other| *other == fence).count();
+        fences().find(|fence| count(*fence) >= majority)
     }
 
     /// The largest number that anybody gave.
     pub(crate) fn largest(&self) -> Option<Fence> {
-        self.granted.iter().map(|(_, fence)| *fence).max()
+        self.granted.iter().map(|(_, grant)| grant.fence).max()
     }
 
     /// Who has voted, for or against.
@@ -121,17 +113,11 @@ impl Tally {
         all
     }
 
-    /// How many have the claim, or may have it because they cannot be heard.
-    pub(crate) fn may_have_it(&self) -> usize {
-        self.takers().len() + self.failed.len() + self.open
-    }
-
     /// Who has something of the claim now.
     pub(crate) fn takers(&self) -> Vec<usize> {
         let granted = self.granted.iter().map(|(node, _)| *node);
         let young = self.young.iter().map(|(node, _)| *node);
-        let all = granted.chain(young).chain(self.doubtful.iter().copied());
-        all.collect()
+        granted.chain(young).collect()
     }
 }
 
@@ -141,10 +127,6 @@ pub(crate) fn touches(answer: &Result<Vote>) -> bool {
         Ok(vote) => vote.answer != Answer::Busy,
         Err(error) => !error.nothing_changed(),
     }
-}
-
-fn is_grant(vote: &Vote) -> bool {
-    matches!(vote.answer, Answer::Granted(_))
 }
 
 /// Which nodes count that have started lately.
@@ -186,7 +168,8 @@ mod tests {
     fn granted_at(clock: u64, fence: u64, up: u64) -> Option<Result<Vote>> {
         let started = Instant::now().checked_sub(Duration::from_secs(up));
         Some(Ok(Vote {
-            answer: Answer::Granted(Fence::new(fence).unwrap()),
+            answer: Answer::Granted(Grant::new(Fence::new(fence).unwrap(), Duration::ZERO)),
+            joins: false,
             clock_us: Some(clock),
             started: Some(started.unwrap()),
             delayed: false,
@@ -208,7 +191,7 @@ mod tests {
             ..a_minute()
         };
         for (up, counts) in [(61, false), (63, true)] {
-            let tally = Tally::of(&[granted(7, up)], Some(rule), 0);
+            let tally = Tally::of(&[granted(7, up)], Some(rule));
             assert_eq!(tally.granted.len() == 1, counts, "{up}");
         }
     }
@@ -217,11 +200,11 @@ mod tests {
     async fn a_node_that_has_just_started_does_not_count() {
         let answers = [granted(7, 1000), granted(7, 5), None];
         let delay = Some(a_minute());
-        let tally = Tally::of(&answers, delay, 0);
+        let tally = Tally::of(&answers, delay);
         assert_eq!((tally.granted.len(), tally.young.len()), (1, 1));
         assert!(!tally.is_decided(2), "the third may vote");
         assert!(tally.young[0].1 > Duration::from_secs(50));
-        assert_eq!(Tally::of(&answers, None, 0).agreed(2), Fence::new(7));
+        assert_eq!(Tally::of(&answers, None).agreed(2), Fence::new(7));
     }
 
     #[tokio::test]
@@ -231,18 +214,9 @@ mod tests {
         // Up for 100 s, and so adult for 40 s.
         for (age, counts) in [(0, true), (39 * second, true), (41 * second, false)] {
             let answers = [granted_at(clock, clock - age, 100)];
-            let tally = Tally::of(&answers, delay, 0);
+            let tally = Tally::of(&answers, delay);
             assert_eq!(tally.granted.len() == 1, counts, "{age}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_node_that_an_old_withdrawal_may_reach_does_not_count() {
-        let answers = [granted(7, 1000), granted(7, 1000)];
-        let tally = Tally::of(&answers, None, 0b10);
-        assert_eq!((tally.granted.len(), tally.doubtful.len()), (1, 1));
-        assert_eq!(tally.takers(), [0, 1]);
-        assert!(tally.is_decided(2));
     }
 
     #[tokio::test]
@@ -250,6 +224,7 @@ mod tests {
         let busy = || {
             Some(Ok(Vote {
                 answer: Answer::Busy,
+                joins: false,
                 clock_us: None,
                 started: None,
                 delayed: false,
@@ -261,7 +236,7 @@ mod tests {
                 source: "away".into(),
             }))
         };
-        let is_decided = |answers: &[_]| Tally::of(answers, None, 0).is_decided(2);
+        let is_decided = |answers: &[_]| Tally::of(answers, None).is_decided(2);
         assert!(!is_decided(&[busy(), failed(), None]));
         assert!(is_decided(&[busy(), failed(), busy()]));
         assert!(is_decided(&[busy(), None, busy()]));
@@ -271,15 +246,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_number_is_agreed_on_by_a_majority_alone() {
-        let answers = [granted(7, 9), granted(8, 9), granted(7, 9)];
-        let tally = Tally::of(&answers, None, 0);
+        let joins = |fence| {
+            let vote = granted(fence, 9).unwrap().unwrap();
+            Some(Ok(Vote {
+                joins: true,
+                ..vote
+            }))
+        };
+        let answers = [joins(7), granted(8, 9), joins(7)];
+        let tally = Tally::of(&answers, None);
         assert_eq!(tally.agreed(2), Fence::new(7));
-        let two = [granted(7, 9), granted(8, 9), None];
-        let two = Tally::of(&two, None, 0);
-        assert!(two.is_decided(2) && two.is_undecided_on_its_number(2, 8));
-        assert!(!two.is_undecided_on_its_number(2, 7), "both are new");
-        assert!(!tally.is_undecided_on_its_number(2, 8));
+        assert!(!tally.is_undecided_on_its_number(2));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
+        let is_undecided = |answers: &[_]| {
+            let tally = Tally::of(answers, None);
+            tally.is_decided(2) && tally.is_undecided_on_its_number(2)
+        };
+        assert!(is_undecided(&[joins(7), granted(8, 9), None]));
+        assert!(!is_undecided(&[joins(8), granted(8, 9), None]));
+        let both_are_new = [granted(7, 9), granted(8, 9), None];
+        assert!(!is_undecided(&both_are_new));
     }
 }

@@ -8,84 +8,80 @@ use tokio::time::sleep;
 use crate::driver::{Claim, Driver as _};
 use crate::error::Result;
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::Key;
+use crate::store::redlock::fault::indeterminate;
 use crate::store::redlock::group::Group;
 use crate::store::redlock::round::Round;
 
 impl Group {
+    /// Undoes a claim everywhere; what a minority does not confirm goes on in the background.
+    pub(crate) async fn withdraw(self: &Arc<Self>, claim: &Claim) -> Result<()> {
+        let claim = Arc::new(claim.clone());
+        self.claims.leave(&claim.id, self.clock.now() + claim.ttl);
+        let done = |answers: &[Option<Result<()>>]| answers.iter().flatten().flatten().count();
+        let enough = |answers: &[_]| done(answers) >= self.majority;
+        let round = self.ask_to_withdraw(&claim, enough).await;
+        let failure = (done(&round.answers) < self.majority).then(|| self.failure(&round));
+        self.finish_withdrawing(round, &claim);
+        match failure {
+            Some(text) => Err(indeterminate(text)),
+            None => Ok(()),
+        }
+    }
+
     /// Takes a claim back everywhere, also where nothing is known of it; waits for some nodes.
     pub(crate) async fn undo(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
-        let key = Key::of(claim);
-        let held = if claim.depth <= 1 {
-            self.claims.forget(&key)
-        } else {
-            self.claims.find(&key)
-        };
-        let touched = held.map_or(0, |held| held.touched);
-        self.withdraw_all(claim, wait_for, touched).await;
+        self.claims.leave(&claim.id, self.clock.now() + claim.ttl);
+        self.withdraw_all(claim, wait_for).await;
     }
 
     /// Takes a claim back at all nodes, and goes on with those that do not answer well.
-    pub(crate) async fn withdraw_all(
-        self: &Arc<Self>,
-        claim: &Arc<Claim>,
-        wait_for: &[usize],
-        touched: u64,
-    ) {
+    pub(crate) async fn withdraw_all(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
         let are_there =
             |answers: &[Option<_>]| wait_for.iter().all(|node| answers[*node].is_some());
         let round = self.ask_to_withdraw(claim, are_there).await;
-        self.finish_withdrawing(round, claim, touched);
+        self.finish_withdrawing(round, claim);
     }
 
-    pub(crate) async fn ask_to_withdraw(
+    async fn ask_to_withdraw(
         &self,
         claim: &Arc<Claim>,
         enough: impl Fn(&[Option<Result<()>>]) -> bool,
     ) -> Round<()> {
-        let (key, doubtful_until) = (Key::of(claim), self.clock.now() + claim.ttl);
         let withdraw = |index, node: Arc<Hash>| {
-            self.claims.doubt(&key, index, doubtful_until);
+            self.claims.sent(&claim.id, index);
             let claim = Arc::clone(claim);
             async move { node.withdraw(&claim).await }
         };
         self.ask(withdraw, enough).await
     }
 
-    /// Takes in what nodes say to a withdrawal, and goes on with those that do not answer well, if
-    /// they have been touched. Where the claim itself is still on its way, its late answer is seen to.
-    pub(crate) fn finish_withdrawing(
+    fn finish_withdrawing(self: &Arc<Self>, round: Round<()>, claim: &Arc<Claim>) {
+        self.see_to(round, claim, |answer| answer.is_ok());
+    }
+
+    /// Takes in what nodes say to what takes a claim back, and goes on with those that do not answer
+    /// well, if they may have something of it: nothing is to be left anywhere. Where the claim
+    /// itself is still on its way, its late answer is seen to.
+    pub(crate) fn see_to<T: Send + 'static>(
         self: &Arc<Self>,
-        round: Round<()>,
+        round: Round<T>,
         claim: &Arc<Claim>,
-        touched: u64,
+        is_done: fn(&Result<T>) -> bool,
     ) {
         for (node, answer) in round.answers.iter().enumerate() {
             if let Some(answer) = answer {
-                self.settle(node, claim, answer.is_ok(), touched);
+                self.settle(node, claim, is_done(answer));
             }
         }
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
         round.finish(&self.background, move |node, answer| {
-            group.settle(node, &claim, answer.is_ok(), touched);
+            group.settle(node, &claim, is_done(&answer));
             std::future::ready(())
         });
     }
 
-    /// Takes in what became of a withdrawal, or of a release by owner, at one node.
-    pub(crate) fn settle(
-        self: &Arc<Self>,
-        node: usize,
-        claim: &Arc<Claim>,
-        is_done: bool,
-        touched: u64,
-    ) {
-        let key = Key::of(claim);
-        if is_done {
-            return self.claims.trust(&key, node);
-        }
-        let is_late = self.claims.landed(&key, node);
-        if is_late || touched & (1 << node) != 0 {
+    fn settle(self: &Arc<Self>, node: usize, claim: &Arc<Claim>, is_done: bool) {
+        if self.claims.settled(&claim.id, node, is_done) {
             let (group, claim) = (Arc::clone(self), Arc::clone(claim));
             self.background
                 .spawn(async move { group.clean_up(node, &claim).await });
@@ -94,10 +90,6 @@ impl Group {
 
     /// Takes a claim back at one node; if that fails, somebody goes on who is not waited for.
     pub(crate) async fn clean_up(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) {
-        while self.claims.is_going(&Key::of(claim)) {
-            // Were this to come first, the release would not find what it is to free.
-            sleep(SHORTEST_PAUSE).await;
-        }
         if self.is_taken_back(node, claim).await {
             return;
         }
@@ -120,26 +112,21 @@ impl Group {
 
     /// Tries to take a claim back at one node; returns whether there is nothing left to do.
     async fn is_taken_back(&self, node: usize, claim: &Claim) -> bool {
-        let key = Key::of(claim);
-        // Who asks again, or anew as the same owner, is not to be undone.
-        if self.claims.find(&key).is_some() {
+        let until = self.clock.now() + claim.ttl;
+        // Who asks again is not to be undone.
+        if !self.claims.is_over(&claim.id, node, until) {
             return true;
         }
-        self.claims.doubt(&key, node, self.clock.now() + claim.ttl);
-        let is_done = self.nodes[node].withdraw(claim).await.is_ok();
-        if is_done {
-            self.claims.trust(&key, node);
-        }
-        is_done
+        self.withdraw_at(node, claim).await.is_ok_and(|left| !left)
     }
-}
 
-/// The same claim with all that it may have entered again.
-pub(crate) fn whole(claim: &Claim) -> Arc<Claim> {
-    Arc::new(Claim {
-        depth: 1,
-        ..claim.clone()
-    })
+    /// Withdraws a claim at one node; returns whether the node may still have something of it.
+    pub(crate) async fn withdraw_at(&self, node: usize, claim: &Claim) -> Result<bool> {
+        self.claims.sent(&claim.id, node);
+        let withdrawn = self.nodes[node].withdraw(claim).await;
+        let is_left = self.claims.settled(&claim.id, node, withdrawn.is_ok());
+        withdrawn.map(|()| is_left)
+    }
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::safe;
+use crate::driver::Capabilities;
 use crate::error::{Error, Result};
 use crate::store::redis::url::{Options, Servers, Settings as Node, invalid};
 
@@ -67,15 +67,18 @@ impl Settings {
         self.nodes.len() / 2 + 1
     }
 
-    /// How long nodes keep a lease whose holder counts on `ttl`: longer by what the drift is more
-    /// than the margin that every holder keeps.
-    pub(crate) fn for_nodes(&self, ttl: Duration) -> Duration {
-        ttl * (99 + self.drift_percent) / 100
+    /// For how long nobody else can have a name that nodes keep for so long: shorter by what the
+    /// drift is more than the margin that every holder keeps.
+    pub(crate) fn valid(&self, ttl: Duration) -> Duration {
+        ttl * (100 - self.drift_percent) / 99
     }
 
-    /// How long a holder counts on a lease that nodes keep for so long.
-    pub(crate) fn safe(&self, at_nodes: Duration) -> Duration {
-        safe(at_nodes * 100 / (99 + self.drift_percent))
+    /// The largest ttl: no node may forget a lease and vote again before it is over.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        match self.restart_delay {
+            Some(delay) => delay.saturating_sub(Duration::from_millis(1)),
+            None => Capabilities::all().longest_ttl,
+        }
     }
 }
 
@@ -200,6 +203,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::safe;
     use crate::error::Error;
 
     fn places(settings: &Settings) -> Vec<String> {
@@ -238,13 +242,24 @@ mod tests {
     }
 
     #[test]
-    fn nodes_keep_a_lease_longer_than_its_holder_counts_on_it() {
-        let ttl = Duration::from_secs(100);
-        for (drift, at_nodes) in [("1%25", 100), ("6%25", 105)] {
+    fn holders_count_on_a_lease_for_shorter_than_nodes_keep_it() {
+        for (drift, safely_ms) in [("1%25", 98_999), ("6%25", 93_999), ("50%25", 49_999)] {
             let settings = Settings::parse(&format!("redlock://a?drift={drift}")).unwrap();
-            assert_eq!(settings.for_nodes(ttl), Duration::from_secs(at_nodes));
-            assert_eq!(settings.safe(settings.for_nodes(ttl)), safe(ttl));
+            let safely = safe(settings.valid(Duration::from_secs(100)));
+            let wanted = Duration::from_millis(safely_ms);
+            assert!(
+                safely.abs_diff(wanted) < Duration::from_micros(1),
+                "{safely:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_ttl_is_shorter_than_what_a_node_stays_out_for() {
+        let longest = |url| Settings::parse(url).unwrap().longest_ttl();
+        let delayed = longest("redlock://a?restart_delay=2s");
+        assert_eq!(delayed, Duration::from_millis(1999));
+        assert!(longest("redlock://a?restart_delay=off") > Duration::from_secs(86400));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Lab {
     pub(super) fn make_late(&self, party: &Party) {
         let late = "for _, id in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
             local place = redis.call('HGET', KEYS[2], id)
-            local words = '^(%S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+) %d+'
+            local words = '^(%S+ %S+ %S+ %S+ %S+ %S+ %S+) %d+'
             redis.call('HSET', KEYS[2], id, (string.gsub(place, words, '%1 1')))
         end";
         let (line, places) = (self.key(party, ":line"), self.key(party, ":places"));

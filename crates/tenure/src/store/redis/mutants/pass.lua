@@ -22,7 +22,7 @@ for _, id in ipairs(redis.call('HKEYS', KEYS[3])) do
   if id == '\3' then
     redis.call('HSET', KEYS[3], id, earlier(value))
   elseif string.byte(id, 1) > 31 then
-    local head, asks, deadline, about = string.match(value, '^(%S+ %S+ %S+ %S+ %S+ %S+ %S+ )(%d+) (%d+)(.*)$')
+    local head, asks, deadline, about = string.match(value, '^(%S+ %S+ %S+ %S+ %S+ %S+ )(%d+) (%d+)(.*)$')
     redis.call('HSET', KEYS[3], id, head .. earlier(asks) .. ' ' .. earlier(deadline) .. about)
   end
 end

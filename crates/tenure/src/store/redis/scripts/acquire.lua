@@ -1,52 +1,60 @@
 -- acquire.lua: grant a claim, or put it in line, or say that the name is taken.
 --
 -- KEYS and ARGV[1] as in ledger.lua, and
--- ARGV[2]  the owner
+-- ARGV[2]  the claim
 -- ARGV[3]  "<who> -<tell> <about>": the session of the client that asks, or - if the lease is to belong
 --          to no client; w if the holder wants to be told when somebody else asks, else -; and the
---          process, machine and reason, for people
--- ARGV[4]  the depth that the owner wants to have
--- ARGV[5]  the ttl in milliseconds
--- ARGV[6]  how many fences to set aside
--- ARGV[7]  for how many milliseconds the last fence is remembered
--- ARGV[8]  the mode: x, s, or p<take>/<of>; x if left out
--- ARGV[9]  0 not to stand in line; 1 or left out to do so
--- ARGV[10] for one of several servers that vote: the smallest fence to give, also to a grant that was
+--          process, machine and reason, for people. If the claim has an owner, a line break and the owner
+--          follow
+-- ARGV[4]  the ttl in milliseconds
+-- ARGV[5]  how many fences to set aside
+-- ARGV[6]  for how many milliseconds the last fence is remembered
+-- ARGV[7]  the mode: x, s, or p<take>/<of>; x if left out
+-- ARGV[8]  0 not to stand in line; 1 or left out to do so
+-- ARGV[9]  for one of several servers that vote: the smallest fence to give, also to a grant that was
 --          handed over; else left out
--- ARGV[11] "exactly" if the fence is to be that very one: the owner has won it by a vote. A grant that is
---          here gets this number, unless its own is larger, and so not the one that the owner knows of;
+-- ARGV[10] "exactly" if the fence is to be that very one: the claim has won it by a vote. A lease that is
+--          here gets this number, unless its own is larger, and so not the one that the claim knows of;
 --          there is a new grant only where this number and all larger ones have never been given
 --
--- Returns the fence as text, and behind it the server's clock if ARGV[10] is there; 0 while the name is taken; -n for a place in line, to be asked for again in
--- n - 1 milliseconds; or "conflict" if the owner has or wants the name in another mode.
--- Asking again as the same owner changes nothing but the ttl and the depth that is asked for.
+-- Returns "<fence>[ <clock>][ joins]": the server's clock if ARGV[9] is there, and whether the claim has
+-- joined another of its owner, so that no more fences are set aside for it; 0 while the name is taken; -n
+-- for a place in line, to be asked for again in n - 1 milliseconds; or "conflict" if the owner has the
+-- name in another mode.
+-- Asking again for the same claim changes nothing but the ttl.
 
 open(KEYS[1])
-local owner, mode, stands = ARGV[2], ARGV[8] or 'x', ARGV[9] ~= '0'
+local claim, mode, stands = ARGV[2], ARGV[7] or 'x', ARGV[8] ~= '0'
 local who, tell_flag, about = string.match(ARGV[3], '^(%S+) .(.) (.*)$')
-local own = session .. ':' .. owner
+local own, owner = session .. ':' .. claim, owner_in(about)
 local place = {
-  mode = mode, depth = tonumber(ARGV[4]), life = who == '-' and 't' or 'c', fences = tonumber(ARGV[6]),
-  ttl = tonumber(ARGV[5]), tell = tell_flag, asked = now_us, about = about,
+  mode = mode, life = who == '-' and 't' or 'c', fences = tonumber(ARGV[5]), ttl = tonumber(ARGV[4]),
+  tell = tell_flag, asked = now_us, about = about, owner = owner,
 }
 
 -- What a vote was won with, and how a voter is answered.
-local won = ARGV[11] and tonumber(ARGV[10])
-local function granted(fence)
-  return ARGV[10] and fence .. ' ' .. text(now_us) or fence
+local won = ARGV[10] and tonumber(ARGV[9])
+local function granted(fence, fences)
+  local clock = ARGV[9] and ' ' .. text(now_us) or ''
+  return fence .. clock .. (tonumber(fences) == 0 and ' joins' or '')
 end
 
 local function last_fence()
   return tonumber(redis.call('GET', last) or 0) or 0
 end
 
--- Gives the owner's grant another number.
-local function number_anew(mode, fence)
-  if many then
-    redis.call('HSET', lease, '\2' .. owner, fence .. ' ' .. mode)
-  else
+-- Gives the claim's lease another number, and its owner's grant unless that has a larger one.
+local function number_anew(fence)
+  if not many then
     head = string.gsub(head, '^%d+', fence, 1)
     redis.call('HSET', lease, '\1', head)
+    return
+  end
+  local part, grant = '\3' .. who .. ':' .. claim, '\2' .. (owner or claim)
+  local values = redis.call('HMGET', lease, part, grant)
+  redis.call('HSET', lease, part, (string.gsub(values[1], '^%d+', fence, 1)))
+  if tonumber(string.match(values[2], '^%d+')) < tonumber(fence) then
+    redis.call('HSET', lease, grant, (string.gsub(values[2], '^%d+', fence, 1)))
   end
 end
 
@@ -56,52 +64,63 @@ if waiting and not redis.call('LPOS', line, own) then
   redis.call('HDEL', places, own)
   waiting = nil
 end
-local askable = waiting and covers(waiting.mode, mode) and stands
+local askable = waiting and stands
 if askable then
   -- It is alive, however late it asks.
   waiting.deadline = now + 1
   set_place(own, waiting)
 end
--- If it is let in here, it enters again below, with what it asks for now.
+-- If it is let in here, its lease is found below.
 local nobody = let_in(askable and own or nil)
 
-local fence, held = grant_of(owner)
-if covers(held, mode) then
+local fence, fences = lease_of(who, claim)
+local has, held = fence, nil
+if not has then
+  fence, held = grant_of(owner)
+  fences = 0
+end
+if has or covers(held, mode) then
   if won and tonumber(fence) > won then
     settle()
     return 0
   end
-  leave(own)
-  place.mode = held
+  if has then
+    restart(who, claim, place.ttl)
+  else
+    place.mode = held
+    put(who, claim, fence, fences, place)
+  end
   if won then
-    fence = ARGV[10]
-    number_anew(held, fence)
+    fence = ARGV[9]
+    number_anew(fence)
     if last_fence() < won + place.fences - 1 then
       redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
     end
-  elseif ARGV[10] and who ~= '-' and depth_of(who, owner) == tonumber(redis.call('HGET', lease, owner)) then
-    -- It was handed over before others got theirs, and its client alone has it and has not won yet.
-    fence = text(reserve(place.fences, tonumber(ARGV[10])))
-    number_anew(held, fence)
+  elseif ARGV[9] and (not many or redis.call('HGET', lease, owner or claim) == '1') then
+    -- It was handed over before others got theirs, and has not won yet. Claims that share a grant keep
+    -- its number.
+    fence = text(reserve(place.fences, tonumber(ARGV[9])))
+    number_anew(fence)
   end
-  put(who, owner, fence, place)
   settle()
-  return granted(fence)
+  return granted(fence, fences)
 end
 
-waiting = place_of(own)
-if waiting and not covers(waiting.mode, mode) or not waiting and fence then
+if waiting then
+  waiting = place_of(own)
+end
+if not waiting and held then
   settle()
   return 'conflict'
 end
 if not waiting and nobody and fits(mode) and not (won and last_fence() >= won) then
   if won then
-    fence = ARGV[10]
+    fence = ARGV[9]
     redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
   else
-    fence = text(reserve(place.fences, tonumber(ARGV[10])))
+    fence = text(reserve(place.fences, tonumber(ARGV[9])))
   end
-  put(who, owner, fence, place)
+  put(who, claim, fence, place.fences, place)
   settle()
   return granted(fence)
 end
@@ -124,7 +143,7 @@ if waiting then
 else
   place.asks, place.deadline = asks, deadline
   redis.call('RPUSH', line, own)
-  if redis.call('HSETNX', places, '\1' .. owner, own) == 0 then
+  if owner and redis.call('HSETNX', places, '\1' .. owner, own) == 0 then
     redis.call('HSET', places, '\2', '1')
   end
   set_place(own, place)

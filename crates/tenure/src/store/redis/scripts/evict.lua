@@ -20,10 +20,9 @@ local before = {
 local told = {}
 if many then
   for _, id in ipairs(redis.call('ZRANGE', ends, 0, -1)) do
-    local who, owner = string.match(id, '^([^:]+):(.*)$')
-    if who ~= '!' then
-      told[#told + 1] = { who, grant_of(owner), owner }
-    end
+    local who, claim = string.match(id, '^([^:]+):(.*)$')
+    local fence = lease_of(who, claim)
+    told[#told + 1] = { who, fence, claim }
   end
 elseif head then
   local fence, who = string.match(head, '^(%d+) (%S+)')

@@ -7,8 +7,8 @@ local answers, left = {}, 0
 local count = (#ARGV - 1) / 4
 local stride = #KEYS / count
 for i = 1, count do
-  local lease, owner, fence = KEYS[stride * (i - 1) + 1], ARGV[4 * i - 2], ARGV[4 * i]
-  local held = redis.call('HMGET', lease, owner, '\1')
+  local lease, claim, fence = KEYS[stride * (i - 1) + 1], ARGV[4 * i - 2], ARGV[4 * i]
+  local held = redis.call('HMGET', lease, claim, '\1')
   local mine = fence .. ' ' .. ARGV[4 * i - 1] .. ' -'
   if held[1] and held[2] and string.sub(held[2], 1, #mine) == mine then
     redis.call('PEXPIRE', lease, ARGV[4 * i + 1])

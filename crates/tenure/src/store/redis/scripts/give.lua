@@ -6,26 +6,27 @@
 
 -- Whether the lease is ended already, so that only the line is left to be seen to.
 local freed = false
-if ARGV[5] == '0' then
+if not ARGV[5] then
   local lease = KEYS[1]
   local held = redis.call('HMGET', lease, ARGV[2], '\1')
   local number, who, flag = string.match(held[2] or '', '^(%d+) (%S+) (.)')
   if held[1] and who == ARGV[3] and (ARGV[4] == '' or ARGV[4] == number) then
     if flag == '-' then
       redis.call('DEL', lease)
-      return 'freed'
+      return 0
     end
     local line, places = lease .. ':line', lease .. ':places'
     local memory, inbox = string.match(ARGV[1], '^%S+ 0 (%d+) (.*)$')
     local id = redis.call('LINDEX', line, 0)
-    local first = memory and id and redis.call('HMGET', places, id, '\2', '\3')
-    local depth, life, count, ttl, asked, deadline, about = string.match(first and first[1] or '',
-      '^x (%d+) (%a) (%d+) (%d+) %- (%d+) %d+ (%d+) (.*)$')
-    if depth and not first[2] then
+    local first = memory and id and redis.call('HMGET', places, id, '\3')
+    -- One exclusive claim without an owner, which need not be told of others.
+    local life, count, ttl, asked, deadline, about = string.match(first and first[1] or '',
+      '^x (%a) (%d+) (%d+) %- (%d+) %d+ (%d+) ([^\n]*)$')
+    if life then
       local time = redis.call('TIME')
       local now = time[1] * 1000 + math.floor(time[2] / 1000)
       -- It is alive, and nobody behind it would ask later than its lease may end.
-      if tonumber(deadline) > now and tonumber(first[3] or 0) <= now + ttl then
+      if tonumber(deadline) > now and tonumber(first[2] or 0) <= now + ttl then
         redis.call('DEL', lease)
         freed = true
         local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
@@ -35,21 +36,21 @@ if ARGV[5] == '0' then
           fence = string.format('%.0f', last + 1)
           redis.call('SET', lease .. ':fence', last + count, 'PX', memory)
         end
-        local session, owner = string.match(id, '^([^:]+):(.*)$')
-        local waited = string.format('%.0f', now_us - asked)
-        if redis.call('PUBLISH', inbox .. session, 'g ' .. fence .. ' ' .. waited .. ' ' .. owner .. '\n' .. lease) > 0 then
+        local session, claim = string.match(id, '^([^:]+):(.*)$')
+        local told = string.format('g %s %s %s %.0f %s\n%s', fence, count, ttl, now_us - asked, claim, lease)
+        if redis.call('PUBLISH', inbox .. session, told) > 0 then
           redis.call('LREM', line, 1, id)
           flag = '-'
           if redis.call('EXISTS', line) == 1 then
             flag = 'l'
-            redis.call('HDEL', places, id, '\1' .. owner)
+            redis.call('HDEL', places, id)
           else
             redis.call('DEL', places)
           end
           local holder = life == 'c' and session or '-'
-          redis.call('HSET', lease, owner, depth, '\1', fence .. ' ' .. holder .. ' ' .. flag .. '- ' .. about)
+          redis.call('HSET', lease, claim, 1, '\1', fence .. ' ' .. holder .. ' ' .. flag .. '- ' .. about)
           redis.call('PEXPIRE', lease, ttl)
-          return 'freed'
+          return 0
         end
       end
     end

