@@ -203,6 +203,12 @@ impl Model {
                 held.client = None;
                 held.tells = false;
                 held.ends = now + stays;
+                // What stays of an earlier grant of the claim, if it was asked for after its release.
+                let claim = which.claim;
+                let mut number = 0..;
+                lock.held.retain(|held| {
+                    number.next() == Some(mine) || !held.stays || held.claim != claim
+                });
             }
             depth(&lock.held, owner)
         });
