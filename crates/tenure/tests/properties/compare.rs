@@ -224,13 +224,12 @@ impl Run<'_> {
         );
         let mut found = found.to_vec();
         if self.clock == Clock::Moved {
-            // Claims of one owner that were let in by one request came at the same microsecond, and
-            // neither is older.
+            // Claims that were let in by one request came at the same microsecond, and none is older.
             let order = |holder: &Holder| {
                 let mut claims = expected.iter();
                 claims.position(|held| self.ids[held.claim] == holder.claim)
             };
-            for twins in found.chunk_by_mut(|a, b| (a.held, a.fence) == (b.held, b.fence)) {
+            for twins in found.chunk_by_mut(|a, b| a.held == b.held) {
                 twins.sort_by_key(order);
             }
         }
