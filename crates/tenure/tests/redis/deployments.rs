@@ -27,10 +27,6 @@ impl<T: Send + Sync> Fixture for Deployment<T> {
     fn short(&self) -> Duration {
         self.short
     }
-
-    fn sees_clients_end(&self) -> bool {
-        false
-    }
 }
 
 async fn keeps_every_rule<T: Send + Sync + 'static>(alive: T, url: String) {

@@ -200,7 +200,6 @@ const RIGHTS: &[Right] = &[
     right("hmget", |of| of.hash, &["HMGET", KEY, "field"]),
     // Half a pair.
     right("hset", |of| of.hash, &["HSET", KEY, "field", "", "half"]),
-    right("hsetnx", |of| of.hash, &["HSETNX", KEY, "field", ""]),
     right("info", |of| of.voter, &["INFO", "server"]),
     right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
     right("lpos", |of| of.hash, &["LPOS", KEY, "x"]),

@@ -143,7 +143,7 @@ if waiting then
 else
   place.asks, place.deadline = asks, deadline
   redis.call('RPUSH', line, own)
-  if owner and redis.call('HSETNX', places, '\1' .. owner, own) == 0 then
+  if owner and redis.call('HSET', places, '\1' .. owner, own) == 0 then
     redis.call('HSET', places, '\2', '1')
   end
   set_place(own, place)
