@@ -167,6 +167,8 @@ where
         }
         made = make(guard.fence()) => made?,
     };
+    // A maker that blocked its thread kept the loss from being told.
+    check_held(&guard)?;
     // Dropped rather than waited for: the result is there, and the release goes its own way.
     drop(guard);
     Ok(Once::Made(result))

@@ -34,6 +34,11 @@ impl<'a> Reader<'a> {
         asked.name = name;
         asked.owner = owner;
         asked.nested_in = self.holding(name, owner);
+        let first = *self.first.entry((name, owner)).or_insert(claim);
+        if first != claim {
+            asked.shares_owner = true;
+            self.view.claims[first].shares_owner = true;
+        }
         asked.blocked = self.holders[name].against(owner, *mode).is_some();
         let asker = self.processes.entry(process).or_default();
         match asker.life {
@@ -68,6 +73,10 @@ impl<'a> Reader<'a> {
             What::Refused { .. } => self.refused(place, claim),
             What::Unknown { .. } => self.unknown(place, claim),
             What::Lost { .. } => self.lost(place, claim),
+            What::Excused { until_us, .. } => {
+                let window = (event.at_us, until_us);
+                self.view.claims[claim].excused.push(window);
+            }
             What::Releasing { .. } => self.releasing(place, claim),
             What::Released { freed, .. } => self.released(place, claim, freed),
             _ => {}

@@ -28,6 +28,8 @@ struct Reader<'a> {
     holders: Vec<Holders>,
     /// The claims of an owner that hold a name; those that do no longer are taken off when the end is looked at.
     held: HashMap<(usize, usize), Vec<usize>>,
+    /// The first claim of an owner on a name.
+    first: HashMap<(usize, usize), usize>,
     processes: HashMap<u32, Process>,
     now_us: u64,
 }
@@ -72,6 +74,7 @@ impl<'a> Reader<'a> {
             owners: HashMap::new(),
             holders: Vec::new(),
             held: HashMap::new(),
+            first: HashMap::new(),
             processes: HashMap::new(),
             now_us: 0,
         }
@@ -97,6 +100,7 @@ impl<'a> Reader<'a> {
             | What::Refused { claim }
             | What::Unknown { claim, .. }
             | What::Lost { claim }
+            | What::Excused { claim, .. }
             | What::Releasing { claim }
             | What::Released { claim, .. } => self.claim(place, event, *claim),
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Breaches;
 use crate::claims::{Grant, Name, View};
-use crate::history::Mode;
+use crate::history::{Freed, Mode};
 
 /// Looks for fences that repeat, that do not grow, or that are missing at some grants of a name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
@@ -60,18 +60,27 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 
 /// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
 ///
-/// An owner that holds a name already may be given the fence that it has.
+/// An owner that holds a name already may be given the fence that it has. The store lets go between the
+/// begin of a release and its report, so until that report it may share with whoever has asked meanwhile.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
     // Of each fence the grant that is believed in for the longest.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
     let until = |claim: usize| view.claims[claim].until.unwrap_or(usize::MAX);
+    let gone = |claim: usize| {
+        let mut releases = view.claims[claim].releases.iter();
+        let told = releases.find_map(|release| release.told);
+        match told {
+            Some((event, Freed::Freed | Freed::NotHeld)) => event,
+            _ => usize::MAX,
+        }
+    };
     for grant in grants {
         let first = seen.get(&grant.fence).copied();
         judged.push(first.is_some());
         if let Some(first) = first {
             let owns = view.claims[first].owner == view.claims[grant.claim].owner;
-            let again = !owns || until(first) < grant.event;
+            let again = !owns || gone(first) < view.claims[grant.claim].asked;
             if again && !read_together(view, first, grant.claim) {
                 breaches.note(grant.event, || twice(view, first, grant));
             }
@@ -117,6 +126,12 @@ fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut 
             }
         }
         let larger = largest.filter(|largest| largest.fence > grant.fence);
+        // A lease that an operator has ended is passed on until its process is told.
+        let granted_us = view.at(grant.event);
+        let mut excused = view.claims[grant.claim].excused.iter();
+        if excused.any(|(from_us, until_us)| (*from_us..*until_us).contains(&granted_us)) {
+            continue;
+        }
         if let Some(largest) = larger.filter(|_| !judged[number]) {
             breaches.note(grant.event, || shrinks(view, largest, grant));
         }

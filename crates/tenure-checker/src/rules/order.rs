@@ -63,11 +63,14 @@ fn places(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, usize)> {
     for number in &name.claims {
         let claim = &view.claims[*number];
         let own = kept.entry(claim.process).or_default();
-        own.retain(|(gave_up, _)| *gave_up > claim.asked);
         let asked_us = view.at(claim.asked);
+        let slack = view.expect.order_slack_us;
+        own.retain(|(gave_up, _)| view.at(*gave_up).saturating_add(slack) > asked_us);
         let since_us = own.iter().map(|(_, since_us)| *since_us).min();
         let since_us = since_us.map_or(asked_us, |since_us| since_us.min(asked_us));
-        let gave_up = claim.refused.or(claim.unknown);
+        let dropped = claim.releases.first().map(|release| release.began);
+        let dropped = dropped.filter(|_| claim.granted.is_none());
+        let gave_up = claim.refused.or(claim.unknown).or(dropped);
         if let Some(gave_up) = gave_up.filter(|_| claim.mode == Mode::Exclusive) {
             own.push((gave_up, since_us));
         }
@@ -138,7 +141,7 @@ fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
 fn enters(view: &View<'_>, number: usize) -> Option<Entry> {
     let claim = &view.claims[number];
     let grant = claim.granted?;
-    let counts = claim.mode == Mode::Exclusive && !claim.reentry;
+    let counts = claim.mode == Mode::Exclusive && !claim.reentry && !claim.shares_owner;
     counts.then(|| Entry {
         claim: number,
         process: claim.process,

@@ -65,8 +65,8 @@ enum End {
 pub(crate) enum Care {
     /// Nothing before this moment.
     Wait(Tick),
-    /// Renew it.
-    Renew,
+    /// Renew it, and look again at this moment, when it may be over.
+    Renew(Tick),
     /// It is over, for this reason.
     Over(Loss),
 }
@@ -189,6 +189,11 @@ impl HeldLease {
         }
     }
 
+    /// When the watchdog has to look at it for the first time.
+    pub(crate) fn first_look(&self) -> Tick {
+        self.granted + self.pace / 3
+    }
+
     /// Says what the watchdog has to do, and takes note that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
         let mut state = self.state();
@@ -208,7 +213,7 @@ impl HeldLease {
         };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;
-            return Care::Renew;
+            return Care::Renew(state.until.min(now + self.pace / 10));
         }
         let renew_at = if renewable {
             state.renew_at

@@ -133,17 +133,15 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        // Whose claim it was is forgotten, so it may have been one for a lease by hand.
-        for life in [Life::Client, Life::Ttl] {
-            let request = Release {
-                name: name.clone(),
-                claim: claim.clone(),
-                fence: Some(fence),
-                life,
-                stays_taken: Duration::ZERO,
-            };
-            self.release_later(request, A_WHILE);
-        }
+        let request = Release {
+            name: name.clone(),
+            claim: claim.clone(),
+            fence: Some(fence),
+            // A lease by hand may be in use although the engine does not know it any more.
+            life: Life::Client,
+            stays_taken: Duration::ZERO,
+        };
+        self.release_later(request, A_WHILE);
     }
 
     /// Sends a release in the background until the store confirms it or the lease is over anyway.

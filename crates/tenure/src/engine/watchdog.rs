@@ -45,7 +45,7 @@ impl Default for Leases {
 impl Leases {
     /// Takes a lease into care.
     pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
-        let first_look = lease.granted + lease.claim.ttl / 3;
+        let first_look = lease.first_look();
         let mut held = self.lock();
         held.leases
             .insert(lease.claim.id.clone(), Arc::clone(lease));
@@ -104,14 +104,14 @@ impl Leases {
         };
         for lease in held.leases.values() {
             match lease.care(now) {
-                Care::Renew => look.due.push(Arc::clone(lease)),
+                // Looked at again in time to tell of its loss.
+                Care::Renew(again) => {
+                    look.due.push(Arc::clone(lease));
+                    look.next = look.next.min(again);
+                }
                 Care::Over(loss) => look.over.push((Arc::clone(lease), loss)),
                 Care::Wait(until) => look.next = look.next.min(until),
             }
-        }
-        // What is being renewed is looked at again in time to tell of its loss.
-        for lease in &look.due {
-            look.next = look.next.min(now + lease.claim.ttl / 10);
         }
         held.next_look = look.next;
         look

@@ -227,3 +227,16 @@ fn the_same_without_await() {
     let several = locks.rwlock("b").read();
     assert!(several.once(|| Ok(cache.seen()), make).is_err());
 }
+
+#[tokio::test]
+async fn a_result_that_was_made_past_the_end_of_the_lease_is_not_reported_as_made() {
+    let world = World::new();
+    let lock = world.here.mutex("a").ttl(millis(30));
+    let look = async || Ok(Seen::Missing);
+    let block_the_thread = async |_| {
+        std::thread::sleep(millis(60));
+        Ok::<_, Error>(1)
+    };
+    let made = lock.once(look, block_the_thread).await;
+    assert!(matches!(made, Err(Error::Lost { .. })), "{made:?}");
+}

@@ -91,6 +91,8 @@ async fn the_last_release_does_not_free_what_another_call_of_the_owner_has_got()
             world.fault.always(late, delay);
             drop(one);
             drop(two);
+            // The releases are under way.
+            sleep(millis(1)).await;
             let third = timeout(secs(5), lock.lock()).await.expect("free").unwrap();
             world.fault.heal();
             sleep(secs(1)).await;
