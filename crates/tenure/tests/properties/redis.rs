@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::model::Ends;
 use crate::run::{Subject, agrees_with_the_model};
-use crate::steps::{Clock, cases};
+use crate::steps::{Case, Clock, cases};
 
 #[test]
 fn redis_agrees_with_the_model() {
     let store = Store(RedisServer::start().unwrap());
     let mut runner = TestRunner::new(super::config(CASES));
-    let result = runner.run(&cases(Clock::Moved), |case| {
+    let result = runner.run(&cases(), |case| {
         // What the case before left is of no use, and would make each end of a client slower.
         store.0.cli(&["FLUSHALL"]);
         let runtime = super::runtime(Clock::Moved);
@@ -27,6 +27,12 @@ fn redis_agrees_with_the_model() {
     if let Err(failure) = result {
         panic!("{failure}");
     }
+}
+
+/// The same on a server of its own.
+pub(crate) fn redis_agrees(case: &Case) {
+    let store = Store(RedisServer::start().unwrap());
+    super::runtime(Clock::Moved).block_on(agrees_with_the_model(&store, Clock::Moved, case));
 }
 
 /// One server for all cases.
