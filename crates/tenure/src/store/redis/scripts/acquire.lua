@@ -64,14 +64,13 @@ if waiting and not redis.call('LPOS', line, own) then
   redis.call('HDEL', places, own)
   waiting = nil
 end
-local askable = waiting and stands
-if askable then
+if waiting and stands then
   -- It is alive, however late it asks.
   waiting.deadline = now + 1
   set_place(own, waiting)
 end
 -- If it is let in here, its lease is found below.
-local nobody = let_in(askable and own or nil)
+local nobody = let_in(own)
 
 local fence, fences = lease_of(who, claim)
 local has, held = fence, nil
@@ -96,7 +95,7 @@ if has or covers(held, mode) then
     if last_fence() < won + place.fences - 1 then
       redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
     end
-  elseif ARGV[9] and (not many or redis.call('HGET', lease, owner or claim) == '1') then
+  elseif ARGV[9] and redis.call('HGET', lease, owner or claim) == '1' then
     -- It was handed over before others got theirs, and has not won yet. Claims that share a grant keep
     -- its number.
     fence = text(reserve(place.fences, tonumber(ARGV[9])))
@@ -106,14 +105,11 @@ if has or covers(held, mode) then
   return granted(fence, fences)
 end
 
-if waiting then
-  waiting = place_of(own)
-end
 if not waiting and held then
   settle()
   return 'conflict'
 end
-if not waiting and nobody and fits(mode) and not (won and last_fence() >= won) then
+if nobody and fits(mode) and not (won and last_fence() >= won) then
   if won then
     fence = ARGV[9]
     redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)

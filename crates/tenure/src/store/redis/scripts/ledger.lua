@@ -381,7 +381,7 @@ local function entering()
   end
 end
 
--- Lets everybody in whose turn it is; `own` is granted by the answer instead of a message.
+-- Lets everybody in whose turn it is; `own`, if given, is told by the answer instead of a message.
 -- Returns whether nobody who listens is left in line.
 local function let_in(own)
   sweep()

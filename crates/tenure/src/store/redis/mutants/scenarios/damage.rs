@@ -18,6 +18,7 @@ scenarios![
     a_lease_deleted_by_hand_is_free,
     lost_ends_do_not_fail,
     old_ends_do_not_end_a_new_lease,
+    what_an_older_version_left_is_respected_until_it_ends,
     a_lease_without_expiry_is_held,
     a_longer_lease_outlasts_a_lost_expiry,
     a_full_server_refuses_before_anybody_is_told,
@@ -149,10 +150,41 @@ async fn old_ends_do_not_end_a_new_lease(lab: &Lab) {
     lab.cli(&["DEL", &lab.key(&ann, "")]);
     eve.locks().await;
     sleep(lab.short() * 2).await;
-    let told = bob.mode(Mode::Shared).stands().await;
+    let bob = bob.mode(Mode::Shared).nested();
+    let told = bob.stands().await;
     assert!(told > Some(TTL / 2), "told {told:?}");
     ann.is_refused().await;
     eve.is_held_by(&[&eve]).await;
+    eve.withdraws().await;
+    bob.turn().await;
+}
+
+/// What clients of an older version have is taken, can be evicted, and ends by its expiry; their places
+/// in line are passed over.
+async fn what_an_older_version_left_is_respected_until_it_ends(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let key = lab.key(&ann, "");
+    let shared = ["\u{1}", "E s 0 0 0", "ivy", "1", "\u{2}ivy", "7 s"];
+    let leave = || {
+        lab.cli(&[&["HSET", &key], &shared[..]].concat());
+        lab.cli(&["PEXPIRE", &key, "60000"]);
+        let (line, places) = (lab.key(&ann, ":line"), lab.key(&ann, ":places"));
+        lab.cli(&["RPUSH", &line, "0123456789abcdef:ivy"]);
+        let place = "x 1 c 8 30000 - 1 1 9999999999999 1 there";
+        lab.cli(&["HSET", &places, "0123456789abcdef:ivy", place]);
+    };
+    leave();
+    ann.mode(Mode::Shared).is_refused().await;
+    bob.stands().await;
+    assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
+    assert!(matches!(ann.releases().await, Released::NotHeld(_)));
+    ann.evicts().await;
+    bob.turn().await;
+    bob.frees().await;
+    leave();
+    bob.stands().await;
+    lab.expire(&ann);
+    assert!(bob.stands_or_enters().await.is_some());
 }
 
 /// A lease whose expiry was taken away is held like any other; a waiter looks again before long.

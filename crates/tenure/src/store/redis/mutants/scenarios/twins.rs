@@ -9,6 +9,7 @@ use crate::store::redis::mutants::lab::Lab;
 scenarios![
     the_living_behind_a_dead_twin_go_in,
     twins_that_keep_the_name_count_once,
+    twins_that_keep_the_name_together_count_once,
     a_release_by_fence_sees_to_twins,
     a_twin_that_asks_again_keeps_one_place,
     only_the_client_that_has_a_lease_renews_it,
@@ -59,6 +60,28 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     eve.frees().await;
     dan.frees().await;
     assert_eq!(lab.keys(&ann), [":fence"]);
+}
+
+/// Two claims of one owner that keep the name taken at the same time take its permits once, until the
+/// last of them has ended.
+async fn twins_that_keep_the_name_together_count_once(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let ann = permits(&ann.named(), 1, 2);
+    let twin = ann.twin(&bob);
+    let (eve, dan) = (permits(&eve, 1, 2), permits(&bob, 1, 2));
+    for party in [&ann, &twin, &eve] {
+        party.locks().await;
+    }
+    for (party, keep, left) in [(&ann, TTL / 6, 1), (&twin, TTL / 2, 0)] {
+        let kept = party.releases_with(|release| release.stays_taken = keep);
+        assert_eq!(kept.await, Released::Freed { left });
+    }
+    for _ in 0..2 {
+        dan.is_refused().await;
+        lab.pass(&ann, TTL / 3);
+    }
+    dan.locks().await;
+    dan.is_held_by(&[&eve, &dan]).await;
 }
 
 /// A release that names its grant lets two clients of one owner in together.
