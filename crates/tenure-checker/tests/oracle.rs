@@ -143,6 +143,8 @@ struct Claim {
     failed: Option<(usize, u64)>,
     releasing: Option<(usize, u64)>,
     freed: Option<(usize, u64)>,
+    lost: Option<(usize, u64)>,
+    told: Option<(usize, Freed)>,
     until: (usize, u64),
 }
 
@@ -230,7 +232,7 @@ impl<'a> Slow<'a> {
         granted().any(|(later, claim)| {
             let held = |(other, it): ((usize, u64), &Claim)| {
                 other.0 < later.0
-                    && it.until.0 > later.0
+                    && it.gone() > claim.asked.0
                     && it.owner == claim.owner
                     && it.fence == claim.fence
             };
@@ -270,7 +272,10 @@ impl<'a> Slow<'a> {
     fn place_us(&self, claim: &Claim) -> u64 {
         let others = self.claims.iter().filter(|other| {
             let same = other.process == claim.process && other.mode == Mode::Exclusive;
-            let gave_up = other.failed.is_some_and(|it| it.0 > claim.asked.0);
+            let dropped = other.releasing.filter(|_| other.granted.is_none());
+            let gave_up = other.failed.or(dropped);
+            let slack = self.expect.order_slack_us;
+            let gave_up = gave_up.is_some_and(|it| it.1 + slack > claim.asked.1);
             same && gave_up && other.asked.0 < claim.asked.0
         });
         let places = others.map(|other| self.place_us(other));
@@ -285,7 +290,7 @@ impl<'a> Slow<'a> {
         let before = self.claims.iter().find(|other| {
             let same = other.process == claim.process && other.mode == Mode::Exclusive;
             let is_before = other.granted.is_some() && other.fence + 1 == claim.fence;
-            same && is_before && !self.is_nested(other)
+            same && is_before && !self.is_nested(other) && !self.shares_owner(other)
         });
         let origin = before.map(|before| self.origin(before));
         let slack = self.expect.order_slack_us;
@@ -300,6 +305,11 @@ impl<'a> Slow<'a> {
                 holds && outer.until.0 > granted.0 && outer.owner == claim.owner
             })
         })
+    }
+
+    fn shares_owner(&self, claim: &Claim) -> bool {
+        let mut claims = self.claims.iter();
+        claims.any(|other| other.owner == claim.owner && other.asked != claim.asked)
     }
 
     /// Whether anybody who asked later went in before one in line.
@@ -319,7 +329,7 @@ impl<'a> Slow<'a> {
                 let Some(granted) = late.granted else {
                     return false;
                 };
-                let nested = self.is_nested(late);
+                let nested = self.is_nested(late) || self.shares_owner(late);
                 let alone = early.mode == Mode::Exclusive && late.mode == Mode::Exclusive;
                 let strangers = early.process != late.process;
                 let place_us = self.place_us(late).min(self.place_us(self.origin(late)));
@@ -340,15 +350,28 @@ impl Claim {
                 self.fence = fence.unwrap();
             }
             What::Refused { .. } | What::Unknown { .. } => self.failed = Some(at),
-            What::Lost { .. } => self.until = self.until.min(at),
+            What::Lost { .. } => {
+                self.lost.get_or_insert(at);
+                self.until = self.until.min(at);
+            }
             What::Releasing { .. } => {
                 self.releasing = Some(at);
                 self.until = self.until.min(at);
             }
             What::Released { freed, .. } => {
                 self.freed = (*freed == Freed::Freed).then_some(at);
+                self.told = Some((at.0, *freed));
             }
             _ => {}
+        }
+    }
+
+    /// When its owner can have it in the store no longer.
+    fn gone(&self) -> usize {
+        match (self.told, self.lost) {
+            (Some((place, Freed::Freed | Freed::NotHeld)), _) => place,
+            (None, Some(lost)) if self.releasing.is_none() => lost.0,
+            _ => usize::MAX,
         }
     }
 }
@@ -368,6 +391,8 @@ fn asked(place: usize, event: &Event) -> Claim {
         failed: None,
         releasing: None,
         freed: None,
+        lost: None,
+        told: None,
         until: NEVER,
     }
 }

@@ -87,10 +87,6 @@ impl SimClock {
         self.state().life == Life::Ended
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.state().life == Life::Stopped
-    }
-
     /// Waits while the process is stopped; for ever if it has ended.
     pub(crate) async fn running(&self) {
         loop {

@@ -47,17 +47,6 @@ impl Request {
         }
     }
 
-    /// The name that it is about, if it is about one.
-    pub(crate) fn name(&self) -> Option<&Name> {
-        match self {
-            Self::Acquire(claim) | Self::Withdraw(claim) => Some(&claim.name),
-            Self::Renew(renewals) => renewals.first().map(|renewal| &renewal.name),
-            Self::Release(release) => Some(&release.name),
-            Self::List(only) => only.as_ref(),
-            Self::Evict(name) => Some(name),
-        }
-    }
-
     /// For stories; `label` shortens owners.
     pub(crate) fn told(&self, label: impl Fn(&str) -> String) -> String {
         match self {

@@ -64,13 +64,13 @@ fn begin(world: &Arc<World>, crew: &Crew, fault: &FaultKind, link: Option<&Arc<L
 
 fn end(world: &Arc<World>, crew: &Arc<Crew>, fault: &FaultKind, link: Option<&Arc<Link>>) {
     match (fault, link) {
-        (FaultKind::Cut { .. } | FaultKind::Partition { .. }, Some(link)) => {
-            if !world.store.is_down() {
-                world
-                    .recorder
-                    .line(|| format!("client {} is connected again", link.called()));
-                link.connect();
-            }
+        (FaultKind::Cut { .. } | FaultKind::Partition { .. }, Some(link))
+            if !world.store.is_down() =>
+        {
+            world
+                .recorder
+                .line(|| format!("client {} is connected again", link.called()));
+            link.connect();
         }
         (FaultKind::Stop { .. }, Some(link)) => {
             world

@@ -150,7 +150,7 @@ pub struct Take {
     /// How long it is held, in milliseconds.
     pub hold_ms: u64,
     /// What is locked under it.
-    pub inner: Option<Box<Take>>,
+    pub inner: Option<Box<Self>>,
     /// How it is let go.
     pub end: End,
 }

@@ -101,6 +101,26 @@ impl Search {
     }
 }
 
+/// Returns how many seeds it takes until a planted bug breaks a promise that the same run keeps without it.
+///
+/// What the engine itself gets wrong does not count. `None` if `most` seeds are not enough.
+pub fn seeds_until_found(bug: Bug, scope: Scope, most: u64) -> Option<(u64, Finding)> {
+    for seed in 0..most {
+        let plan = generate(seed, scope);
+        let (with, _) = judge(&plan, &run(&plan, Some(bug), false));
+        if with.is_empty() {
+            continue;
+        }
+        let (without, _) = judge(&plan, &run(&plan, None, false));
+        let known: Vec<_> = without.iter().map(|found| &found.promise).collect();
+        let new = with.iter().find(|found| !known.contains(&&found.promise));
+        if let Some(found) = new {
+            return Some((seed + 1, found.clone()));
+        }
+    }
+    None
+}
+
 impl Coverage {
     fn add(&mut self, counted: &Statistics) {
         self.claims += counted.claims;

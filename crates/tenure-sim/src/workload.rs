@@ -11,6 +11,7 @@ use tenure::{Client, Error, Guard, Health, Lock, Outcome, Owner, Result};
 use tenure_checker::{Freed, Mode, What};
 
 use crate::beliefs::{Asks, Evidence};
+use crate::bugs::Bug;
 use crate::network::Link;
 use crate::plan::{ClientPlan, Cut, End, How, LockSpec, ModeSpec, NameKind, OwnerSpec, Step, Take};
 use crate::story;
@@ -391,6 +392,12 @@ fn build(world: &World, client: &Client, spec: &LockSpec) -> Lock {
             Ok(owner) => lock.owner(owner),
             Err(_) => lock,
         },
+        OwnerSpec::TaskByClone if world.planted.is(Bug::ReentryWhereBuilt) => {
+            match Owner::named("whoever built it") {
+                Ok(owner) => lock.owner(owner),
+                Err(_) => lock,
+            }
+        }
         OwnerSpec::Task | OwnerSpec::TaskByClone => lock.reentrant(),
     }
 }

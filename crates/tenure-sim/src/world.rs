@@ -112,7 +112,7 @@ impl World {
             let Some(link) = self.link(link) else {
                 continue;
             };
-            if let Some(news) = self.planted.news(link.id, news) {
+            if let Some(news) = self.planted.news(news) {
                 link.tell(news);
             }
         }

@@ -63,15 +63,15 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 /// An owner that holds a name already may be given the fence that it has. The store lets go between the
 /// begin of a release and its report, so until that report it may share with whoever has asked meanwhile.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence the grant that is believed in for the longest.
+    // Of each fence the grant that is in the store for the longest.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
-    let until = |claim: usize| view.claims[claim].until.unwrap_or(usize::MAX);
     let gone = |claim: usize| {
-        let mut releases = view.claims[claim].releases.iter();
-        let told = releases.find_map(|release| release.told);
-        match told {
-            Some((event, Freed::Freed | Freed::NotHeld)) => event,
+        let claim = &view.claims[claim];
+        let told = claim.releases.iter().find_map(|release| release.told);
+        match (told, claim.lost) {
+            (Some((event, Freed::Freed | Freed::NotHeld)), _) => event,
+            (None, Some(lost)) if claim.releases.is_empty() => lost,
             _ => usize::MAX,
         }
     };
@@ -85,7 +85,7 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
                 breaches.note(grant.event, || twice(view, first, grant));
             }
         }
-        if first.is_none_or(|first| until(first) < until(grant.claim)) {
+        if first.is_none_or(|first| gone(first) < gone(grant.claim)) {
             seen.insert(grant.fence, grant.claim);
         }
     }

@@ -163,13 +163,21 @@ impl HeldLease {
         self.end(End::Released);
     }
 
-    /// Counts a renewal whose request was sent at `sent`.
-    pub(crate) fn renewed(&self, sent: Tick, valid: Duration) {
+    /// Counts a renewal whose request was sent at `sent`, unless its answer came too late.
+    ///
+    /// # Errors
+    ///
+    /// Why the lease is over: its holder may have been told so, and must not be told otherwise.
+    pub(crate) fn renewed(&self, sent: Tick, valid: Duration, now: Tick) -> Result<(), Loss> {
         let mut state = self.state();
+        if now >= state.until {
+            return Err(self.why_over(&state));
+        }
         state.until = state.until.max(sent + safe(valid));
         state.valid = valid;
         state.renew_at = sent + valid / 3;
         state.failing = false;
+        Ok(())
     }
 
     /// Counts a renewal that got no answer; the next one follows soon.

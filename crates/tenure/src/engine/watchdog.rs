@@ -185,7 +185,11 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
     };
     for (lease, answer) in leases.iter().zip(answers) {
         match answer {
-            Renewed::Kept { fence, valid } if fence == lease.fence => lease.renewed(sent, valid),
+            Renewed::Kept { fence, valid } if fence == lease.fence => {
+                if let Err(loss) = lease.renewed(sent, valid, engine.clock.now()) {
+                    engine.lose(lease, loss);
+                }
+            }
             Renewed::Kept { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {
