@@ -37,6 +37,7 @@ on_every_store!(
     a_claim_for_more_permits_waits_until_its_owner_is_out,
     a_claim_that_stays_taken_twice_takes_no_permit_for_good,
     a_late_withdrawal_undoes_its_own_claim_alone,
+    a_release_ends_what_its_claim_got_by_then,
     depth_counts_the_claims_that_live,
     one_owner_has_its_permits_once,
 );
@@ -139,6 +140,27 @@ fn a_late_withdrawal_undoes_its_own_claim_alone() -> Case {
         Step::Acquire(2),
         release(2),
         withdraw(2),
+    ];
+    Case { claims, steps }
+}
+
+/// A lease has run out that the claim waited for, and another has not; nobody has asked since.
+fn a_release_ends_what_its_claim_got_by_then() -> Case {
+    let short = Ask {
+        ttl: 40,
+        ..ask(1, None, permits(1))
+    };
+    let claims = vec![ask(0, None, permits(1)), short, ask(2, None, permits(2))];
+    let steps = vec![
+        Step::Acquire(0),
+        Step::Acquire(1),
+        Step::Acquire(2),
+        Step::Advance(40),
+        release(2),
+        Step::Acquire(1),
+        Step::Acquire(2),
+        Step::Advance(40),
+        Step::Renew(vec![(target(2), 100)]),
     ];
     Case { claims, steps }
 }
