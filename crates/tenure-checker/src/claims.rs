@@ -248,6 +248,14 @@ impl Claim {
         answers.into_iter().flatten().min()
     }
 
+    /// When its owner had certainly let go of the name, in all processes, if that is known.
+    ///
+    /// Another of its claims may hold the name if this one did not hold it any more, also one of which nothing is noted.
+    pub(crate) fn gone(&self) -> Option<usize> {
+        let mut told = self.releases.iter().filter_map(|release| release.told);
+        told.find_map(|(event, freed)| (freed == Freed::Freed).then_some(event))
+    }
+
     /// When a claim no longer waited: it was answered or taken back, or its process ended.
     pub(crate) fn closed(&self) -> Option<usize> {
         let withdrawn = self.releases.first().map(|release| release.began);

@@ -14,15 +14,16 @@
 //! - [`NoLostUpdate`](Promise::NoLostUpdate): each accepted write had read the version that the one before it made.
 //! - [`FencedWrites`](Promise::FencedWrites): accepted fences never decrease, and once one came, none is missing. A stale
 //!   write that was refused is as it should be.
-//! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already; a grant that
-//!   was asked for after another was reported carries a larger one. A lock without any fence is not judged.
+//! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already, in any process, until
+//!   one of its releases reports *freed*. A grant that was asked for after another was reported carries a larger one. A lock without any fence is not judged.
 //!   Readers that asked at the same time may share one where [`Expect::readers_share_fences`] says so.
 //! - [`OwnerOnly`](Promise::OwnerOnly): no release reports *freed* after another owner was granted the name, and before that
 //!   one let go. A smaller fence was granted earlier, however late its owner was told.
 //! - [`Order`](Promise::Order): nobody who asked after another was seen in line goes in before it, give or take
 //!   [`Expect::order_slack_us`] at both ends. For exclusive claims of different processes.
 //!   A process may keep the place of a claim of its own that gave up for its next one, and pass a grant on to
-//!   its next one for as long as that slack: it has the next fence then.
+//!   its next one for as long as that slack: it has the next fence then. Whoever comes back from a pause may do so as well, if
+//!   it kept the grant. Owners with several claims may enter past the line, and so are not judged by who waits for them.
 //! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is;
 //!   no process crashes by itself.
 //! - [`NothingLeft`](Promise::NothingLeft): nothing was found in the store when all had gone.

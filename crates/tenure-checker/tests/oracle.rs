@@ -75,8 +75,12 @@ fn any_history(rng: &mut Rng) -> History {
 
 fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
     let owner = rng.u32(1..=4);
-    // Two owners live in the third process.
-    let process = owner.min(3);
+    // Two owners live in the third process, and a fifth in all of them. Some have one claim alone.
+    let (owner, process) = match rng.u8(0..8) {
+        0 => (5.to_string(), rng.u32(1..=3)),
+        1..5 => (format!("claim {claim}"), rng.u32(1..=3)),
+        _ => (owner.to_string(), owner.min(3)),
+    };
     let mut at_us = rng.u64(0..LENGTH / 2);
     let mut note = |at_us: u64, what: What| history.push(Event::new(at_us, process, what));
     let mode = match (kind, rng.u8(0..3)) {
@@ -87,7 +91,7 @@ fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
             of: 3,
         },
     };
-    let (name, owner) = ("a".to_owned(), owner.to_string());
+    let name = "a".to_owned();
     note(
         at_us,
         What::Asked {
@@ -112,6 +116,9 @@ fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
         return;
     }
     if rng.u8(0..8) == 0 {
+        if rng.bool() {
+            note(at_us + rng.u64(1..20), What::Releasing { claim });
+        }
         return;
     }
     at_us += rng.u64(1..15);
@@ -230,19 +237,23 @@ impl<'a> Slow<'a> {
                 .filter_map(|claim| Some((claim.granted?, claim)))
         };
         granted().any(|(later, claim)| {
-            let held = |(other, it): ((usize, u64), &Claim)| {
-                other.0 < later.0
-                    && it.gone() > claim.asked.0
-                    && it.owner == claim.owner
-                    && it.fence == claim.fence
+            let before =
+                |(other, it): &((usize, u64), &Claim)| other.0 < later.0 && it.fence == claim.fence;
+            let own = |it: &Claim| it.owner == claim.owner;
+            let last = granted().filter(before).max_by_key(|(other, it)| {
+                let freed = it.freed.unwrap_or(NEVER).0;
+                std::cmp::Reverse((freed, other.0))
+            });
+            let twice = last.is_some_and(|(_, it)| {
+                !own(it) || it.freed.is_some_and(|told| told.0 < claim.asked.0)
+            });
+            let shares = match claim.mode {
+                Mode::Exclusive => last.is_some_and(|(_, it)| !own(it)),
+                _ => last.is_some() || self.shares_owner(claim),
             };
-            let reentry = granted().any(held);
-            !reentry
-                && granted().any(|(other, it)| {
-                    let twice = other.0 < later.0 && it.fence == claim.fence;
-                    let shrinks = other.1 < claim.asked.1 && it.fence > claim.fence;
-                    twice || shrinks
-                })
+            let shrinks = !shares
+                && granted().any(|(other, it)| other.1 < claim.asked.1 && it.fence > claim.fence);
+            twice || shrinks
         })
     }
 
@@ -272,10 +283,10 @@ impl<'a> Slow<'a> {
     fn place_us(&self, claim: &Claim) -> u64 {
         let others = self.claims.iter().filter(|other| {
             let same = other.process == claim.process && other.mode == Mode::Exclusive;
-            let dropped = other.releasing.filter(|_| other.granted.is_none());
-            let gave_up = other.failed.or(dropped);
             let slack = self.expect.order_slack_us;
-            let gave_up = gave_up.is_some_and(|it| it.1 + slack > claim.asked.1);
+            let gave_up = other
+                .gave_up()
+                .is_some_and(|it| it.1 + slack > claim.asked.1);
             same && gave_up && other.asked.0 < claim.asked.0
         });
         let places = others.map(|other| self.place_us(other));
@@ -294,7 +305,12 @@ impl<'a> Slow<'a> {
         });
         let origin = before.map(|before| self.origin(before));
         let slack = self.expect.order_slack_us;
-        let in_time = |origin: &&Claim| origin.granted.is_some_and(|it| granted.1 <= it.1 + slack);
+        let is_back = self
+            .pauses(claim.process)
+            .iter()
+            .any(|(_, over)| over.0 < claim.asked.0 && claim.asked.1 <= over.1 + slack);
+        let in_time =
+            |origin: &&Claim| is_back || origin.granted.is_some_and(|it| granted.1 <= it.1 + slack);
         origin.filter(in_time).unwrap_or(claim)
     }
 
@@ -308,8 +324,11 @@ impl<'a> Slow<'a> {
     }
 
     fn shares_owner(&self, claim: &Claim) -> bool {
-        let mut claims = self.claims.iter();
-        claims.any(|other| other.owner == claim.owner && other.asked != claim.asked)
+        let own = self
+            .claims
+            .iter()
+            .filter(|other| other.owner == claim.owner);
+        own.count() > 1
     }
 
     /// Whether anybody who asked later went in before one in line.
@@ -317,7 +336,7 @@ impl<'a> Slow<'a> {
         let slack = self.expect.order_slack_us;
         let end_us = self.history.last().map_or(0, |event| event.at_us);
         self.claims.iter().any(|early| {
-            let Some(queued) = early.queued.filter(|_| early.failed.is_none()) else {
+            let Some(queued) = early.queued.filter(|_| early.gave_up().is_none()) else {
                 return false;
             };
             let until = early.granted.unwrap_or((usize::MAX, end_us));
@@ -366,13 +385,10 @@ impl Claim {
         }
     }
 
-    /// When its owner can have it in the store no longer.
-    fn gone(&self) -> usize {
-        match (self.told, self.lost) {
-            (Some((place, Freed::Freed | Freed::NotHeld)), _) => place,
-            (None, Some(lost)) if self.releasing.is_none() => lost.0,
-            _ => usize::MAX,
-        }
+    /// When it was answered with no, or dropped while it waited.
+    fn gave_up(&self) -> Option<(usize, u64)> {
+        let dropped = self.releasing.filter(|_| self.granted.is_none());
+        self.failed.or(dropped)
     }
 }
 

@@ -61,6 +61,11 @@ impl Ask {
         Ok(lock)
     }
 
+    /// Whether the flags say who asks.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.owner.is_some()
+    }
+
     /// Waits for the lock as long as the flags say.
     pub(crate) async fn guard(&self, lock: &Lock, name: &Name) -> Result<Guard> {
         match self.patience() {

@@ -2,9 +2,11 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
-use tenure::{Fence, Lease, Loss, Name, Outcome, Owner};
+use tenure::{ClaimId, Client, Error, Fence, Lease, Loss, Name, Outcome};
+use tokio::time::sleep;
 
 use crate::cli::{AcquireArgs, HeldArgs, ReleaseArgs, RenewArgs};
 use crate::error::{Failure, Result};
@@ -22,83 +24,222 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let granted = signals.unless(args.ask.lease(&lock, &name)).await;
     ask::settle(&client).await;
     let lease = granted.map_err(|signal| Failure::silent(exit_code::of_signal(signal)))??;
-    match args.json {
-        true => print_json(&LeaseJson::from(&lease))?,
-        false => print_assignments(&lease)?,
+    LeaseJson {
+        name: lease.name.as_str(),
+        owner: lease.owner.as_str(),
+        claim: Some(lease.claim.as_str()),
+        fence: lease.fence.map(Fence::get),
+        ttl_ms: millis(lease.ttl),
+        renewed: None,
     }
-    Ok(exit_code::DONE)
+    .print(args.json)
 }
 
-/// Restarts the ttl of a lease and prints it.
+/// Restarts the ttl of all leases of an owner and prints what they have in common.
 pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
-    let mut lease = args.held.lease(&args.name)?;
-    lease.ttl = args.ttl;
-    // The library checks options where a lock is asked for, and so not here.
+    let wanted = Wanted::new(&args.name, &args.held)?;
+    // The library checks a ttl where a lease is renewed, and there may be none.
     if args.ttl.is_zero() {
         let sentence = "invalid ttl: it is zero; write for example --ttl 30s";
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let client = store.open().await?;
-    let renewed = client.renew(&lease).await;
+    let renewed = wanted.renew(&client, args.ttl).await;
     ask::settle(&client).await;
-    match renewed? {
-        Ok(fence) => lease.fence = Some(fence),
-        Err(loss) => return Err(not_held(&lease, loss, "renewed")),
+    let Renewed { fence, count } = renewed?;
+    LeaseJson {
+        name: wanted.name.as_str(),
+        owner: wanted.owner,
+        claim: None,
+        fence: Some(fence.get()),
+        ttl_ms: millis(args.ttl),
+        renewed: Some(count),
     }
-    match args.held.json {
-        true => print_json(&LeaseJson::from(&lease))?,
-        false => print_assignments(&lease)?,
-    }
-    Ok(exit_code::DONE)
+    .print(args.held.json)
 }
 
-/// Frees a lease.
+/// Frees the newest lease of an owner, and says how many are left.
 pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode> {
-    let lease = args.held.lease(&args.name)?;
+    let wanted = Wanted::new(&args.name, &args.held)?;
     let client = store.open().await?;
-    let released = client.release(&lease).await;
+    let released = wanted.release(&client).await;
     ask::settle(&client).await;
-    if let Outcome::NotHeld(loss) = released? {
-        return Err(not_held(&lease, loss, "released"));
-    }
+    let (left, name) = (released?, &wanted.name);
     if args.held.json {
         print_json(&ReleasedJson {
-            name: lease.name.as_str(),
+            name: name.as_str(),
             released: true,
+            left,
         })?;
+        return Ok(exit_code::DONE);
     }
+    let still = match left {
+        0 => String::new(),
+        1 => ", still held once by this owner".to_owned(),
+        2 => ", still held twice by this owner".to_owned(),
+        left => format!(", still held {left} times by this owner"),
+    };
+    writeln!(std::io::stdout(), "released {name}{still}")?;
     Ok(exit_code::DONE)
 }
 
-impl HeldArgs {
-    fn lease(&self, name: &str) -> Result<Lease> {
+/// Which leases by hand are meant.
+#[derive(Debug)]
+struct Wanted<'a> {
+    name: Name,
+    owner: &'a str,
+    claim: Option<&'a str>,
+    fence: Option<Fence>,
+}
+
+/// What became of a renewal.
+#[derive(Debug)]
+struct Renewed {
+    fence: Fence,
+    /// How many leases go on.
+    count: usize,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(name: &str, args: &'a HeldArgs) -> Result<Self> {
+        let name = Name::new(name)?;
+        // Where a store cannot share owners, a claim stands for its owner.
+        ClaimId::new(&args.owner)?;
         let zero = || Failure::new(exit_code::USAGE, "invalid fence: it is zero");
-        let fence = self.fence.map(|number| Fence::new(number).ok_or_else(zero));
-        Ok(Lease {
-            name: Name::new(name)?,
-            owner: Owner::named(&self.owner)?,
+        let fence = args.fence.map(|number| Fence::new(number).ok_or_else(zero));
+        Ok(Self {
+            name,
+            owner: &args.owner,
+            claim: args.claim.as_deref(),
             fence: fence.transpose()?,
-            ttl: tenure::DEFAULT_TTL,
         })
+    }
+
+    /// Returns the leases that are meant, oldest first.
+    async fn leases(&self, client: &Client, verb: &str) -> Result<Vec<Lease>> {
+        let mut leases = client.leases(&self.name, self.owner).await?;
+        if leases.is_empty() {
+            return Err(self.not_held(verb, "does not hold it by hand"));
+        }
+        let is_wanted = |lease: &Lease| {
+            let fence = self.fence.is_none() || lease.fence == self.fence;
+            fence && self.claim.is_none_or(|claim| lease.claim.as_str() == claim)
+        };
+        leases.retain(is_wanted);
+        // The claim says enough: it has had one grant. Where servers vote, one that was late may have another fence.
+        leases.iter_mut().for_each(|lease| lease.fence = None);
+        match (leases.is_empty(), self.claim) {
+            (false, _) => Ok(leases),
+            (true, Some(_)) => Err(self.not_held(verb, "does not hold it by this claim")),
+            (true, None) => Err(self.not_held(verb, "does not hold it with this fence")),
+        }
+    }
+
+    async fn renew(&self, client: &Client, ttl: Duration) -> Result<Renewed> {
+        let mut renewed: Option<Renewed> = None;
+        let mut last_loss = Loss::Gone;
+        for lease in self.leases(client, "renewed").await? {
+            match client.renew(&Lease { ttl, ..lease }).await? {
+                Ok(fence) => {
+                    let count = renewed.map_or(0, |so_far| so_far.count) + 1;
+                    renewed = Some(Renewed { fence, count });
+                }
+                Err(loss) => last_loss = loss,
+            }
+        }
+        renewed.ok_or_else(|| self.lost("renewed", last_loss))
+    }
+
+    /// Releases one lease, and returns how many claims of the owner are left.
+    async fn release(&self, client: &Client) -> Result<u32> {
+        let mut last_loss = Loss::Gone;
+        // The newest first, as nested calls end. Somebody else may release one of them meanwhile, and then it is the turn of
+        // the next: of as many releases as there are leases, each frees one.
+        for lease in self.leases(client, "released").await?.iter().rev() {
+            match self.release_claim(client, lease).await? {
+                Outcome::NotHeld(loss) => last_loss = loss,
+                Outcome::Lowered { depth } => return Ok(depth),
+                _ => return Ok(0),
+            }
+        }
+        Err(self.lost("released", last_loss))
+    }
+
+    /// Releases one claim; asks again for the same one if the answer was lost.
+    async fn release_claim(&self, client: &Client, lease: &Lease) -> Result<Outcome> {
+        let unknown = match client.release(lease).await {
+            Err(error) if !error.nothing_changed() => error,
+            answer => return Ok(answer?),
+        };
+        for _ in 0..RETRIES {
+            sleep(AGAIN).await;
+            match client.release(lease).await {
+                // A request before has freed it, though its answer was lost.
+                Ok(Outcome::NotHeld(_)) => return Ok(self.outcome(client).await?),
+                Ok(outcome) => return Ok(outcome),
+                Err(_) => {}
+            }
+        }
+        Err(unknown.into())
+    }
+
+    /// Counts the claims that are left of the owner, after a release whose answer was lost.
+    async fn outcome(&self, client: &Client) -> Result<Outcome, Error> {
+        let entries = client.list(Some(&self.name)).await?;
+        let holders = entries.iter().flat_map(|entry| &entry.holders);
+        let own = holders.filter(|holder| holder.depth > 0 && holder.owner.as_str() == self.owner);
+        Ok(match u32::try_from(own.count()).unwrap_or(u32::MAX) {
+            0 => Outcome::Released,
+            depth => Outcome::Lowered { depth },
+        })
+    }
+
+    fn lost(&self, verb: &str, loss: Loss) -> Failure {
+        self.not_held(verb, &format!("does not hold it any more: {loss}"))
+    }
+
+    fn not_held(&self, verb: &str, why: &str) -> Failure {
+        let sentence = format!("{} was not {verb}, this owner {why}", self.name);
+        Failure::new(exit_code::LOST, sentence)
     }
 }
 
+/// A lease, or several of one owner, as scripts see it.
 #[derive(Debug, Serialize)]
 struct LeaseJson<'a> {
     name: &'a str,
     owner: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<&'a str>,
     fence: Option<u64>,
     ttl_ms: u64,
+    /// How many leases were renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewed: Option<usize>,
 }
 
-impl<'a> From<&'a Lease> for LeaseJson<'a> {
-    fn from(lease: &'a Lease) -> Self {
-        Self {
-            name: lease.name.as_str(),
-            owner: lease.owner.as_str(),
-            fence: lease.fence.map(Fence::get),
-            ttl_ms: millis(lease.ttl),
+impl LeaseJson<'_> {
+    fn print(&self, json: bool) -> Result<ExitCode> {
+        match json {
+            true => print_json(self)?,
+            false => self.print_assignments()?,
         }
+        Ok(exit_code::DONE)
+    }
+
+    /// Prints assignments that a shell can evaluate.
+    fn print_assignments(&self) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "TENURE_NAME={}", quote(self.name))?;
+        writeln!(out, "TENURE_OWNER={}", quote(self.owner))?;
+        if let Some(claim) = self.claim {
+            writeln!(out, "TENURE_CLAIM={}", quote(claim))?;
+        }
+        if let Some(fence) = self.fence {
+            writeln!(out, "TENURE_FENCE={fence}")?;
+        }
+        writeln!(out, "TENURE_TTL_MS={}", self.ttl_ms)?;
+        Ok(())
     }
 }
 
@@ -106,22 +247,12 @@ impl<'a> From<&'a Lease> for LeaseJson<'a> {
 struct ReleasedJson<'a> {
     name: &'a str,
     released: bool,
+    /// How many claims of the same owner still hold the name.
+    left: u32,
 }
 
-/// Prints a lease as assignments that a shell can evaluate.
-fn print_assignments(lease: &Lease) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "TENURE_NAME={}", quote(lease.name.as_str()))?;
-    writeln!(out, "TENURE_OWNER={}", quote(lease.owner.as_str()))?;
-    if let Some(fence) = lease.fence {
-        writeln!(out, "TENURE_FENCE={fence}")?;
-    }
-    writeln!(out, "TENURE_TTL_MS={}", millis(lease.ttl))?;
-    Ok(())
-}
+/// How often a release is tried again whose answer was lost.
+const RETRIES: u32 = 3;
 
-fn not_held(lease: &Lease, loss: Loss, wanted: &str) -> Failure {
-    let name = &lease.name;
-    let sentence = format!("{name} was not {wanted}, this owner does not hold it: {loss}");
-    Failure::new(exit_code::LOST, sentence)
-}
+/// Between two tries: long enough for a connection that was cut to be made again.
+const AGAIN: Duration = Duration::from_millis(100);

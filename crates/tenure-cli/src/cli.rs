@@ -138,12 +138,13 @@ pub(crate) struct RunArgs {
 
 /// Take a lock by hand, for scripts
 ///
-/// Prints the name, owner, fence and ttl. The lease belongs to no process: it lasts its ttl unless
-/// renewed, whoever exits. Whoever knows the owner can renew and release it.
+/// Prints the name, owner, claim, fence and ttl. The lease belongs to no process: it lasts its ttl
+/// unless renewed, whoever exits. Whoever knows the owner can renew and release it. An owner that
+/// acquires a lock three times has three leases, to be released one by one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  eval \"$(tenure acquire deploy --ttl 10m)\"       # sets TENURE_OWNER, TENURE_FENCE …
+  eval \"$(tenure acquire deploy --ttl 10m)\"       # sets TENURE_OWNER, TENURE_CLAIM, TENURE_FENCE …
   tenure renew deploy --owner \"$TENURE_OWNER\"
   tenure release deploy --owner \"$TENURE_OWNER\" --fence \"$TENURE_FENCE\"
   tenure acquire deploy --no-wait --json | jq -r .owner")]
@@ -161,7 +162,8 @@ pub(crate) struct AcquireArgs {
 
 /// Restart the ttl of a lock that was acquired by hand
 ///
-/// Ends with 76 if the owner does not hold the lock any more; nothing is changed then.
+/// Renews all leases of the owner, unless --claim or --fence says which. Ends with 76 if the owner does
+/// not hold the lock any more; nothing is changed then.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -180,11 +182,15 @@ pub(crate) struct RenewArgs {
 
 /// Release a lock that was acquired by hand
 ///
-/// Ends with 76 if the owner does not hold the lock; nothing is changed then.
+/// Releases one lease: the newest of the owner, or that of --claim. Says how many claims of the
+/// owner still hold the lock. Ends with 76 if the owner does not hold it; nothing is changed then.
+/// With --claim it is safe to repeat a release: the repeat ends with 76, and releases nothing more.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tenure release deploy --owner \"$TENURE_OWNER\"")]
+  tenure release deploy --owner \"$TENURE_OWNER\"
+  tenure release deploy --owner \"$TENURE_OWNER\" --claim \"$TENURE_CLAIM\"
+  tenure release deploy --owner job-7 --json | jq .left")]
 pub(crate) struct ReleaseArgs {
     /// What is locked
     pub(crate) name: String,
@@ -204,6 +210,10 @@ pub(crate) struct HeldArgs {
         hide_env_values = true
     )]
     pub(crate) owner: String,
+
+    /// Which of the owner's claims, as `tenure acquire` printed it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) claim: Option<String>,
 
     /// Which grant; any of this owner's if not given
     #[arg(long, value_name = "NUMBER")]

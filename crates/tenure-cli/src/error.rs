@@ -67,7 +67,8 @@ impl From<Error> for Failure {
             Error::InvalidName { .. }
             | Error::InvalidOption { .. }
             | Error::InvalidOwner { .. }
-            | Error::InvalidUrl { .. } => exit_code::USAGE,
+            | Error::InvalidUrl { .. }
+            | Error::Unsupported { .. } => exit_code::USAGE,
             Error::Lost { .. } => exit_code::LOST,
             Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
             _ => exit_code::UNAVAILABLE,

@@ -45,7 +45,7 @@ Exit codes:
     0  done
     1  nothing to show or to evict; doctor: a problem was found; demo, lab, torture: a promise
        was broken, or a broken lock of the lab was not flagged
-    2  wrong usage: a bad name, duration, owner or URL of a store
+    2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
     3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable
    75  busy: the lock is taken, or was not free in time (see --busy-code)

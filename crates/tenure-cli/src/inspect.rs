@@ -9,7 +9,8 @@ use tenure::driver::Entry;
 use crate::cli::{EvictArgs, LsArgs, ShowArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::output::{HolderJson, LockJson, print_json, print_table, short, who};
+use crate::holding::Holding;
+use crate::output::{LockJson, holders_json, print_json, print_table, short};
 use crate::pattern::Pattern;
 use crate::store::Store;
 use crate::{ask, exit_code};
@@ -64,8 +65,7 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
     ask::settle(&client).await;
     let holders = evicted?;
     if args.json {
-        let holders: Vec<_> = holders.iter().map(HolderJson::from).collect();
-        print_json(&holders)?;
+        print_json(&holders_json(&holders))?;
     }
     if holders.is_empty() {
         return Err(match args.json {
@@ -75,9 +75,10 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
     }
     if !args.json {
         let mut out = std::io::stdout().lock();
-        for holder in &holders {
-            let (owner, held) = (short(holder.owner.as_str()), Rounded(holder.held));
-            let (who, fence) = (who(&holder.about), holder.fence);
+        for holding in Holding::all(&holders) {
+            let owner = short(holding.first.owner.as_str());
+            let (who, held) = (holding.who(), Rounded(holding.held()));
+            let fence = holding.first.fence;
             writeln!(
                 out,
                 "took {name} from {who}, owner {owner}, held for {held}, fence {fence}"

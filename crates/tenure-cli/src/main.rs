@@ -10,6 +10,7 @@ mod doctor;
 mod duration;
 mod error;
 mod exit_code;
+mod holding;
 mod inspect;
 mod lab;
 mod output;

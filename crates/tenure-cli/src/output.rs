@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::duration::Rounded;
 use crate::error::Result;
+use crate::holding::Holding;
 
 /// A lock as JSON: scripts depend on it, so it is no type of the library.
 #[derive(Debug, Serialize)]
@@ -22,12 +23,12 @@ pub(crate) struct LockJson<'a> {
     waiters: Vec<WaiterJson<'a>>,
 }
 
-/// A holder as JSON.
+/// An owner that holds a lock, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct HolderJson<'a> {
     owner: &'a str,
     fence: u64,
-    depth: u32,
+    depth: usize,
     #[serde(flatten)]
     permits: PermitsJson,
     #[serde(flatten)]
@@ -69,24 +70,31 @@ impl<'a> From<&'a Entry> for LockJson<'a> {
         Self {
             name: entry.name.as_str(),
             mode: word(mode_of(entry)),
-            holders: entry.holders.iter().map(HolderJson::from).collect(),
+            holders: holders_json(&entry.holders),
             waiters: entry.waiters.iter().map(WaiterJson::from).collect(),
         }
     }
 }
 
-impl<'a> From<&'a Holder> for HolderJson<'a> {
-    fn from(holder: &'a Holder) -> Self {
+impl<'a> From<&Holding<'a>> for HolderJson<'a> {
+    fn from(holding: &Holding<'a>) -> Self {
+        let first = holding.first;
         Self {
-            owner: holder.owner.as_str(),
-            fence: holder.fence.get(),
-            depth: holder.depth,
-            permits: holder.mode.into(),
-            about: (&holder.about).into(),
-            held_ms: millis(holder.held),
-            expires_in_ms: millis(holder.expires_in),
+            owner: first.owner.as_str(),
+            fence: first.fence.get(),
+            depth: holding.depth(),
+            permits: first.mode.into(),
+            about: (&first.about).into(),
+            held_ms: millis(holding.held()),
+            expires_in_ms: millis(holding.expires_in()),
         }
     }
+}
+
+/// Returns holders as JSON, one for each owner.
+pub(crate) fn holders_json(holders: &[Holder]) -> Vec<HolderJson<'_>> {
+    let all = Holding::all(holders);
+    all.iter().map(HolderJson::from).collect()
 }
 
 impl<'a> From<&'a Waiter> for WaiterJson<'a> {
@@ -158,7 +166,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints locks as a table: a row for each holder, then one for each waiter.
+/// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
 pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
@@ -170,8 +178,8 @@ pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
         "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
     ]);
     for entry in entries {
-        for holder in &entry.holders {
-            table.add_row(holder_row(entry, holder));
+        for holding in Holding::all(&entry.holders) {
+            table.add_row(holder_row(entry, &holding));
         }
         for (place, waiter) in entry.waiters.iter().enumerate() {
             table.add_row(waiter_row(entry, waiter, place + 1));
@@ -187,21 +195,26 @@ pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-fn holder_row(entry: &Entry, holder: &Holder) -> [String; 8] {
-    let depth = match holder.depth {
-        0 | 1 => String::new(),
-        depth => format!(" ×{depth}"),
-    };
+fn holder_row(entry: &Entry, holding: &Holding<'_>) -> [String; 8] {
+    let first = holding.first;
     [
         escape(entry.name.as_str()),
-        mode(holder.mode) + &depth,
-        who(&holder.about),
-        Rounded(holder.held).to_string(),
-        format!("in {}", Rounded(holder.expires_in)),
-        holder.fence.to_string(),
-        short(holder.owner.as_str()),
-        reason(&holder.about),
+        mode(first.mode) + &times(holding.depth()),
+        holding.who(),
+        Rounded(holding.held()).to_string(),
+        format!("in {}", Rounded(holding.expires_in())),
+        first.fence.to_string(),
+        short(first.owner.as_str()),
+        reason(&first.about),
     ]
+}
+
+/// Returns how often an owner holds a lock, if that is more than once.
+pub(crate) fn times(depth: usize) -> String {
+    match depth {
+        0 | 1 => String::new(),
+        depth => format!(" ×{depth}"),
+    }
 }
 
 fn waiter_row(entry: &Entry, waiter: &Waiter, place: usize) -> [String; 8] {

@@ -54,6 +54,25 @@ fn ls_prints_json_of_a_fixed_shape() {
 }
 
 #[test]
+fn an_owner_is_one_holder_however_many_claims_it_has() {
+    let place = Place::new();
+    for ttl in ["10m", "30s", "1m"] {
+        place.run(&["acquire", "a", "--owner", "job-7", "--ttl", ttl]);
+    }
+    let all = place.ls();
+    let holders = all[0]["holders"].as_array().unwrap();
+    assert_eq!(holders.len(), 1, "{all:#}");
+    assert_eq!(holders[0]["depth"], 3);
+    assert!(holders[0]["expires_in_ms"].as_u64().unwrap() > 500_000);
+    let table = place.run(&["show", "a"]).out;
+    assert_eq!(table.matches("job-7").count(), 1, "{table}");
+    assert!(table.contains("exclusive ×3"), "{table}");
+    let evicted: Value = serde_json::from_str(&place.run(&["evict", "a", "--json"]).out).unwrap();
+    assert_eq!(evicted.as_array().unwrap().len(), 1);
+    assert_eq!(evicted[0]["depth"], 3);
+}
+
+#[test]
 fn an_empty_store_lists_nothing() {
     let place = Place::new();
     assert_eq!(place.run(&["ls", "--json"]).out.trim(), "[]");

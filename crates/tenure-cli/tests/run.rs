@@ -242,6 +242,24 @@ fn an_owner_shares_its_lock_with_its_own_job() {
 }
 
 #[test]
+fn a_nested_command_enters_with_the_owner_that_it_finds() {
+    let place = Place::new();
+    let server = tenure_testkit::RedisServer::start().unwrap();
+    for store in [place.store(), server.url()] {
+        let program = env!("CARGO_BIN_EXE_tenure");
+        let inner = |owner: &str| format!("{program} run a {owner} --no-wait -- true");
+        let script = format!(
+            "{} || exit 3; {} && exit 4; exit 5",
+            inner("--owner \"$TENURE_OWNER\""),
+            inner("")
+        );
+        let mut command = place.tenure(&["run", "a", "--", "sh", "-c", &script]);
+        let ended = common::end(command.env("TENURE_STORE", &store));
+        assert_eq!(ended.code, 5, "{}", ended.err);
+    }
+}
+
+#[test]
 fn at_least_keeps_the_name_taken_after_the_end() {
     let place = Place::new();
     let first = place.run(&["run", "a", "--at-least", "10m", "--", "true"]);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Breaches;
 use crate::claims::{Grant, Name, View};
-use crate::history::{Freed, Mode};
+use crate::history::Mode;
 
 /// Looks for fences that repeat, that do not grow, or that are missing at some grants of a name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
@@ -60,32 +60,28 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 
 /// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
 ///
-/// An owner that holds a name already may be given the fence that it has. The store lets go between the
-/// begin of a release and its report, so until that report it may share with whoever has asked meanwhile.
+/// An owner that holds a name already may be given the fence that it has, in any process, until a release of it reports that
+/// the name is free: the store may hold a claim for longer than its client believes in it.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence the grant that is in the store for the longest.
+    // Of each fence the grant of which it was first told that it is over.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
-    let gone = |claim: usize| {
-        let claim = &view.claims[claim];
-        let told = claim.releases.iter().find_map(|release| release.told);
-        match (told, claim.lost) {
-            (Some((event, Freed::Freed | Freed::NotHeld)), _) => event,
-            (None, Some(lost)) if claim.releases.is_empty() => lost,
-            _ => usize::MAX,
-        }
-    };
+    let gone = |claim: usize| view.claims[claim].gone().unwrap_or(usize::MAX);
     for grant in grants {
+        let claim = &view.claims[grant.claim];
         let first = seen.get(&grant.fence).copied();
-        judged.push(first.is_some());
+        let owns = first.is_some_and(|first| view.claims[first].owner == claim.owner);
+        // Nobody else can have been granted more while the owner held the name alone. Beside others it may share with a claim of
+        // which nothing was heard, as of a call that was dropped.
+        let alone = claim.mode == Mode::Exclusive;
+        judged.push(first.is_some() && !(owns && alone) || claim.shares_owner && !alone);
         if let Some(first) = first {
-            let owns = view.claims[first].owner == view.claims[grant.claim].owner;
-            let again = !owns || gone(first) < view.claims[grant.claim].asked;
+            let again = !owns || gone(first) < claim.asked;
             if again && !read_together(view, first, grant.claim) {
                 breaches.note(grant.event, || twice(view, first, grant));
             }
         }
-        if first.is_none_or(|first| gone(first) < gone(grant.claim)) {
+        if first.is_none_or(|first| gone(grant.claim) < gone(first)) {
             seen.insert(grant.fence, grant.claim);
         }
     }

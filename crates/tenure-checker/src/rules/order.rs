@@ -91,7 +91,8 @@ struct Pass {
 
 /// Gives claims the place of the one that passed its grant on to them.
 ///
-/// For a while after a grant its process may do so without asking the store. It then has the next fence.
+/// For a while after a grant its process may do so without asking the store. It then has the next fence. A process that keeps
+/// its grant may do so later as well, until it hears that somebody waits; one that is just back from a pause has not heard yet.
 fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
     let slack = view.expect.order_slack_us;
     let granted = places.iter_mut().filter_map(|(since_us, number)| {
@@ -105,7 +106,8 @@ fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
     for (fence, entry, since_us) in granted {
         let passed = last.filter(|it| {
             let in_time = entry.granted_us <= it.first_us.saturating_add(slack);
-            it.fence.checked_add(1) == Some(fence) && it.process == entry.process && in_time
+            let is_next = it.fence.checked_add(1) == Some(fence) && it.process == entry.process;
+            is_next && (in_time || is_just_back(view, &view.claims[entry.claim]))
         });
         if let Some(passed) = passed {
             *since_us = passed.since_us.min(*since_us);
@@ -118,6 +120,15 @@ fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
         };
         last = Some(passed.map_or(new, |passed| Pass { fence, ..passed }));
     }
+}
+
+/// Whether a claim was asked within the slack after a pause of its process.
+fn is_just_back(view: &View<'_>, claim: &Claim) -> bool {
+    let pauses = view.pauses.get(&claim.process).map_or(&[][..], |all| all);
+    let ended = pauses.partition_point(|it| it.over.is_some_and(|over| over < claim.asked));
+    let last = ended.checked_sub(1).and_then(|last| pauses[last].over);
+    let asked_us = view.at(claim.asked);
+    last.is_some_and(|over| asked_us <= view.at(over).saturating_add(view.expect.order_slack_us))
 }
 
 /// From when to when a claim stood in line, if it had a right to its place all the time.

@@ -9,7 +9,7 @@ mod vigil;
 use std::process::ExitCode;
 
 use rustix::process::Signal;
-use tenure::{Client, Guard, Name, Outcome};
+use tenure::{Client, Guard, Name, Outcome, Owner};
 use tokio::time::timeout;
 
 use crate::ask::{self, LONGEST_GOODBYE};
@@ -48,6 +48,10 @@ async fn granted(
     signals: &mut Signals,
 ) -> Result<Guard> {
     let mut lock = args.ask.lock(client, name)?;
+    if !args.ask.has_owner() && client.capabilities().shared_owners {
+        // Commands that the command runs may share its lock: they find the owner in TENURE_OWNER.
+        lock = lock.owner(Owner::unique());
+    }
     if let Some(shortest) = args.at_least {
         lock = lock.at_least(shortest);
     }

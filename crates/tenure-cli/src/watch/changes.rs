@@ -89,7 +89,7 @@ fn of_name(old: &Entry, new: &Entry, apart: Duration, changes: &mut Vec<Change>)
         changes.push(of_holder(event, name, gone));
     }
     for gone in old.waiters.iter().filter(|one| !waits(new, one)) {
-        if !new.holders.iter().any(|holder| holder.owner == gone.owner) {
+        if !new.holders.iter().any(|holder| holder.claim == gone.claim) {
             changes.push(of_waiter(Event::Left, name, gone));
         }
     }
@@ -101,18 +101,15 @@ fn of_name(old: &Entry, new: &Entry, apart: Duration, changes: &mut Vec<Change>)
     }
 }
 
-/// Two processes that share an owner hold the lock each for itself.
+/// Claims of one owner come and go each for itself.
 fn holds(entry: &Entry, one: &Holder) -> bool {
-    entry.holders.iter().any(|other| {
-        (&other.owner, other.fence, other.about.pid) == (&one.owner, one.fence, one.about.pid)
-    })
+    let mut holders = entry.holders.iter();
+    // A claim that was granted anew, after the store had lost it, has a new fence.
+    holders.any(|other| (&other.claim, other.fence) == (&one.claim, one.fence))
 }
 
 fn waits(entry: &Entry, one: &Waiter) -> bool {
-    entry
-        .waiters
-        .iter()
-        .any(|other| (&other.owner, other.about.pid) == (&one.owner, one.about.pid))
+    entry.waiters.iter().any(|other| other.claim == one.claim)
 }
 
 fn of_holder(event: Event, name: &Name, holder: &Holder) -> Change {
@@ -143,6 +140,9 @@ fn by_name(entries: &[Entry]) -> HashMap<&Name, &Entry> {
 
 #[cfg(test)]
 mod tests {
+    use tenure::ClaimId;
+    use tenure::driver::Life;
+
     use super::*;
 
     const LOOK: Duration = Duration::from_millis(500);
@@ -175,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn claims_of_one_owner_come_and_go_one_by_one() {
+        let two = Holder {
+            claim: ClaimId::new("ann again").unwrap(),
+            ..entry(&[("ann", 1, 30)], &[]).holders.remove(0)
+        };
+        let before = [entry(&[("ann", 1, 30)], &[])];
+        let mut after = before.clone();
+        after[0].holders.push(two);
+        assert_eq!(words(&before, &after), ["granted ann"]);
+        assert_eq!(words(&after, &before), ["released ann"]);
+    }
+
+    #[test]
     fn what_was_there_at_first_is_held() {
         let changes = at_first(&[entry(&[("ann", 1, 30)], &["bob"])]);
         let events: Vec<_> = changes.iter().map(|change| change.event).collect();
@@ -197,15 +210,18 @@ mod tests {
 
     fn entry(holders: &[(&str, u64, u64)], waiters: &[&str]) -> Entry {
         let holder = |&(owner, fence, seconds): &(&str, u64, u64)| Holder {
+            claim: ClaimId::new(owner).unwrap(),
             owner: Owner::named(owner).unwrap(),
             mode: Mode::Exclusive,
             fence: Fence::new(fence).unwrap(),
             depth: 1,
+            life: Life::Client,
             about: About::this_process(None),
             held: Duration::ZERO,
             expires_in: Duration::from_secs(seconds),
         };
         let waiter = |owner: &&str| Waiter {
+            claim: ClaimId::new(owner).unwrap(),
             owner: Owner::named(owner).unwrap(),
             mode: Mode::Exclusive,
             about: About::this_process(None),

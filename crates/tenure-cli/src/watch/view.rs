@@ -8,13 +8,14 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Table};
-use tenure::driver::{Entry, Holder, Waiter};
+use tenure::driver::{Entry, Waiter};
 use tenure::{Fence, Name};
 use tokio::time::Instant;
 
 use crate::duration::Rounded;
 use crate::error::Result;
-use crate::output::{escape, mode, reason, who};
+use crate::holding::Holding;
+use crate::output::{escape, mode, reason, times, who};
 
 /// The state of the screen.
 #[derive(Debug)]
@@ -61,10 +62,10 @@ impl View {
         };
         let mut longest = HashMap::new();
         for entry in &entries {
-            for holder in &entry.holders {
-                let key = (entry.name.clone(), holder.fence);
+            for holding in Holding::all(&entry.holders) {
+                let key = (entry.name.clone(), holding.first.fence);
                 let before = self.longest.get(&key).copied().unwrap_or_default();
-                longest.insert(key, before.max(holder.expires_in));
+                longest.insert(key, before.max(holding.expires_in()));
             }
         }
         self.longest = longest;
@@ -194,8 +195,8 @@ impl View {
         let mut rows = Vec::new();
         for entry in self.shown() {
             let name = escape(entry.name.as_str());
-            for holder in &entry.holders {
-                rows.push(self.holder_row(name.clone(), entry, holder, age));
+            for holding in Holding::all(&entry.holders) {
+                rows.push(self.holder_row(name.clone(), entry, &holding, age));
             }
             if entry.holders.is_empty() {
                 rows.push(Row::new([Span::from(name)]));
@@ -211,19 +212,20 @@ impl View {
         &self,
         name: String,
         entry: &Entry,
-        holder: &Holder,
+        holding: &Holding<'_>,
         age: Duration,
     ) -> Row<'static> {
-        let left = holder.expires_in.saturating_sub(age);
-        let longest = self.longest.get(&(entry.name.clone(), holder.fence));
+        let first = holding.first;
+        let left = holding.expires_in().saturating_sub(age);
+        let longest = self.longest.get(&(entry.name.clone(), first.fence));
         let bar = bar(left, longest.copied().unwrap_or(left));
         Row::new([
             Line::from(name).bold(),
-            who(&holder.about).into(),
-            Rounded(holder.held + age).to_string().into(),
+            holding.who().into(),
+            Rounded(holding.held() + age).to_string().into(),
             Line::from(vec![bar, Span::from(format!(" {}", Rounded(left)))]),
-            mode(holder.mode).into(),
-            reason(&holder.about).into(),
+            (mode(first.mode) + &times(holding.depth())).into(),
+            reason(&first.about).into(),
         ])
     }
 
@@ -275,8 +277,8 @@ const BAR: u16 = 10;
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use tenure::Owner;
-    use tenure::driver::{About, Mode};
+    use tenure::driver::{About, Holder, Life, Mode};
+    use tenure::{ClaimId, Owner};
 
     use super::*;
     use crate::error::Failure;
@@ -360,15 +362,18 @@ mod tests {
             pid: 7,
         };
         let holder = |fence, reason| Holder {
+            claim: ClaimId::unique(),
             owner: Owner::named("ann").unwrap(),
             mode: Mode::Exclusive,
             fence: Fence::new(fence).unwrap(),
             depth: 1,
+            life: Life::Client,
             about: about(reason),
             held: Duration::from_secs(90),
             expires_in: Duration::from_secs(30),
         };
         let waiter = Waiter {
+            claim: ClaimId::unique(),
             owner: Owner::named("bob").unwrap(),
             mode: Mode::Exclusive,
             about: about("later"),

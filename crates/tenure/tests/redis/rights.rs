@@ -10,6 +10,8 @@ use tenure::{ClaimId, Error, Fence, Finding, Name, Owner, Verdict};
 use tenure_testkit::{RedisCluster, RedisSentinel, RedisServer};
 use tokio::time::{sleep, timeout};
 
+use crate::chain;
+
 #[tokio::test]
 async fn the_rule_of_the_hash_layout_is_the_least() {
     let server = RedisServer::builder().user("default off").start().unwrap();
@@ -111,7 +113,7 @@ async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> S
     set(servers, &[&["least"], &rules[..]].concat());
     forget_scripts(servers);
     if let Err(error) = exercise(&url("least")).await {
-        panic!("{line} is not enough: {error}");
+        panic!("{line} is not enough: {}", chain(&error));
     }
     let found = tenure::doctor(&url("least")).await.unwrap();
     assert_eq!(rights(&found).verdict, Verdict::Fine, "{found:?}");

@@ -211,11 +211,7 @@ const RIGHTS: &[Right] = &[
         |of| of.hash || !of.native(),
         &["PEXPIRE", KEY, "1000"],
     ),
-    right(
-        "pexpireat",
-        |of| of.hash,
-        &["PEXPIREAT", KEY, "9999999999999"],
-    ),
+    right("pexpireat", |of| of.hash, &["PEXPIREAT", KEY, "x"]),
     right("ping", |of| of.cluster, &["PING"]),
     right("pttl", |of| of.hash || of.string(), &["PTTL", KEY]),
     right("publish", |of| of.hash, &["PUBLISH", CHANNEL, ""]),

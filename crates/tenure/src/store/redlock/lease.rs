@@ -7,7 +7,7 @@ use crate::driver::{Driver as _, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence};
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::Held;
+use crate::store::redlock::claims::{Held, Said};
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::Group;
 
@@ -39,7 +39,7 @@ impl Group {
             Ok(Released::NotHeld(freed.loss))
         };
         match held {
-            Some(held) => self.see_to(round, &held.claim, Result::is_ok),
+            Some(held) => self.see_to(round, &held.claim, said),
             None => round.finish(&self.background, |_, _| std::future::ready(())),
         }
         outcome
@@ -101,8 +101,10 @@ impl Group {
         let id = &renewal.claim;
         let is_safe = kept.nodes.len() >= self.majority;
         let held = self.claims.change(id, |held| {
-            // What nodes get back is to last as long.
-            Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
+            if held.claim.ttl != renewal.ttl {
+                // What nodes get back is to last as long.
+                Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
+            }
             for node in &kept.nodes {
                 held.granted_at(*node);
             }
@@ -139,6 +141,15 @@ impl Group {
             _ if kept.nodes.len() + kept.unknown >= self.majority => Renewed::Unknown,
             _ => Renewed::Lost(kept.loss),
         }
+    }
+}
+
+/// What the answer to a release says.
+fn said(released: &Result<Released>) -> Said {
+    match released {
+        Ok(Released::Freed { .. }) => Said::Gone,
+        Ok(Released::NotHeld(_)) => Said::NotHeld,
+        Err(_) => Said::Nothing,
     }
 }
 

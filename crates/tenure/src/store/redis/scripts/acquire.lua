@@ -95,10 +95,14 @@ if has or covers(held, mode) then
     if last_fence() < won + place.fences - 1 then
       redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
     end
-  elseif ARGV[9] and redis.call('HGET', lease, owner or claim) == '1' then
-    -- It was handed over before others got theirs, and has not won yet. Claims that share a grant keep
-    -- its number.
-    fence = text(reserve(place.fences, tonumber(ARGV[9])))
+  elseif ARGV[9] and who ~= '-' then
+    if redis.call('HGET', lease, owner or claim) == '1' then
+      -- It was handed over before others got theirs, and has not won yet.
+      fence = text(reserve(place.fences, tonumber(ARGV[9])))
+    else
+      -- Claims that share a grant have its number, which one of them may have won meanwhile.
+      fence = grant_of(owner)
+    end
     number_anew(fence)
   end
   settle()

@@ -2,7 +2,7 @@
 
 use super::scenarios;
 use crate::conformance::stage::{Party, cast};
-use crate::driver::{Answer, Claim, Driver as _, Mode, Renewal, Renewed, Wait};
+use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Renewal, Renewed, Wait};
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number};
 use crate::store::redis::mutants::lab::Lab;
@@ -17,7 +17,9 @@ scenarios![
     a_lease_is_given_back_unless_others_had_the_name,
     a_lease_that_is_given_back_does_not_wait,
     what_was_handed_over_is_numbered_anew,
+    a_lease_of_no_client_keeps_its_number,
     what_claims_of_an_owner_share_keeps_its_number,
+    what_claims_of_an_owner_share_has_the_number_that_one_has_won,
     a_number_that_won_leaves_other_claims_of_the_owner_alone,
 ];
 
@@ -222,6 +224,23 @@ async fn what_was_handed_over_is_numbered_anew(lab: &Lab) {
     }
 }
 
+/// Whoever knows the claim may ask for it again, and does not know whether it has won.
+async fn a_lease_of_no_client_keeps_its_number(lab: &Lab) {
+    let (one, heir) = (voter(lab).await, voter(lab).await);
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        for ann in [&ann.named(), &ann] {
+            let claim = claim(&ann.life(Life::Ttl).nested(), mode, Wait::No);
+            let number = fence(&one, &claim, Number::AtLeast(AHEAD)).await;
+            for client in [&one, &heir] {
+                let again = fence(client, &claim, Number::AtLeast(AHEAD)).await;
+                assert_eq!(again, number);
+            }
+            heir.withdraw(&claim).await.unwrap();
+        }
+    }
+}
+
 /// Claims of one owner share a number, and some of them may have been reported with it.
 async fn what_claims_of_an_owner_share_keeps_its_number(lab: &Lab) {
     let (one, other) = (voter(lab).await, voter(lab).await);
@@ -241,6 +260,22 @@ async fn what_claims_of_an_owner_share_keeps_its_number(lab: &Lab) {
         one.withdraw(&first).await.unwrap();
         let alone = fence(&other, &second, Number::AtLeast(AHEAD)).await;
         assert_eq!(alone, AHEAD, "nobody else has reported it");
+    }
+}
+
+async fn what_claims_of_an_owner_share_has_the_number_that_one_has_won(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        let ann = ann.named();
+        let [first, second] = [&ann, &ann.nested()].map(|party| claim(party, mode, Wait::No));
+        fence(&voter, &first, Number::AtLeast(0)).await;
+        fence(&voter, &second, Number::AtLeast(0)).await;
+        fence(&voter, &first, exactly(AHEAD)).await;
+        assert_eq!(fence(&voter, &second, Number::AtLeast(0)).await, AHEAD);
+        let listed = voter.list(Some(&ann.claim().name)).await.unwrap();
+        let fences = listed[0].holders.iter().map(|holder| holder.fence.get());
+        assert_eq!(fences.collect::<Vec<_>>(), [AHEAD, AHEAD]);
     }
 }
 
