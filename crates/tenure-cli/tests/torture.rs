@@ -1,5 +1,6 @@
 //! `tenure torture`: that tenure's stores pass, that a broken lock does not, and that a run which says nothing says so.
 
+use std::collections::HashMap;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -19,6 +20,39 @@ fn a_local_store_keeps_its_promises() {
     assert_eq!(report["verdict"], "valid", "{report:#}");
     assert_eq!(report["of"], place.store());
     assert_faults(&report, &["kill", "pause"]);
+    assert_everything_is_drawn(&kept("local"));
+}
+
+/// An owner held a name in two processes at once, and a call was dropped while it waited.
+fn assert_everything_is_drawn(history: &str) {
+    let mut asked = HashMap::new();
+    let mut held: HashMap<(String, String), Vec<(u64, u64)>> = HashMap::new();
+    let (mut shared, mut dropped) = (0, 0);
+    for line in fs::read_to_string(history).unwrap().lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let claim = event["claim"].as_u64().unwrap_or_default();
+        let process = event["process"].as_u64().unwrap_or_default();
+        match text("event").as_str() {
+            "asked" => {
+                asked.insert(claim, (text("name"), text("owner")));
+            }
+            "granted" => {
+                let holders = held.entry(asked[&claim].clone()).or_default();
+                shared += usize::from(holders.iter().any(|(_, other)| *other != process));
+                holders.push((claim, process));
+            }
+            "lost" | "releasing" => match held.get_mut(&asked[&claim]) {
+                Some(holders) => holders.retain(|(other, _)| *other != claim),
+                None => dropped += 1,
+            },
+            _ => {}
+        }
+    }
+    assert!(
+        shared > 0 && dropped > 0,
+        "{shared} shared, {dropped} dropped"
+    );
 }
 
 #[test]

@@ -42,8 +42,9 @@ use stage::{Servers, Stage};
 
 /// Torture the store with many processes and faults, and judge what came of it
 ///
-/// Client processes lock, work and let go as fast as they can, in all modes and ways, while
-/// faults are made on purpose:
+/// Client processes lock, work and let go as fast as they can, in all modes and ways: as owners
+/// that they share, with short timeouts, by calls that are dropped half way, and by leases by hand
+/// that one takes and another releases. Meanwhile faults are made on purpose:
 ///
 ///   kill        a client is killed by signal 9, and another one started
 ///   pause       a client is stopped for half a ttl to three, and goes on

@@ -7,7 +7,11 @@ use tenure_checker::{Event, History, What};
 
 /// The events so far, and what they add up to.
 #[derive(Debug, Default)]
-pub(super) struct Recorder(Mutex<State>);
+pub(super) struct Recorder {
+    /// Owners with several claims at a time: which of them is seen in line is not known.
+    shared_owners: Vec<String>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,11 +42,19 @@ pub(super) struct Counts {
 }
 
 impl Recorder {
+    /// Makes one for a run in which clients share these owners.
+    pub(super) fn new(shared_owners: &[String]) -> Self {
+        Self {
+            shared_owners: shared_owners.to_vec(),
+            state: Mutex::default(),
+        }
+    }
+
     /// Notes an event.
     pub(super) fn note(&self, event: Event) {
         let mut state = self.state();
         match &event.what {
-            What::Asked { claim, owner, .. } => {
+            What::Asked { claim, owner, .. } if !self.shared_owners.contains(owner) => {
                 state.open.insert(owner.clone(), *claim);
             }
             What::Granted { claim, .. } => {
@@ -54,8 +66,13 @@ impl Recorder {
                 };
                 state.held.insert(*claim, belief);
             }
-            What::Lost { claim } | What::Releasing { claim } => {
+            What::Lost { claim } => {
                 state.held.remove(claim);
+            }
+            What::Releasing { claim } => {
+                state.held.remove(claim);
+                // It may have been dropped while it waited.
+                state.answered(*claim);
             }
             What::Refused { claim } | What::Unknown { claim, .. } => state.answered(*claim),
             What::Fault { .. } => state.counts.faults += 1,
@@ -130,9 +147,10 @@ impl Recorder {
         for event in &events {
             if let What::Granted { claim, .. }
             | What::Refused { claim }
-            | What::Unknown { claim, .. } = event.what
+            | What::Unknown { claim, .. }
+            | What::Releasing { claim } = event.what
             {
-                ends.insert(claim, event.at_us);
+                ends.entry(claim).or_insert(event.at_us);
             }
         }
         // The line was looked at a moment before it was noted, and a claim may have left it meanwhile.
@@ -151,7 +169,7 @@ impl Recorder {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,5 @@
 //! The protected resource: numbers that are read, and written back one larger, by whoever holds the lock.
+//! It also keeps the leases by hand that one client leaves to another.
 //!
 //! It is no part of the store under test. It checks the fence of each question, reads included: a holder that was paused
 //! past its lease may otherwise write between the read and the write of the next one, who has shown its fence to nobody yet.
@@ -13,7 +14,7 @@ use tenure_checker::{Event, What, Written};
 
 use super::clock::now_us;
 use super::recorder::Recorder;
-use super::wire::{Question, Reply};
+use super::wire::{LeftLease, Question, Reply};
 
 /// A register that answers on a loopback port.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ impl Register {
 #[derive(Debug)]
 struct Cells {
     cells: Mutex<HashMap<String, Cell>>,
+    /// Leases by hand that wait for somebody to go on with them, the newest last.
+    left: Mutex<Vec<LeftLease>>,
     recorder: Arc<Recorder>,
 }
 
@@ -61,6 +64,7 @@ impl Cells {
     fn new(recorder: &Arc<Recorder>) -> Self {
         Self {
             cells: Mutex::default(),
+            left: Mutex::default(),
             recorder: Arc::clone(recorder),
         }
     }
@@ -86,6 +90,7 @@ impl Cells {
     }
 
     fn answer(&self, question: Question) -> Reply {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         match question {
             Question::Read { name, fence } => {
@@ -124,6 +129,15 @@ impl Cells {
                 });
                 reply
             }
+            Question::Leave(lease) => {
+                // The oldest have run out.
+                if left.len() == MOST_LEFT {
+                    left.remove(0);
+                }
+                left.push(lease);
+                Reply::Lease(None)
+            }
+            Question::TakeUp => Reply::Lease(left.pop()),
         }
     }
 }
@@ -136,6 +150,9 @@ impl Cell {
         admits
     }
 }
+
+/// So many leases wait at most.
+const MOST_LEFT: usize = 20;
 
 #[cfg(test)]
 mod tests {

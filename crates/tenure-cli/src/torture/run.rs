@@ -25,15 +25,16 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
     let expect = expect(&stage, plan);
     let client = tenure::open(stage.direct()).await?;
     let names = names(plan)?;
-    let recorder = Arc::new(Recorder::default());
+    let owners = owners();
+    let recorder = Arc::new(Recorder::new(&owners));
     let register = Register::start(&recorder)?;
     let order = Order {
         process: 0,
         seed: plan.seed,
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
         ttl: plan.ttl,
+        owners,
         register: register.port(),
-        permits: stage.has_permits(),
     };
     let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;
     let run = Run {
@@ -143,7 +144,7 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
     let mut expect = Expect::new()
         .only(stage.promises(&plan.faults))
         .grants(least(100, plan.time))
-        .contended(least(50, plan.time))
+        .contended(least(30, plan.time))
         .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
@@ -178,6 +179,15 @@ fn names(plan: &Plan) -> Result<Vec<Name>> {
     Ok(names.collect::<tenure::Result<_>>()?)
 }
 
+/// Owners that all clients share, and nobody else has.
+fn owners() -> Vec<String> {
+    let run = format!("{}-{:x}", std::process::id(), now_us());
+    let numbers = 1..=OWNERS;
+    numbers
+        .map(|number| format!("job/{run}/{number}"))
+        .collect()
+}
+
 /// Does what blocks on a thread of its own.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -200,6 +210,9 @@ fn progress() -> ProgressBar {
     }
     bar
 }
+
+/// So few that several processes have the same one at the same time, and so many that they exclude each other.
+const OWNERS: u32 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(200);

@@ -164,11 +164,6 @@ impl Stage {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store has permits.
-    pub(super) fn has_permits(&self) -> bool {
-        self.kind != Kind::Redlock
-    }
-
     /// Whether readers that ask at the same time may get the same fence, as those of servers that vote may.
     pub(super) fn readers_share_fences(&self) -> bool {
         self.kind == Kind::Redlock

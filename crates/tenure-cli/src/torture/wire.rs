@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure_checker::Event;
+use tenure_checker::{Event, Mode};
 
 /// What a client is told when it begins.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,10 +15,10 @@ pub(super) struct Order {
     /// What it locks.
     pub(super) names: Vec<String>,
     pub(super) ttl: Duration,
+    /// Owners that all clients share.
+    pub(super) owners: Vec<String>,
     /// The loopback port of the register.
     pub(super) register: u16,
-    /// Whether the store has permits.
-    pub(super) permits: bool,
 }
 
 /// What a client says.
@@ -36,6 +36,18 @@ pub(super) enum Said {
 /// The one word that a client is told later: finish what you have begun, and end.
 pub(super) const FINISH: &str = "finish";
 
+/// A lease by hand that one client leaves to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LeftLease {
+    pub(super) name: String,
+    pub(super) claim: String,
+    pub(super) owner: String,
+    pub(super) ttl: Duration,
+    pub(super) mode: Mode,
+    /// Whether others may hold the name as the same owner, and nobody may write.
+    pub(super) is_shared: bool,
+}
+
 /// What the register is asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,14 +61,20 @@ pub(super) enum Question {
         fence: u64,
         read: u64,
     },
+    /// Keep this lease for whoever asks next.
+    Leave(LeftLease),
+    /// Is there a lease that somebody left?
+    TakeUp,
 }
 
 /// What the register says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reply {
     /// This is the version now.
     Version(u64),
     /// A larger fence was seen before.
     Stale,
+    /// The lease that was left last, if there is one.
+    Lease(Option<LeftLease>),
 }

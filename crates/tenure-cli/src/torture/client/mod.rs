@@ -1,7 +1,7 @@
 //! A client of a torture: a process that locks, works and lets go until it is told to finish.
 //!
-//! Two tasks share one client of the store, so that there is a local line too. What they do is drawn by lot, from a
-//! seed.
+//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. What they
+//! do is drawn by lot, from a seed.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ use super::wire::{FINISH, Order, Said};
 use notes::Notes;
 use task::Task;
 
+mod ask;
 mod held;
 mod lots;
 mod notes;
@@ -50,13 +51,17 @@ pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
 }
 
 async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>>) -> Result<()> {
-    let Some(client) = open(store, finish).await? else {
-        return Ok(());
-    };
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        match open(store, finish).await? {
+            Some(client) => clients.push(client),
+            None => return Ok(()),
+        }
+    }
     let tasks = tokio::task::LocalSet::new();
     let mut ends = Vec::new();
-    for number in 0..TASKS {
-        let task = Task::new(&client, &order, number, notes, finish).await?;
+    for (number, client) in (0..TASKS).zip(clients.iter().cycle()) {
+        let task = Task::new(client, &order, number, notes, finish).await?;
         ends.push(tasks.spawn_local(task.run()));
     }
     let all = async {
@@ -69,7 +74,9 @@ async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>
             })??;
         }
         // What was dropped is given back in the background.
-        client.settled().await;
+        for client in &clients {
+            client.settled().await;
+        }
         Ok(())
     };
     tasks.run_until(all).await
@@ -89,8 +96,11 @@ async fn open(store: &Store, finish: &Cell<bool>) -> Result<Option<Client>> {
     Ok(None)
 }
 
-/// How many tasks of a client lock at the same time.
-const TASKS: u32 = 2;
+/// How many clients of the store a process has.
+const CLIENTS: u32 = 2;
+
+/// How many tasks of a process lock at the same time.
+const TASKS: u32 = 3;
 
 /// When to try again to open a store that is down.
 const AGAIN: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::torture::wire::{Question, Reply};
+use crate::torture::wire::{LeftLease, Question, Reply};
 
 /// A connection to the register.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Register {
         let name = name.to_owned();
         match self.ask(&Question::Read { name, fence }).await? {
             Reply::Version(version) => Ok(Some(version)),
-            Reply::Stale => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -40,6 +40,19 @@ impl Register {
             read,
         };
         self.ask(&question).await.map(drop)
+    }
+
+    /// Leaves a lease by hand to others.
+    pub(super) async fn leave(&mut self, lease: LeftLease) -> std::io::Result<()> {
+        self.ask(&Question::Leave(lease)).await.map(drop)
+    }
+
+    /// Takes up a lease by hand that somebody has left.
+    pub(super) async fn take_up(&mut self) -> std::io::Result<Option<LeftLease>> {
+        match self.ask(&Question::TakeUp).await? {
+            Reply::Lease(lease) => Ok(lease),
+            _ => Ok(None),
+        }
     }
 
     async fn ask(&mut self, question: &Question) -> std::io::Result<Reply> {
