@@ -199,7 +199,7 @@ impl Options {
 
     /// The command that replays a seed.
     fn command(&self, seed: u64) -> String {
-        let mut command = format!("cargo run --release -p tenure-sim -- --seed {seed}");
+        let mut command = format!("cargo run --profile sim -p tenure-sim -- --seed {seed}");
         if self.no_owners {
             command += " --no-owners";
         }
