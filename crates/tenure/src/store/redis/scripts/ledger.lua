@@ -312,6 +312,10 @@ local function keep(who, claim, ttl)
     restart('!', claim, ttl)
     return 0
   end
+  if redis.call('HEXISTS', lease, '\3!:' .. claim) == 1 then
+    -- It was asked for after its release.
+    drop('!', claim)
+  end
   local part = redis.call('HGET', lease, '\3' .. who .. ':' .. claim)
   local fence, rest = string.match(part, '^(%d+) %d+ (.*)$')
   local mode = string.match(redis.call('HGET', lease, '\2' .. (owner_in(part) or claim)), '^%d+ (.+)$')
@@ -321,14 +325,14 @@ local function keep(who, claim, ttl)
   return drop(who, claim)
 end
 
--- Ends what has run out; a plain lease does so by itself.
+-- Ends what has run out, and returns whether there is room that nobody has been let in to. A plain lease
+-- ends by itself.
 local function sweep()
-  if not many then
-    return
-  end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now)) do
+  local over = many and redis.call('ZRANGEBYSCORE', ends, '-inf', now) or {}
+  for _, id in ipairs(over) do
     drop(string.match(id, '^([^:]+):(.*)$'))
   end
+  return #over > 0 or not head
 end
 
 local function place_of(id)

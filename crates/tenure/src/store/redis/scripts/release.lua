@@ -16,9 +16,8 @@ if freed then
   settle()
   return 0
 end
--- Others go in after the release, in one step with it; what has run out is over before.
-sweep()
-if not head then
+-- Others go in after the release, in one step with it, but for those whose turn has come before.
+if sweep() then
   let_in()
 end
 local fence = lease_of(who, claim)

@@ -12,8 +12,7 @@ for i, answer in ipairs(answers) do
   if not answer then
     local claim, who, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], tonumber(ARGV[4 * i + 1])
     open(KEYS[stride * (i - 1) + 1])
-    sweep()
-    if not head then
+    if sweep() then
       let_in()
     end
     local granted = lease_of(who, claim)

@@ -1,6 +1,7 @@
 //! What a lease is, how it is renewed, and what it leaves behind.
 
 use super::scenarios;
+use crate::conformance::modes::permits;
 use crate::conformance::stage::{Party, TTL, cast};
 use crate::driver::{Loss, Mode, Released, Renewed};
 use crate::store::redis::mutants::lab::Lab;
@@ -10,6 +11,8 @@ scenarios![
     owners_of_any_letters_are_told_and_listed,
     a_renewal_beside_others_lasts,
     a_release_or_renewal_at_ones_turn_finds_the_lease,
+    a_release_or_renewal_at_ones_turn_beside_others_finds_the_lease,
+    a_claim_stays_taken_once,
     a_name_taken_by_nobody_is_taken,
 ];
 
@@ -115,6 +118,44 @@ async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
     bob.stands().await;
     lab.expire(&ann);
     bob.frees().await;
+}
+
+/// The same where one of several leases has run out.
+async fn a_release_or_renewal_at_ones_turn_beside_others_finds_the_lease(lab: &Lab) {
+    for renews in [false, true] {
+        let [ann, bob, eve] = cast(lab).await.map(|party| permits(&party, 1, 2));
+        ann.locks().await;
+        eve.ttl(TTL / 4).locks().await;
+        bob.stands().await;
+        lab.pass(&ann, TTL / 3);
+        if renews {
+            assert!(matches!(bob.renews(None).await, Renewed::Kept { .. }));
+        }
+        bob.frees().await;
+        ann.is_held_by(&[&ann]).await;
+    }
+}
+
+/// A claim that was asked for after its release, and stays taken once more, takes its permits once.
+async fn a_claim_stays_taken_once(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    for ann in [permits(&ann, 1, 3), permits(&ann.nested().named(), 1, 3)] {
+        let bob = permits(&bob, 1, 3);
+        bob.locks().await;
+        // A late copy of the request for the claim, each time.
+        let copy = ann.but(|_| {});
+        for party in [&ann, &copy] {
+            party.locks().await;
+            let kept = party.releases_with(|release| release.stays_taken = TTL / 4);
+            assert_eq!(kept.await, Released::Freed { left: 0 });
+        }
+        assert_eq!(bob.entry().await.holders.len(), 2);
+        lab.pass(&ann, TTL / 3);
+        let rest = permits(&bob.neighbour(), 2, 3);
+        rest.locks().await;
+        rest.frees().await;
+        bob.frees().await;
+    }
 }
 
 /// A name that stays taken by nobody counts as another's, but for its last owner.
