@@ -54,6 +54,8 @@ pub(crate) struct Claim {
     pub(crate) died: Option<usize>,
     /// The end of the belief.
     pub(crate) until: Option<usize>,
+    /// From when to when its belief does not count, in microseconds.
+    pub(crate) excused: Vec<(u64, u64)>,
     /// Whether another, who excluded it, held the name when it was asked.
     pub(crate) blocked: bool,
     /// A claim of the same owner that held the name when this one was asked.
@@ -171,6 +173,9 @@ impl View<'_> {
             piece.back = back.filter(|event| *event > grant.event);
         }
         pieces.push(piece);
+        for (from_us, until_us) in &claim.excused {
+            pieces = without(&pieces, *from_us, *until_us);
+        }
         pieces.retain(|piece| piece.from_us < piece.until_us);
         pieces
     }
@@ -192,6 +197,24 @@ impl View<'_> {
     }
 }
 
+/// The pieces before and after a time that does not count.
+fn without(pieces: &[Piece], from_us: u64, until_us: u64) -> Vec<Piece> {
+    let around = pieces.iter().flat_map(|piece| {
+        let before = Piece {
+            until_us: piece.until_us.min(from_us),
+            ..*piece
+        };
+        let after = Piece {
+            from_us: piece.from_us.max(until_us),
+            ..*piece
+        };
+        [before, after]
+    });
+    around
+        .filter(|piece| piece.from_us < piece.until_us)
+        .collect()
+}
+
 impl Claim {
     /// A claim of which nothing is known but that it was asked; its name and owner are to be filled in.
     pub(crate) fn new(asked: usize, process: u32, number: u64, mode: Mode) -> Self {
@@ -210,6 +233,7 @@ impl Claim {
             releases: Vec::new(),
             died: None,
             until: None,
+            excused: Vec::new(),
             blocked: false,
             nested_in: None,
             reentry: false,

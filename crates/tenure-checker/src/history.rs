@@ -130,6 +130,14 @@ pub enum What {
         /// The process that it had hit.
         target: Option<u32>,
     },
+    /// Something that the lock does not promise to survive has ended this claim's lease: an operator, or a store that lost its
+    /// data or whose clock jumped. The belief does not count from here until then, when its holder must have noticed.
+    Excused {
+        /// The claim.
+        claim: u64,
+        /// Until when, in microseconds.
+        until_us: u64,
+    },
     /// From here on there are no more faults: everybody who waits has to get on.
     Healed,
     /// Everybody has let go and gone, and this was still found in the store.

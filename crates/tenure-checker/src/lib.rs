@@ -9,7 +9,8 @@
 //! - [`Exclusion`](Promise::Exclusion): a client *believes* from `granted` to the first of `lost`, `releasing` and the end of
 //!   its process. Beliefs of different owners that exclude each other must not overlap. While a process is paused it cannot
 //!   notice anything, so its belief does not count from the pause's start until the first thing that the owner notes after
-//!   the pause's end, and [`Expect::notice_us`] longer. What it *writes* meanwhile is judged all the same.
+//!   the pause's end, and [`Expect::notice_us`] longer. What it *writes* meanwhile is judged all the same. Nor does a belief
+//!   count while it is [excused](What::Excused): its lease was ended by something that the lock does not promise to survive.
 //! - [`NoLostUpdate`](Promise::NoLostUpdate): each accepted write had read the version that the one before it made.
 //! - [`FencedWrites`](Promise::FencedWrites): accepted fences never decrease, and once one came, none is missing. A stale
 //!   write that was refused is as it should be.

@@ -130,6 +130,9 @@ impl Display for What {
             ),
             Self::Fault { kind, target } => write!(f, "fault: {kind}{}", Target(*target)),
             Self::Over { kind, target } => write!(f, "over: {kind}{}", Target(*target)),
+            Self::Excused { claim, until_us } => {
+                write!(f, "claim {claim} is excused until {until_us} µs")
+            }
             Self::Healed => f.write_str("no more faults from here on"),
             Self::Left { found } => write!(f, "left behind: {found}"),
         }

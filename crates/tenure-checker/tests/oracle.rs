@@ -154,6 +154,8 @@ struct Claim {
     failed: Option<(usize, u64)>,
     releasing: Option<(usize, u64)>,
     freed: Option<(usize, u64)>,
+    lost: Option<(usize, u64)>,
+    told: Option<(usize, Freed)>,
     until: (usize, u64),
 }
 
@@ -375,13 +377,17 @@ impl Claim {
                 self.fence = fence.unwrap();
             }
             What::Refused { .. } | What::Unknown { .. } => self.failed = Some(at),
-            What::Lost { .. } => self.until = self.until.min(at),
+            What::Lost { .. } => {
+                self.lost.get_or_insert(at);
+                self.until = self.until.min(at);
+            }
             What::Releasing { .. } => {
                 self.releasing = Some(at);
                 self.until = self.until.min(at);
             }
             What::Released { freed, .. } => {
                 self.freed = (*freed == Freed::Freed).then_some(at);
+                self.told = Some((at.0, *freed));
             }
             _ => {}
         }
@@ -409,6 +415,8 @@ fn asked(place: usize, event: &Event) -> Claim {
         failed: None,
         releasing: None,
         freed: None,
+        lost: None,
+        told: None,
         until: NEVER,
     }
 }

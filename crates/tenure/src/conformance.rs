@@ -212,6 +212,7 @@ macro_rules! conformance {
             one_of_many_claims_at_once_is_granted,
             only_a_claim_from_elsewhere_calls_back,
             only_who_asked_for_it_is_called_back,
+            other_permits_of_an_owner_wait_until_it_is_out,
             permits_are_granted_up_to_their_number,
             permits_cover_no_other_mode,
             permits_keep_to_the_smallest_number,

@@ -80,6 +80,11 @@ impl Owner {
     /// Makes an owner that nobody else has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Ids that count on from run to run would give maps another order in each.
+        #[cfg(feature = "simulation")]
+        if crate::random::seeded::is_on() {
+            return Self(format!("{:032x}", random_u128()).into());
+        }
         Self::of_this_process(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 

@@ -159,6 +159,8 @@ where
     if let Seen::Fresh(result) = look().await? {
         return Ok(Once::Found(result));
     }
+    // A lease that ended while it looked must not be used.
+    check_held(&guard)?;
     let result = tokio::select! {
         biased;
         loss = guard.lost() => {

@@ -47,7 +47,7 @@ pub(crate) mod seeded {
         static IS_ON: Cell<bool> = const { Cell::new(false) };
     }
 
-    pub(super) fn is_on() -> bool {
+    pub(crate) fn is_on() -> bool {
         IS_ON.get()
     }
 

@@ -27,10 +27,15 @@ struct Room {
 }
 
 impl Room {
-    async fn write(&self, guard: Guard) {
+    async fn write(&self, guard: Guard, owner: &Owner) {
         let fence = guard.fence().get();
         let before = self.largest_fence.swap(fence, Ordering::SeqCst);
-        assert!(before < fence, "fence {fence} was granted after {before}");
+        // The release of its last use may still be in flight, so that an owner joins itself.
+        let joins = guard.owner().as_ref() == Some(owner) && before == fence;
+        assert!(
+            before < fence || joins,
+            "fence {fence} was granted after {before}"
+        );
         assert_eq!(
             self.writers.fetch_add(1, Ordering::SeqCst),
             0,
@@ -78,35 +83,49 @@ async fn leave(guard: Guard) {
     }
 }
 
-/// A lock that is kept after its release or not, at random.
-fn mutex(client: &Client, name: &str) -> Lock {
+/// A lock without more, one that is kept after its release, or one of an owner: at random.
+fn mutex(client: &Client, name: &str, owner: &Owner) -> Lock {
     let mutex = client.mutex(name);
+    match fastrand::u32(..3) {
+        0 => mutex.keep(Duration::from_millis(fastrand::u64(10..200))),
+        1 => mutex.owner(owner.clone()),
+        _ => mutex,
+    }
+}
+
+/// A lock for reading, of an owner or without, at random.
+fn reader(client: &Client, name: &str, owner: &Owner) -> Lock {
+    let read = client.rwlock(name).read();
     match fastrand::bool() {
-        true => mutex.keep(Duration::from_millis(fastrand::u64(10..200))),
-        false => mutex,
+        true => read.owner(owner.clone()),
+        false => read,
     }
 }
 
 /// One task's day: asks in every way, and gives up at random.
 async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     let end = Instant::now() + RUN;
+    // The same in every call: what one of them gives up must not undo what the next one gets.
+    let owner = Owner::unique();
     while goes_on(end, &rooms) {
         let number = fastrand::usize(..NAMES);
         let (name, room) = (format!("room {number}"), &rooms[number]);
         let patience = Duration::from_micros(fastrand::u64(..3000));
         match fastrand::u32(..8) {
             0 => {
-                if let Ok(Some(guard)) = mutex(&client, &name).try_lock().await {
-                    room.write(guard).await;
+                if let Ok(Some(guard)) = mutex(&client, &name, &owner).try_lock().await {
+                    room.write(guard, &owner).await;
                 }
             }
             1 | 2 => {
-                if let Ok(guard) = mutex(&client, &name).lock_timeout(patience).await {
-                    room.write(guard).await;
+                if let Ok(guard) = mutex(&client, &name, &owner).lock_timeout(patience).await {
+                    room.write(guard, &owner).await;
                 }
             }
             3 => {
-                if let Ok(Ok(guard)) = timeout(patience, client.rwlock(&name).read().lock()).await {
+                if let Ok(Ok(guard)) =
+                    timeout(patience, reader(&client, &name, &owner).lock()).await
+                {
                     room.read(guard).await;
                 }
             }
@@ -117,16 +136,16 @@ async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
                 };
                 let inner = timeout(patience, lock.lock()).await;
                 drop(inner);
-                room.write(outer).await;
+                room.write(outer, &owner).await;
             }
             5 => {
-                if let Ok(guard) = client.rwlock(&name).read().lock().await {
+                if let Ok(guard) = reader(&client, &name, &owner).lock().await {
                     room.read(guard).await;
                 }
             }
             _ => {
-                if let Ok(guard) = mutex(&client, &name).lock().await {
-                    room.write(guard).await;
+                if let Ok(guard) = mutex(&client, &name, &owner).lock().await {
+                    room.write(guard, &owner).await;
                 }
             }
         }

@@ -73,6 +73,10 @@ impl<'a> Reader<'a> {
             What::Refused { .. } => self.refused(place, claim),
             What::Unknown { .. } => self.unknown(place, claim),
             What::Lost { .. } => self.lost(place, claim),
+            What::Excused { until_us, .. } => {
+                let window = (event.at_us, until_us);
+                self.view.claims[claim].excused.push(window);
+            }
             What::Releasing { .. } => self.releasing(place, claim),
             What::Released { freed, .. } => self.released(place, claim, freed),
             _ => {}

@@ -100,6 +100,7 @@ impl<'a> Reader<'a> {
             | What::Refused { claim }
             | What::Unknown { claim, .. }
             | What::Lost { claim }
+            | What::Excused { claim, .. }
             | What::Releasing { claim }
             | What::Released { claim, .. } => self.claim(place, event, *claim),
         }

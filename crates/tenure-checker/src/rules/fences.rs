@@ -130,6 +130,12 @@ fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut 
             false => largest.first,
         };
         let larger = largest.filter(|largest| largest.fence > grant.fence);
+        // A lease that an operator has ended is passed on until its process is told.
+        let granted_us = view.at(grant.event);
+        let mut excused = view.claims[grant.claim].excused.iter();
+        if excused.any(|(from_us, until_us)| (*from_us..*until_us).contains(&granted_us)) {
+            continue;
+        }
         if let Some(largest) = larger.filter(|_| !judged[number]) {
             breaches.note(grant.event, || shrinks(view, largest, grant));
         }

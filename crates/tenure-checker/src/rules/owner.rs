@@ -57,6 +57,11 @@ fn steps(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, Step, usize)> {
             steps.push((view.at(event), Step::Goes, *number));
         }
         for release in &claim.releases {
+            let began_us = view.at(release.began);
+            let mut excused = claim.excused.iter();
+            if excused.any(|(from_us, until_us)| (*from_us..*until_us).contains(&began_us)) {
+                continue;
+            }
             if let Some((told, Freed::Freed)) = release.told {
                 steps.push((view.at(release.began), Step::Frees { told }, *number));
             }

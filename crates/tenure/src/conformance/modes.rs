@@ -158,6 +158,29 @@ pub async fn permits_cover_no_other_mode(fixture: &dyn Fixture) {
     ann.is_held_by(&[&ann]).await;
 }
 
+/// A claim in line whose owner goes in with another number of permits waits until that has let go:
+/// it would share a grant that is not what it asked for.
+pub async fn other_permits_of_an_owner_wait_until_it_is_out(fixture: &dyn Fixture) {
+    if lacks(fixture, &[Need::SharedOwners, Need::Permits]).await {
+        return;
+    }
+    let [ann, bob, eve] = cast(fixture).await;
+    let ann = permits(&ann, 3, 3);
+    let bob = permits(&bob.named(), 1, 3);
+    let twin = permits(&bob.twin(&eve), 2, 3);
+    ann.locks().await;
+    bob.stands().await;
+    twin.stands().await;
+    ann.frees().await;
+    bob.turn().await;
+    bob.is_held_by(&[&bob]).await;
+    bob.is_waited_for_by(&[&twin]).await;
+    assert_eq!(bob.releases().await, Released::Freed { left: 0 });
+    twin.turn().await;
+    permits(&ann.neighbour(), 2, 3).is_refused().await;
+    permits(&ann.neighbour(), 1, 3).locks().await;
+}
+
 /// The largest number of permits is a number as any other.
 pub async fn all_of_the_largest_number_of_permits_exclude_others(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Permits]).await {

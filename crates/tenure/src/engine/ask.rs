@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::driver::{Answer, Claim, Grant, News};
+use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
@@ -13,7 +13,7 @@ use crate::engine::ticket::{Action, Event, Granted, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::name::{ClaimId, Name};
+use crate::name::{ClaimId, Fence, Name};
 
 impl Engine {
     /// Waits for the lock, for as long as it takes.
@@ -237,13 +237,11 @@ impl Engine {
                 after,
             } => self.hear_granted(&name, &claim, grant, after),
             News::Lost {
-                claim, fence, loss, ..
-            } => {
-                let lease = self.leases.find(&claim);
-                if let Some(lease) = lease.filter(|lease| lease.fence == fence) {
-                    self.lose(&lease, loss);
-                }
-            }
+                name,
+                claim,
+                fence,
+                loss,
+            } => self.hear_lost(&name, &claim, fence, loss),
             News::SessionLost(loss) => {
                 for lease in self.leases.all() {
                     self.lose(&lease, loss);
@@ -258,9 +256,23 @@ impl Engine {
         if let Some(ticket) = self.lines.ticket(name, claim) {
             let granted = ticket.told(grant, after);
             self.act(&ticket, Event::ToldGranted(granted));
-        } else if self.leases.find(claim).is_none() {
+            return;
+        }
+        let lease = self.leases.find(claim);
+        if lease.is_none_or(|lease| lease.fence != grant.fence) {
             // The ticket was taken back before it was granted.
             self.release_stray(name, claim, grant.fence);
+        }
+    }
+
+    fn hear_lost(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence, loss: Loss) {
+        // First the note, then the search: whoever adds the lease looks in the other order.
+        self.early.note_loss(claim, fence, loss);
+        let lease = self.leases.find(claim);
+        if let Some(lease) = lease.filter(|lease| lease.fence == fence) {
+            self.lose(&lease, loss);
+        } else if let Some(ticket) = self.lines.ticket(name, claim) {
+            ticket.on(Event::AskAgain, self.clock.now());
         }
     }
 
@@ -330,7 +342,7 @@ impl Engine {
         let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
         let Granted { grant, start } = granted;
         self.leases.add(&lease);
-        self.hear_early_call(&lease);
+        self.hear_early_news(&lease);
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, fence = %grant.fence, "granted");
         Guard::new(self, &lease, order, grant.fence, 0, start)

@@ -4,8 +4,7 @@
 //! elsewhere, and the lease goes back at once; it also goes back when its time is over, when this
 //! process wants the name in another way, and whenever a message may have been missed.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Tick;
@@ -200,25 +199,18 @@ impl Engine {
     /// Notes that another client wants the name of one of our leases.
     pub(super) fn call_back(self: &Arc<Self>, claim: &ClaimId, fence: Fence) {
         // First the note, then the search: whoever adds the lease looks in the other order.
-        self.calls.note(claim, fence);
+        self.early.note_call(claim, fence);
         let lease = self.leases.find(claim);
-        if let Some(lease) = lease.filter(|lease| self.calls.concern(lease)) {
+        if let Some(lease) = lease.filter(|lease| self.early.is_called_for(lease)) {
             self.called(&lease);
         }
     }
 
     /// Notes that others may want whatever we have, as their calls may have been missed.
     pub(super) fn call_all_back(self: &Arc<Self>) {
-        self.calls.may_be_missed(self.clock.now());
+        self.early.calls_may_be_missed(self.clock.now());
         self.leases.call_all_back();
         self.give_back_kept();
-    }
-
-    /// Looks whether a lease that was just granted is called back already.
-    pub(super) fn hear_early_call(self: &Arc<Self>, lease: &Arc<HeldLease>) {
-        if lease.claim.tell_if_wanted && self.calls.concern(lease) {
-            self.called(lease);
-        }
     }
 
     /// Releases all kept leases, and waits until nothing goes on in the background.
@@ -272,7 +264,7 @@ impl Engine {
         });
     }
 
-    fn called(self: &Arc<Self>, lease: &Arc<HeldLease>) {
+    pub(super) fn called(self: &Arc<Self>, lease: &Arc<HeldLease>) {
         lease.call_back();
         self.lines.lock().kept.called = Some(self.clock.now());
         if let Some(kept) = self.lines.take_kept(lease) {
@@ -307,51 +299,5 @@ impl Drop for Settling<'_> {
     }
 }
 
-/// Calls that came before the grant was known here, or may never have come.
-#[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Early>);
-
-#[derive(Debug, Default)]
-struct Early {
-    /// The latest few for leases that were not known: most have just been released.
-    calls: VecDeque<(ClaimId, Fence)>,
-    /// When calls may have been missed the last time.
-    missed: Option<Tick>,
-}
-
-impl Calls {
-    fn note(&self, claim: &ClaimId, fence: Fence) {
-        let mut early = self.lock();
-        if early.calls.len() == MOST_EARLY {
-            early.calls.pop_front();
-        }
-        early.calls.push_back((claim.clone(), fence));
-    }
-
-    fn may_be_missed(&self, now: Tick) {
-        self.lock().missed = Some(now);
-    }
-
-    /// Whether this lease was called for, or may have been.
-    fn concern(&self, lease: &HeldLease) -> bool {
-        let mut early = self.lock();
-        let this =
-            |(claim, fence): &(ClaimId, Fence)| *fence == lease.fence && *claim == lease.claim.id;
-        let called = early.calls.iter().position(this);
-        if let Some(called) = called {
-            early.calls.remove(called);
-        }
-        called.is_some() || early.missed.is_some_and(|missed| lease.granted <= missed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Early> {
-        // Nothing panics while the calls are half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// How long after a call a client takes no more than some fences at a time.
 const PEACE: Duration = Duration::from_secs(1);
-
-/// How many early calls are remembered. One that is pushed out is as good as lost.
-const MOST_EARLY: usize = 64;

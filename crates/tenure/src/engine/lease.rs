@@ -65,8 +65,8 @@ enum End {
 pub(crate) enum Care {
     /// Nothing before this moment.
     Wait(Tick),
-    /// Renew it.
-    Renew,
+    /// Renew it, and look again at this moment, when it may be over.
+    Renew(Tick),
     /// It is over, for this reason.
     Over(Loss),
 }
@@ -163,13 +163,21 @@ impl HeldLease {
         self.end(End::Released);
     }
 
-    /// Counts a renewal whose request was sent at `sent`.
-    pub(crate) fn renewed(&self, sent: Tick, valid: Duration) {
+    /// Counts a renewal whose request was sent at `sent`, unless its answer came too late.
+    ///
+    /// # Errors
+    ///
+    /// Why the lease is over: its holder may have been told so, and must not be told otherwise.
+    pub(crate) fn renewed(&self, sent: Tick, valid: Duration, now: Tick) -> Result<(), Loss> {
         let mut state = self.state();
+        if now >= state.until {
+            return Err(self.why_over(&state));
+        }
         state.until = state.until.max(sent + safe(valid));
         state.valid = valid;
         state.renew_at = sent + valid / 3;
         state.failing = false;
+        Ok(())
     }
 
     /// Counts a renewal that got no answer; the next one follows soon.
@@ -187,6 +195,11 @@ impl HeldLease {
         if state.renew_at != Tick::NEVER {
             state.renew_at = Tick::default();
         }
+    }
+
+    /// When the watchdog has to look at it for the first time.
+    pub(crate) fn first_look(&self) -> Tick {
+        self.granted + self.pace / 3
     }
 
     /// Says what the watchdog has to do, and takes note that it will renew.
@@ -208,7 +221,7 @@ impl HeldLease {
         };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;
-            return Care::Renew;
+            return Care::Renew(state.until.min(now + self.pace / 10));
         }
         let renew_at = if renewable {
             state.renew_at

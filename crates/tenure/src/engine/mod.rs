@@ -2,6 +2,7 @@
 
 mod ask;
 mod backoff;
+mod early;
 mod keep;
 pub(crate) mod lease;
 mod line;
@@ -21,7 +22,7 @@ use tokio::task::AbortHandle;
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::driver::{Capabilities, Driver, Loss};
-use crate::engine::keep::Calls;
+use crate::engine::early::EarlyNews;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
@@ -38,7 +39,7 @@ pub(crate) struct Engine {
     lines: Arc<Lines>,
     leases: Arc<Leases>,
     entries: Arc<Entries>,
-    calls: Calls,
+    early: EarlyNews,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
 }
@@ -59,7 +60,7 @@ impl Engine {
             lines: Arc::default(),
             leases: Arc::default(),
             entries: Arc::default(),
-            calls: Calls::default(),
+            early: EarlyNews::default(),
             tasks: OnceLock::new(),
         });
         // These two run for as long as the engine, so they do not count as work in the background.

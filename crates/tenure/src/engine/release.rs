@@ -133,11 +133,11 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        // A lease by hand is let be: it may be in use, and the news of its grant late. Whose claim it was is forgotten.
         let request = Release {
             name: name.clone(),
             claim: claim.clone(),
             fence: Some(fence),
+            // A lease by hand may be in use although the engine does not know it any more.
             life: Life::Client,
             stays_taken: Duration::ZERO,
         };

@@ -4,23 +4,24 @@
 //! [`Event`]; it returns what has to be done, and does nothing itself. `ask.rs` does it.
 //!
 //! ```text
-//!                 Look: send                    answer: queued
-//!      ┌─────► Due ──────────► Asking ──────────────────────────► Queued
-//!      │        ▲               │  ▲ news: ask again (noted)        │ │
-//!      │        │ queued, and   │  └──┐                             │ │
-//!      │        │ ask again     ├─────┘                             │ │
-//!      │        └───────────────┤                                   │ │
-//!      │                        │ news: granted                     │ │
-//!      │                        ▼                                   │ │
-//!      │                      Told ── answer: queued, news is old ──┼─┤
-//!      │                        │                                   │ │
-//!      │  news: ask again, or granted but half over; time is up     │ │
-//!      └────────────────────────┼───────────────────────────────────┘ │
-//!                               │ answer                              │ news: granted
-//!   answer: granted (Asking) ──►▼◄────────────────────────────────────┘
-//!                             Spent: serve the grant
+//!                Look: send              answer: queued
+//!      ┌────► Due ──────────► Asking ───────────────────────► Queued
+//!      │       ▲               │  ▲ any news:                  │  │
+//!      │       │ answer:       │  │ noted                      │  │
+//!      │       │ queued, but   ├──┘                            │  │
+//!      │       │ news came     │                               │  │
+//!      │       └───────────────┤                               │  │
+//!      │                       │                               │  │
+//!      │   news: ask again, or granted but uncertain; Look: time is up
+//!      └───────────────────────┼───────────────────────────────┘  │
+//!                              │ answer: granted                  │ news: granted
+//!                              ▼                                  │
+//!                            Spent: serve the grant ◄─────────────┘
 //!   any state but Spent ── End ──► Spent: withdraw the claim
 //! ```
+//!
+//! News that arrives while a request is in flight may be older or newer than the answer, so neither
+//! is believed but a grant in the answer; asking again settles it.
 //!
 //! Whoever makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; nobody
 //! else may.
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::{Tick, safe};
+use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
 use crate::engine::order::Order;
 
@@ -53,11 +54,9 @@ enum State {
     Due,
     /// A request is in flight.
     Asking {
-        /// Whether the store said meanwhile to ask again: the answer may be older than that.
+        /// Whether the store told something meanwhile: the answer may be older than that.
         again: bool,
     },
-    /// The store told of the grant while a request is in flight.
-    Told(Granted),
     /// The claim stands in the store's line; ask again at this time if no news came.
     Queued(Tick),
     /// It was served or withdrawn.
@@ -156,7 +155,7 @@ impl State {
         match event {
             Event::Look => self.look(now),
             Event::AskAgain => (self.ask_again(), Action::Wait),
-            Event::AnsweredQueued(until) => self.answered_queued(until, now),
+            Event::AnsweredQueued(until) => (self.answered_queued(until), Action::Wait),
             Event::AnsweredGranted(granted) => self.unless_spent(Action::Serve(granted)),
             Event::ToldGranted(granted) => self.told_granted(granted, now),
             Event::End => self.unless_spent(Action::Withdraw),
@@ -167,7 +166,7 @@ impl State {
         match self {
             Self::Queued(until) if now < until => (self, Action::Sleep(until)),
             Self::Due | Self::Queued(_) => (Self::Asking { again: false }, Action::Send),
-            Self::Asking { .. } | Self::Told(_) | Self::Spent => (self, Action::Wait),
+            Self::Asking { .. } | Self::Spent => (self, Action::Wait),
         }
     }
 
@@ -175,29 +174,24 @@ impl State {
         match self {
             Self::Queued(_) => Self::Due,
             Self::Asking { .. } => Self::Asking { again: true },
-            Self::Due | Self::Told(_) | Self::Spent => self,
+            Self::Due | Self::Spent => self,
         }
     }
 
-    fn answered_queued(self, until: Tick, now: Tick) -> (Self, Action) {
+    fn answered_queued(self, until: Tick) -> Self {
         match self {
-            Self::Told(granted) if granted.is_certain(now) => (Self::Spent, Action::Serve(granted)),
-            Self::Told(_) | Self::Asking { again: true } => (Self::Due, Action::Wait),
-            Self::Asking { again: false } | Self::Due | Self::Queued(_) => {
-                (Self::Queued(until), Action::Wait)
-            }
-            Self::Spent => (self, Action::Wait),
+            Self::Asking { again: true } => Self::Due,
+            Self::Asking { again: false } | Self::Due | Self::Queued(_) => Self::Queued(until),
+            Self::Spent => self,
         }
     }
 
     fn told_granted(self, granted: Granted, now: Tick) -> (Self, Action) {
         match self {
-            Self::Asking { .. } | Self::Told(_) => (Self::Told(granted), Action::Wait),
             Self::Due | Self::Queued(_) if granted.is_certain(now) => {
                 (Self::Spent, Action::Serve(granted))
             }
-            Self::Due | Self::Queued(_) => (Self::Due, Action::Wait),
-            Self::Spent => (self, Action::Wait),
+            other => (other.ask_again(), Action::Wait),
         }
     }
 
@@ -212,11 +206,11 @@ impl State {
 impl Granted {
     /// Whether news of a grant can be believed as it is.
     ///
-    /// A grant that is half over is better renewed first. One from the future shows that the clock
-    /// of the store has jumped, so nobody can say when it was made. Asking again settles both.
+    /// When it was made is known by the clock of the store, which may have jumped while the claim
+    /// waited. A grant from the future shows that; one from long ago may be older than it looks,
+    /// and is better renewed first. Asking again settles both.
     fn is_certain(&self, now: Tick) -> bool {
-        let over = self.start + safe(self.grant.valid);
-        self.start <= now && over.since(now) > self.grant.valid / 2
+        self.start <= now && now.since(self.start) <= self.grant.valid / 10
     }
 }
 
@@ -273,18 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn news_that_overtakes_the_answer_is_served_with_it() {
+    fn a_place_in_line_and_news_of_a_grant_contradict_each_other_until_asked_again() {
         let asking = State::Asking { again: false };
         let events = [
             Event::ToldGranted(granted(900)),
             Event::AnsweredQueued(at(9000)),
         ];
-        let served = (State::Spent, Action::Serve(granted(900)));
-        assert_eq!(after(asking, &events), served);
+        assert_eq!(after(asking, &events), (State::Due, Action::Wait));
     }
 
     #[test]
-    fn an_answer_is_believed_before_news_because_it_is_later() {
+    fn a_grant_in_the_answer_is_believed_whatever_news_said() {
         let asking = State::Asking { again: false };
         let events = [
             Event::ToldGranted(granted(100)),
@@ -294,10 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_half_over_or_from_the_future_is_asked_for_again() {
+    fn a_grant_from_long_ago_or_from_the_future_is_asked_for_again() {
         let queued = State::Queued(at(20_000));
         let told = Event::ToldGranted(granted(900));
-        assert_eq!(queued.on(told, at(6000)), (State::Due, Action::Wait));
+        assert_eq!(queued.on(told, at(1900)).1, Action::Serve(granted(900)));
+        assert_eq!(queued.on(told, at(1901)), (State::Due, Action::Wait));
         let future = Event::ToldGranted(granted(1001));
         assert_eq!(after(queued, &[future]), (State::Due, Action::Wait));
     }
@@ -316,7 +310,6 @@ mod tests {
             State::Due,
             State::Asking { again: false },
             State::Asking { again: true },
-            State::Told(granted(900)),
             State::Queued(at(9000)),
         ];
         for state in states {

@@ -45,7 +45,7 @@ impl Default for Leases {
 impl Leases {
     /// Takes a lease into care.
     pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
-        let first_look = lease.granted + lease.claim.ttl / 3;
+        let first_look = lease.first_look();
         let mut held = self.lock();
         held.leases
             .insert(lease.claim.id.clone(), Arc::clone(lease));
@@ -104,14 +104,14 @@ impl Leases {
         };
         for lease in held.leases.values() {
             match lease.care(now) {
-                Care::Renew => look.due.push(Arc::clone(lease)),
+                // Looked at again in time to tell of its loss.
+                Care::Renew(again) => {
+                    look.due.push(Arc::clone(lease));
+                    look.next = look.next.min(again);
+                }
                 Care::Over(loss) => look.over.push((Arc::clone(lease), loss)),
                 Care::Wait(until) => look.next = look.next.min(until),
             }
-        }
-        // What is being renewed is looked at again in time to tell of its loss.
-        for lease in &look.due {
-            look.next = look.next.min(now + lease.claim.ttl / 10);
         }
         held.next_look = look.next;
         look
@@ -185,7 +185,11 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
     };
     for (lease, answer) in leases.iter().zip(answers) {
         match answer {
-            Renewed::Kept { fence, valid } if fence == lease.fence => lease.renewed(sent, valid),
+            Renewed::Kept { fence, valid } if fence == lease.fence => {
+                if let Err(loss) = lease.renewed(sent, valid, engine.clock.now()) {
+                    engine.lose(lease, loss);
+                }
+            }
             Renewed::Kept { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {

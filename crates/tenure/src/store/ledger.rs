@@ -370,7 +370,13 @@ impl Ledger {
             let held = owner.and_then(|owner| self.mode_of(owner));
             held.is_some_and(|held| covers(held, place.mode))
         };
-        let first = || self.line.front().filter(|first| self.fits(first.mode));
+        // An owner that is in already in another mode would share a grant that is not what it asked for.
+        let is_in = |place: &Place| {
+            let owner = place.owner.as_ref();
+            owner.is_some_and(|owner| self.mode_of(owner).is_some())
+        };
+        let fits = |first: &&Place| self.fits(first.mode) && !is_in(first);
+        let first = || self.line.front().filter(fits);
         let entering = self.line.iter().position(covered);
         entering.or_else(|| first().map(|_| 0))
     }

@@ -2,7 +2,7 @@
 
 use tenure::driver::{Grant, News};
 use tenure::layer::{Call, Trouble};
-use tenure::{Health, Outcome, Owner};
+use tenure::{Health, Loss, Outcome, Owner};
 use tokio::time::{sleep, timeout};
 
 use crate::{World, millis, secs};
@@ -123,19 +123,54 @@ async fn a_grant_that_is_told_while_it_is_released_is_not_taken_for_a_stray_one(
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_news_of_a_grant_does_not_free_a_lease_by_hand() {
+async fn an_eviction_that_overtakes_the_grant_is_heard() {
+    let world = World::new();
+    world
+        .fault
+        .next(Call::Acquire, Trouble::LateAnswer(secs(1)), 1);
+    let here = world.here.clone();
+    let locked = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
+    sleep(millis(10)).await;
+    world.there.evict(&"a".parse().unwrap()).await.unwrap();
+    let guard = locked.await.unwrap();
+    assert_eq!(guard.health(), Health::Lost(Loss::Evicted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_evicted_while_it_was_asked_for_again_is_not_served() {
+    let world = World::new();
+    let held = world.there.mutex("a").lock().await.unwrap();
+    let here = world.here.clone();
+    let waiting = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
+    world.until_waiting("a", 1).await;
+    world
+        .fault
+        .next(Call::Acquire, Trouble::LateRequest(secs(1)), 1);
+    world.fault.tell(News::AskAgain(None));
+    sleep(millis(10)).await;
+    held.release().await.unwrap();
+    world.there.evict(&"a".parse().unwrap()).await.unwrap();
+    let next = world.there.mutex("a").lock().await.unwrap();
+    sleep(secs(10)).await;
+    assert!(!waiting.is_finished(), "two holders at once");
+    next.release().await.unwrap();
+    let guard = timeout(secs(1), waiting).await.expect("its turn").unwrap();
+    assert_eq!(guard.health(), Health::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_news_of_a_lease_by_hand_does_not_free_it() {
     let world = World::new();
     let lease = world.here.mutex("a").lease().await.unwrap();
     world.fault.tell(News::Granted {
         name: lease.name.clone(),
         claim: lease.claim.clone(),
-        grant: Grant::new(lease.fence.unwrap(), secs(30)),
+        grant: Grant::new(lease.fence.unwrap(), lease.ttl),
         after: millis(0),
     });
-    sleep(millis(100)).await;
+    sleep(secs(1)).await;
     world.here.settled().await;
     assert_eq!(world.holders("a").await, 1);
-    assert_eq!(world.here.release(&lease).await.unwrap(), Outcome::Released);
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,7 +132,7 @@ fn a_format_file_with_other_content_is_damaged() {
 #[test]
 fn a_folder_of_a_newer_version_asks_for_an_update() {
     let folder = used();
-    for newer in [2, 3, u32::MAX] {
+    for newer in [3, 4, u32::MAX] {
         let format = format!("tenure local {newer}\n");
         fs::write(folder.path().join("format"), format).unwrap();
         let error = uses(folder.path()).unwrap_err();
@@ -142,6 +142,30 @@ fn a_folder_of_a_newer_version_asks_for_an_update() {
         };
         assert_eq!(found, newer);
     }
+}
+
+#[test]
+fn a_folder_of_an_older_version_says_what_to_do_and_fences_keep_growing() {
+    let folder = used();
+    let before = works(folder.path());
+    fs::write(folder.path().join("format"), "tenure local 1\n").unwrap();
+    let Error::Unavailable { source, .. } = uses(folder.path()).unwrap_err() else {
+        panic!("nothing has changed, and nothing is damaged");
+    };
+    let said = source.to_string();
+    assert!(
+        said.contains("remove everything in it but the file 'fence'"),
+        "{said}"
+    );
+    for file in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        match file.file_name().to_str() {
+            Some("fence") => {}
+            _ if file.path().is_dir() => fs::remove_dir_all(file.path()).unwrap(),
+            _ => fs::remove_file(file.path()).unwrap(),
+        }
+    }
+    let after = works(folder.path());
+    assert!(before < after, "{before} was granted before {after}");
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl Hand {
                 let guard = self.lock(order, name).lock().await?;
                 self.keep(name, guard)
             }
+            "insist" => self.insist(order).await?,
             "try" => match self.lock(order, name).try_lock().await? {
                 Some(guard) => self.keep(name, guard),
                 None => "busy".to_owned(),
@@ -135,6 +136,19 @@ impl Hand {
             lock = lock.owner(Owner::named(owner).expect("an owner"));
         }
         lock
+    }
+
+    /// Waits for a short time, again and again; answers each time that it was too short.
+    async fn insist(&mut self, order: &Order<'_>) -> Result<String, Error> {
+        let lock = self.lock(order, order.name);
+        let patience = order.duration("patience").expect("how long to wait");
+        loop {
+            match lock.lock_timeout(patience).await {
+                Ok(guard) => return Ok(self.keep(order.name, guard)),
+                Err(Error::TimedOut { .. }) => answer("too short"),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn keep(&mut self, name: &str, guard: Guard) -> String {

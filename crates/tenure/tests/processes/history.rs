@@ -143,11 +143,11 @@ pub(crate) fn check_order(before: &Entry, after: &Entry) -> Result<(), String> {
         entry
             .waiters
             .iter()
-            .map(|waiter| waiter.owner.clone())
+            .map(|waiter| waiter.claim.clone())
             .collect()
     };
     let (was, is) = (line(before), line(after));
-    let place = |owner| was.iter().position(|waiter| waiter == owner);
+    let place = |claim| was.iter().position(|waiter| waiter == claim);
     let stayed: Vec<_> = is.iter().map(place).collect();
     let known = stayed.iter().take_while(|place| place.is_some()).count();
     if stayed[known..].iter().any(Option::is_some) || !stayed[..known].is_sorted() {
@@ -155,7 +155,7 @@ pub(crate) fn check_order(before: &Entry, after: &Entry) -> Result<(), String> {
     }
     let first_left = stayed.first().copied().flatten();
     for holder in &after.holders {
-        if let (Some(went_in), Some(left)) = (place(&holder.owner), first_left)
+        if let (Some(went_in), Some(left)) = (place(&holder.claim), first_left)
             && left < went_in
         {
             return Err(format!("{went_in} went in while {left} still waits"));
@@ -168,8 +168,8 @@ pub(crate) fn check_order(before: &Entry, after: &Entry) -> Result<(), String> {
 mod tests {
     use std::time::Duration;
 
-    use tenure::driver::{About, Holder, Mode, Waiter};
-    use tenure::{Fence, Owner};
+    use tenure::driver::{About, Holder, Life, Mode, Waiter};
+    use tenure::{ClaimId, Fence, Owner};
 
     use super::*;
 
@@ -247,16 +247,19 @@ mod tests {
 
     fn entry(holders: &[&str], waiters: &[&str]) -> Entry {
         let about = About::this_process(None);
+        let claim = |text: &&str| ClaimId::new(text).unwrap();
         let owner = |text: &&str| Owner::named(text).unwrap();
         Entry {
             name: "a".parse().unwrap(),
             holders: holders
                 .iter()
                 .map(|text| Holder {
+                    claim: claim(text),
                     owner: owner(text),
                     mode: Mode::Exclusive,
                     fence: Fence::new(1).unwrap(),
                     depth: 1,
+                    life: Life::Client,
                     about: about.clone(),
                     held: Duration::ZERO,
                     expires_in: Duration::ZERO,
@@ -265,6 +268,7 @@ mod tests {
             waiters: waiters
                 .iter()
                 .map(|text| Waiter {
+                    claim: claim(text),
                     owner: owner(text),
                     mode: Mode::Exclusive,
                     about: about.clone(),

@@ -107,6 +107,24 @@ impl Worker {
         fence.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
     }
 
+    /// Waits until it has given up waiting so many times, and waits again.
+    pub(crate) async fn gives_up(&mut self, times: usize) {
+        for _ in 0..times {
+            assert_eq!(self.answer().await, "too short");
+        }
+    }
+
+    /// Waits for a grant, however often it gives up before; returns its fence.
+    pub(crate) async fn insists(&mut self) -> u64 {
+        loop {
+            let answer = self.answer().await;
+            if let Some(fence) = answer.strip_prefix("granted ") {
+                return fence.parse().unwrap();
+            }
+            assert_eq!(answer, "too short");
+        }
+    }
+
     /// Kills the process; returns a moment at which it was still alive.
     pub(crate) fn kill(&mut self) -> u64 {
         let ended = self.child.try_wait().expect("a child can be asked for");

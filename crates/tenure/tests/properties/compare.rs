@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tenure::Fence;
-use tenure::driver::{Entry, Holder, Loss, Mode, News};
+use tenure::driver::{Entry, Holder, Life, Loss, Mode, News};
+use tenure::{ClaimId, Fence, Name, Owner};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::model::{Held, Told};
-use crate::run::Run;
+use crate::model::{Held, Told, depth};
+use crate::run::{Run, pid};
 use crate::steps::{CLIENTS, Clock, NAMES};
 
 impl Run<'_> {
@@ -24,14 +24,14 @@ impl Run<'_> {
             told.retain(|told| !self.passes_over_told(told));
             while let Some(expected) = told.first().copied() {
                 let Some(news) = self.next_news(client, patience).await else {
-                    panic!("{}: client {client} misses {expected:?}", self.step);
+                    panic!("{}: client {client} misses {expected:?}", self.so_far);
                 };
                 let next = self.next_of(&told, &news);
                 self.same_news(told.remove(next), news);
             }
             if self.clock != Clock::Real {
                 let more = self.next_news(client, Duration::ZERO).await;
-                assert_eq!(more, None, "{}: more news for {client}", self.step);
+                assert_eq!(more, None, "{}: more news for {client}", self.so_far);
             }
         }
     }
@@ -76,7 +76,9 @@ impl Run<'_> {
         self.clock != Clock::Paused
             && match told {
                 Told::AskAgain { .. } => true,
-                Told::Wanted { name, .. } => self.model.locks[*name].left_behind,
+                Told::Wanted { claim, .. } => {
+                    self.model.locks[self.model.claims[*claim].name].left_behind
+                }
                 _ => false,
             }
     }
@@ -84,11 +86,12 @@ impl Run<'_> {
     /// Which of the things still to be told this news must be: the first, or in a server the one of
     /// several leases of a client that an eviction ended, whose order means nothing.
     fn next_of(&self, told: &[Told], news: &News) -> usize {
-        let News::Lost { owner: lost, .. } = news else {
+        let News::Lost { claim: lost, .. } = news else {
             return 0;
         };
         let mut evicted = told.iter();
-        let same = |told: &Told| matches!(told, Told::Evicted { owner, .. } if self.owners[*owner] == *lost);
+        let same =
+            |told: &Told| matches!(told, Told::Evicted { claim, .. } if self.ids[*claim] == *lost);
         let position = evicted.position(same).unwrap_or(0);
         let all_evicted = told[..position]
             .iter()
@@ -103,50 +106,53 @@ impl Run<'_> {
     fn same_news(&mut self, expected: Told, news: News) {
         match (expected, news) {
             (Told::AskAgain { name }, News::AskAgain(Some(found))) => {
-                assert_eq!(found, self.names[name], "{}", self.step);
+                assert_eq!(found, self.names[name], "{}", self.so_far);
             }
             (
                 Told::Granted {
-                    name,
-                    owner,
-                    fence,
+                    claim,
+                    given,
                     after,
                 },
                 News::Granted {
-                    name: found_name,
-                    owner: found_owner,
-                    fence: found,
+                    name,
+                    claim: found,
+                    grant,
                     after: found_after,
                 },
             ) => {
-                assert_eq!(found_name, self.names[name], "{}", self.step);
-                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
-                self.same_fence(name, fence, found);
+                self.same_claim(claim, &name, &found);
+                self.same_grant(claim, given, grant);
                 self.same_time("after", after, found_after);
             }
             (
-                Told::Evicted { name, owner, fence },
+                Told::Evicted { claim, fence },
                 News::Lost {
-                    name: found_name,
-                    owner: found_owner,
-                    fence: found,
+                    name,
+                    claim: found,
+                    fence: found_fence,
                     loss: Loss::Evicted,
                 },
             )
             | (
-                Told::Wanted { name, owner, fence },
+                Told::Wanted { claim, fence },
                 News::Wanted {
-                    name: found_name,
-                    owner: found_owner,
-                    fence: found,
+                    name,
+                    claim: found,
+                    fence: found_fence,
                 },
             ) => {
-                assert_eq!(found_name, self.names[name], "{}", self.step);
-                assert!(found_owner == self.owners[owner], "{}: owner", self.step);
-                self.same_fence(name, fence, found);
+                self.same_claim(claim, &name, &found);
+                self.same_fence(self.model.claims[claim].name, fence, found_fence);
             }
-            (expected, news) => panic!("{}: told {news:?}, not {expected:?}", self.step),
+            (expected, news) => panic!("{}: told {news:?}, not {expected:?}", self.so_far),
         }
+    }
+
+    fn same_claim(&self, expected: usize, name: &Name, found: &ClaimId) {
+        assert_eq!(name, self.name(expected), "{}", self.so_far);
+        let claim = self.ids.iter().position(|id| id == found);
+        assert_eq!(claim, Some(expected), "{}: another claim", self.so_far);
     }
 
     /// The list has the model's holders and waiters.
@@ -168,15 +174,24 @@ impl Run<'_> {
             };
             self.compare_holders(name, &self.model.holders(name), &holders);
             let line = self.model.waiters(name);
-            assert_eq!(waiters.len(), line.len(), "{}: {waiters:?}", self.step);
+            assert_eq!(waiters.len(), line.len(), "{}: {waiters:?}", self.so_far);
             for (waiter, expected) in waiters.iter().zip(line) {
-                let owner = &self.owners[expected.ask.owner];
-                assert!(waiter.owner == *owner, "{}: order of waiters", self.step);
-                assert_eq!(waiter.mode, expected.ask.mode, "{}", self.step);
-                assert_eq!(waiter.about.pid, expected.ask.pid, "{}", self.step);
+                self.same_claim(expected.claim, &self.names[name], &waiter.claim);
+                self.same_owner(expected.claim, &waiter.owner);
+                assert_eq!(waiter.mode, expected.mode, "{}", self.so_far);
+                assert_eq!(waiter.about.pid, pid(expected.claim), "{}", self.so_far);
                 self.same_time("waited", self.model.now - expected.since, waiter.waited);
             }
         }
+    }
+
+    /// Owners are shown, and claims without one are their own.
+    fn same_owner(&self, claim: usize, found: &Owner) {
+        let expected = match self.model.claims[claim].owner {
+            Some(owner) => self.owners[owner].as_str(),
+            None => self.ids[claim].as_str(),
+        };
+        assert!(found.as_str() == expected, "{}: owner", self.so_far);
     }
 
     async fn list(&self) -> Vec<Entry> {
@@ -205,31 +220,40 @@ impl Run<'_> {
             found.len(),
             expected.len(),
             "{}: {found:?}, not {expected:?}",
-            self.step
+            self.so_far
         );
         let mut found = found.to_vec();
         if self.clock == Clock::Moved {
-            // Two clients of one owner that were let in by one request came at the same
-            // microsecond, and neither is older.
-            let order = |holder: &Holder| expected.iter().position(|e| e.pid == holder.about.pid);
-            for twins in found.chunk_by_mut(|a, b| (a.held, a.fence) == (b.held, b.fence)) {
+            // Claims that were let in by one request came at the same microsecond, and none is older.
+            let order = |holder: &Holder| {
+                let mut claims = expected.iter();
+                claims.position(|held| self.ids[held.claim] == holder.claim)
+            };
+            for twins in found.chunk_by_mut(|a, b| a.held == b.held) {
                 twins.sort_by_key(order);
             }
         }
-        for (holder, expected) in found.iter().zip(expected) {
-            let owner = &self.owners[expected.owner];
-            assert!(holder.owner == *owner, "{}: order of holders", self.step);
-            assert_eq!(holder.mode, expected.mode, "{}", self.step);
-            assert_eq!(holder.depth, expected.depth, "{}", self.step);
-            assert_eq!(holder.about.pid, expected.pid, "{}", self.step);
-            self.same_fence(name, expected.fence, holder.fence);
+        for (holder, held) in found.iter().zip(expected) {
+            self.same_claim(held.claim, &self.names[name], &holder.claim);
+            self.same_owner(held.claim, &holder.owner);
+            assert_eq!(holder.mode, held.mode, "{}", self.so_far);
+            let depth = match held.owner {
+                _ if held.stays => 0,
+                None => 1,
+                owner => depth(expected, owner),
+            };
+            assert_eq!(holder.depth, depth, "{}: depth", self.so_far);
+            let life = held.client.map_or(Life::Ttl, |_| Life::Client);
+            assert_eq!(holder.life, life, "{}", self.so_far);
+            assert_eq!(holder.about.pid, pid(held.claim), "{}", self.so_far);
+            self.same_fence(name, held.fence, holder.fence);
             let now = self.model.now;
             // A server knows from its fence since when a lone holder has the name, and fences stay
             // when time is moved.
-            if self.clock != Clock::Moved || expected.mode != Mode::Exclusive {
-                self.same_time("held", now - expected.since, holder.held);
+            if self.clock != Clock::Moved || held.mode != Mode::Exclusive {
+                self.same_time("held", now - held.since, holder.held);
             }
-            self.same_time("expires in", expected.ends - now, holder.expires_in);
+            self.same_time("expires in", held.ends - now, holder.expires_in);
         }
     }
 
@@ -237,7 +261,7 @@ impl Run<'_> {
     pub(crate) fn same_fence(&mut self, name: usize, expected: u64, found: Fence) {
         let known = &mut self.fences[name];
         if let Some(known) = known.get(&expected) {
-            assert_eq!(*known, found, "{}: another fence of one grant", self.step);
+            assert_eq!(*known, found, "{}: another fence of one grant", self.so_far);
             return;
         }
         if let Some((before, smaller)) = known.range(..expected).next_back() {
@@ -245,7 +269,7 @@ impl Run<'_> {
             assert!(
                 found.get() >= smaller.get() + room,
                 "{}: {found} after {smaller}, which must leave room for {room}",
-                self.step
+                self.so_far
             );
         }
         if let Some((after, larger)) = known.range(expected..).next() {
@@ -253,7 +277,7 @@ impl Run<'_> {
             assert!(
                 found.get() + room <= larger.get(),
                 "{}: {found} before {larger}",
-                self.step
+                self.so_far
             );
         }
         known.insert(expected, found);
@@ -268,7 +292,7 @@ impl Run<'_> {
         assert!(
             found.abs_diff(expected) <= slack,
             "{}: {what} is {found:?}, not {expected:?}",
-            self.step
+            self.so_far
         );
     }
 }

@@ -2,6 +2,7 @@
 
 mod compare;
 mod model;
+mod named;
 mod redis;
 mod run;
 mod steps;
@@ -10,118 +11,72 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use proptest::prelude::*;
-use tenure::conformance::Fixture;
-use tenure::driver::{Driver, Life, Mode, Wait};
+use tenure::driver::Driver;
 use tenure::store::memory::Memory;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::model::{Ask, Which};
 use crate::run::{Subject, agrees_with_the_model};
-use crate::steps::{Clock, Pick, Step, steps};
+use crate::steps::{Case, Clock, cases};
 
 proptest! {
-    #![proptest_config(cases(512))]
+    #![proptest_config(config(512))]
 
     #[test]
-    fn memory_agrees_with_the_model_to_the_millisecond(steps in steps(Clock::Paused)) {
-        let runtime = runtime(Clock::Paused);
-        runtime.block_on(async {
-            let store = Store(Memory::new());
-            agrees_with_the_model(&store, Clock::Paused, &steps).await;
-        });
+    fn memory_agrees_with_the_model_to_the_millisecond(case in cases()) {
+        memory_agrees(Clock::Paused, &case);
     }
 
     #[test]
-    fn memory_agrees_with_the_model_on_a_real_clock(steps in steps(Clock::Real)) {
-        let runtime = runtime(Clock::Real);
-        runtime.block_on(async {
-            let store = Store(Memory::new());
-            agrees_with_the_model(&store, Clock::Real, &steps).await;
-        });
+    fn memory_agrees_with_the_model_on_a_real_clock(case in cases()) {
+        memory_agrees(Clock::Real, &case);
     }
 }
 
 #[cfg(target_os = "linux")]
 proptest! {
-    #![proptest_config(cases(256))]
+    #![proptest_config(config(256))]
 
     #[test]
-    fn local_agrees_with_the_model(steps in steps(Clock::Real)) {
-        let runtime = runtime(Clock::Real);
-        runtime.block_on(async {
-            let store = Folder(tempfile::tempdir().expect("a folder for a test"));
-            agrees_with_the_model(&store, Clock::Real, &steps).await;
-        });
+    fn local_agrees_with_the_model(case in cases()) {
+        local_agrees(&case);
     }
 }
 
-/// A client waits to write, and reads instead because its owner reads in another client: the place
-/// in line must not be granted after both have let go. Random steps seldom get there.
-#[tokio::test(start_paused = true)]
-async fn entering_again_gives_up_the_place_in_line() {
-    let ask = |client, owner, mode| Ask {
-        client,
-        name: 0,
-        owner,
-        mode,
-        ttl: 1_000,
-        depth: 1,
-        wait: Wait::InLine,
-        life: Life::Client,
-        fences: 1,
-        tells: true,
-        pid: 0,
-    };
-    let release = |client, owner| Step::Release {
-        which: Which {
-            client,
-            name: 0,
-            owner,
-            life: Life::Client,
-            fence: None,
-        },
-        pick: Pick::Any,
-        depth: 0,
-        keep: 0,
-    };
-    let steps = [
-        Step::Acquire(ask(0, 0, Mode::Exclusive)),
-        Step::Acquire(ask(1, 1, Mode::Shared)),
-        Step::Acquire(ask(2, 1, Mode::Exclusive)),
-        release(0, 0),
-        Step::Acquire(ask(2, 1, Mode::Shared)),
-        release(1, 1),
-        release(2, 1),
-    ];
-    let store = Store(Memory::new());
-    agrees_with_the_model(&store, Clock::Paused, &steps).await;
+fn memory_agrees(clock: Clock, case: &Case) {
+    runtime(clock).block_on(async {
+        let store = Store(Memory::new());
+        agrees_with_the_model(&store, clock, case).await;
+    });
+}
+
+#[cfg(target_os = "linux")]
+fn local_agrees(case: &Case) {
+    runtime(Clock::Real).block_on(async {
+        let store = Folder(tempfile::tempdir().expect("a folder for a test"));
+        agrees_with_the_model(&store, Clock::Real, case).await;
+    });
 }
 
 struct Store(Memory);
 
 #[async_trait]
-impl Fixture for Store {
+impl Subject for Store {
     async fn client(&self) -> Arc<dyn Driver> {
         Arc::new(self.0.another())
     }
 }
-
-impl Subject for Store {}
 
 #[cfg(target_os = "linux")]
 struct Folder(tempfile::TempDir);
 
 #[cfg(target_os = "linux")]
 #[async_trait]
-impl Fixture for Folder {
+impl Subject for Folder {
     async fn client(&self) -> Arc<dyn Driver> {
         let client = tenure::store::local::Local::open(Some(self.0.path())).await;
         Arc::new(client.expect("the folder opens"))
     }
 }
-
-#[cfg(target_os = "linux")]
-impl Subject for Folder {}
 
 fn runtime(clock: Clock) -> Runtime {
     let mut runtime = Builder::new_current_thread();
@@ -129,11 +84,16 @@ fn runtime(clock: Clock) -> Runtime {
     runtime.build().expect("a runtime starts")
 }
 
-fn cases(cases: u32) -> ProptestConfig {
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let is_told = std::env::var_os("PROPTEST_CASES").is_some();
     ProptestConfig {
-        cases,
+        cases: if is_told { default.cases } else { cases },
         // The shrunken steps are printed, and become a test of their own.
         failure_persistence: None,
-        ..ProptestConfig::default()
+        // A store with a clock of its own takes long to fail.
+        max_shrink_time: 60_000,
+        ..default
     }
 }

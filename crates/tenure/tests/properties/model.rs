@@ -1,36 +1,41 @@
 //! A store of locks written in the most obvious way, to compare the real ones with.
 //!
-//! It shares no code with them. Names, owners and clients are numbers, time is a number of ticks,
-//! and every question is a loop over two lists.
+//! It shares no code with them. Names, owners, clients and claims are numbers, time is a number of
+//! ticks, and every question is a loop over two lists: the leases and the line, both by claim.
 
 use tenure::driver::{Life, Loss, Mode, Wait};
 
-/// One request for a name.
+/// One claim. Its number in [`Model::claims`] is its id.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) client: usize,
     pub(crate) name: usize,
-    pub(crate) owner: usize,
+    /// Whose claims it holds together with, if it has an owner.
+    pub(crate) owner: Option<usize>,
     pub(crate) mode: Mode,
     pub(crate) ttl: u64,
-    pub(crate) depth: u32,
     pub(crate) wait: Wait,
     pub(crate) life: Life,
     pub(crate) fences: u32,
     /// Whether the client wants to know when another asks for the name.
     pub(crate) tells: bool,
-    /// Tells requests apart for people who look at the lock.
-    pub(crate) pid: u32,
 }
 
-/// Which lease of which owner.
+/// The lease that a renewal or a release names, and who sends it.
 #[derive(Debug, Clone)]
 pub(crate) struct Which {
+    pub(crate) claim: usize,
     pub(crate) client: usize,
-    pub(crate) name: usize,
-    pub(crate) owner: usize,
     pub(crate) life: Life,
     pub(crate) fence: Option<u64>,
+}
+
+/// What is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) fence: u64,
+    pub(crate) fences: u32,
+    pub(crate) valid: u64,
 }
 
 /// What the model says to a claim.
@@ -38,16 +43,8 @@ pub(crate) struct Which {
 pub(crate) enum Said {
     Busy,
     Conflict,
-    Granted(u64),
+    Granted(Given),
     Queued { ask_again: u64 },
-}
-
-/// What the model says to a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LetGo {
-    Freed,
-    Lowered,
-    NotHeld(Loss),
 }
 
 /// What a client is told.
@@ -57,70 +54,65 @@ pub(crate) enum Told {
         name: usize,
     },
     Granted {
-        name: usize,
-        owner: usize,
-        fence: u64,
+        claim: usize,
+        given: Given,
         after: u64,
     },
     Evicted {
-        name: usize,
-        owner: usize,
+        claim: usize,
         fence: u64,
     },
     Wanted {
-        name: usize,
-        owner: usize,
+        claim: usize,
         fence: u64,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Held {
-    pub(crate) owner: usize,
-    /// Nobody's, after a release that keeps the name taken.
-    pub(crate) kept: bool,
+    pub(crate) claim: usize,
+    pub(crate) owner: Option<usize>,
+    /// Released, and nobody's while the name stays taken.
+    pub(crate) stays: bool,
+    /// Nobody's if it lasts its ttl whoever ends.
     pub(crate) client: Option<usize>,
     pub(crate) mode: Mode,
-    pub(crate) depth: u32,
     pub(crate) fence: u64,
+    /// How many it may use, from this one on.
+    pub(crate) fences: u32,
     pub(crate) since: u64,
     pub(crate) ends: u64,
     /// Not told yet that another client wants the name, and wants to know.
     tells: bool,
-    pub(crate) pid: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waits {
-    pub(crate) ask: Ask,
+    pub(crate) claim: usize,
+    pub(crate) owner: Option<usize>,
+    pub(crate) client: usize,
+    pub(crate) mode: Mode,
     pub(crate) since: u64,
     asks_at: u64,
     /// Whether its client has ended, where the store passes over those.
     away: bool,
 }
 
-impl PartialEq for Ask {
-    fn eq(&self, other: &Self) -> bool {
-        self.pid == other.pid
-    }
-}
-
-impl Eq for Ask {}
-
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
-    pub(crate) held: Vec<Held>,
-    pub(crate) line: Vec<Waits>,
+    held: Vec<Held>,
+    line: Vec<Waits>,
+    /// The largest fence that was set aside.
     fence: u64,
     /// Whether the store may know of places whose client has ended.
     pub(crate) left_behind: bool,
-    /// Whether a client just went in beside another of its owner, and so maybe past the line.
-    passed: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) now: u64,
+    /// What each claim asks for, which never changes.
+    pub(crate) claims: Vec<Ask>,
     pub(crate) locks: Vec<Lock>,
     /// The news of each client that it has not read yet; those that have ended stand last.
     pub(crate) told: Vec<Vec<Told>>,
@@ -138,109 +130,102 @@ pub(crate) enum Ends {
 }
 
 impl Model {
-    pub(crate) fn new(names: usize, clients: usize, ends: Ends) -> Self {
+    pub(crate) fn new(claims: Vec<Ask>, names: usize, clients: usize, ends: Ends) -> Self {
         Self {
             now: 0,
+            claims,
             locks: (0..names).map(|_| Lock::default()).collect(),
             told: vec![Vec::new(); clients],
             ends,
         }
     }
 
-    pub(crate) fn acquire(&mut self, ask: &Ask) -> Said {
-        self.let_in(ask.name);
-        let said = self.decide(ask);
+    pub(crate) fn acquire(&mut self, claim: usize) -> Said {
+        let (name, client) = (self.claims[claim].name, self.claims[claim].client);
+        self.let_in(name);
+        let said = self.decide(claim);
         if said == Said::Busy {
-            self.call_back(ask.name, ask.client);
+            self.call_back(name, client);
         }
         // Whose turn it is by this grant has the same owner and waits in a client that has ended;
         // a store that does not see that may look for it with the next request.
         if self.ends == Ends::Seen {
-            self.let_in(ask.name);
+            self.let_in(name);
         }
-        self.remind(ask.name);
+        self.remind(name);
         said
     }
 
-    /// Whether a place in line is for what is asked, and not for less.
-    pub(crate) fn stands_for(&self, ask: &Ask) -> bool {
-        let mut line = self.locks[ask.name].line.iter();
-        line.any(|waits| {
-            (waits.ask.owner, waits.ask.client) == (ask.owner, ask.client)
-                && covers(waits.ask.mode, ask.mode)
-        })
+    /// Whether the claim stands in line.
+    pub(crate) fn waits(&self, claim: usize) -> bool {
+        let line = &self.locks[self.claims[claim].name].line;
+        line.iter().any(|waits| waits.claim == claim)
     }
 
-    pub(crate) fn withdraw(&mut self, ask: &Ask) {
-        let lock = &mut self.locks[ask.name];
+    /// Undoes a claim, if it is the client's own or nobody's.
+    pub(crate) fn withdraw(&mut self, claim: usize, client: usize) {
+        let Ask { name, life, .. } = self.claims[claim];
+        let lock = &mut self.locks[name];
         lock.line
-            .retain(|waits| (waits.ask.owner, waits.ask.client) != (ask.owner, ask.client));
-        let client = client_of(ask.client, ask.life);
-        if let Some(mine) = lock.find(ask.owner, client) {
-            if ask.depth == 1 {
-                lock.held.remove(mine);
-            } else if lock.held[mine].depth >= ask.depth {
-                lock.held[mine].depth = ask.depth - 1;
-            }
-        }
-        self.let_in(ask.name);
-        self.remind(ask.name);
+            .retain(|waits| (waits.claim, waits.client) != (claim, client));
+        let holder = holder_of(client, life);
+        lock.held
+            .retain(|held| held.stays || (held.claim, held.client) != (claim, holder));
+        self.let_in(name);
+        self.remind(name);
     }
 
     pub(crate) fn renew(&mut self, which: &Which, ttl: u64) -> Result<u64, Loss> {
-        self.let_in(which.name);
+        let name = self.claims[which.claim].name;
+        self.let_in(name);
         let now = self.now;
-        let lock = &mut self.locks[which.name];
-        let renewed = lock.find_grant(which).map(|mine| {
+        let lock = &mut self.locks[name];
+        let renewed = lock.find(which).map(|mine| {
             lock.held[mine].ends = now + ttl;
             lock.held[mine].fence
         });
-        self.remind(which.name);
+        self.remind(name);
         renewed
     }
 
-    pub(crate) fn release(&mut self, which: &Which, depth: u32, keep: u64) -> LetGo {
-        self.let_in(which.name);
+    /// Frees a lease; returns how many others its owner still has.
+    pub(crate) fn release(&mut self, which: &Which, stays: u64) -> Result<u32, Loss> {
+        let Ask { name, owner, .. } = self.claims[which.claim];
+        self.let_in(name);
         let now = self.now;
-        let lock = &mut self.locks[which.name];
-        let let_go = match lock.find_grant(which) {
-            Err(loss) => LetGo::NotHeld(loss),
-            Ok(mine) if depth > 0 => {
-                if lock.held[mine].depth > depth {
-                    lock.held[mine].depth = depth;
-                }
-                LetGo::Lowered
-            }
-            Ok(mine) if keep == 0 => {
+        let lock = &mut self.locks[name];
+        let released = lock.find(which).map(|mine| {
+            if stays == 0 {
                 lock.held.remove(mine);
-                LetGo::Freed
-            }
-            Ok(mine) => {
+            } else {
                 let held = &mut lock.held[mine];
-                held.kept = true;
+                held.stays = true;
                 held.client = None;
-                held.depth = 0;
                 held.tells = false;
-                held.ends = now + keep;
-                LetGo::Freed
+                held.ends = now + stays;
+                // What stays of an earlier grant of the claim, if it was asked for after its release.
+                let claim = which.claim;
+                let mut number = 0..;
+                lock.held.retain(|held| {
+                    number.next() == Some(mine) || !held.stays || held.claim != claim
+                });
             }
-        };
-        self.let_in(which.name);
-        self.remind(which.name);
-        let_go
+            depth(&lock.held, owner)
+        });
+        self.let_in(name);
+        self.remind(name);
+        released
     }
 
     pub(crate) fn evict(&mut self, name: usize) -> Vec<Held> {
         self.let_in(name);
         let evicted = std::mem::take(&mut self.locks[name].held);
         for held in &evicted {
-            let told = Told::Evicted {
-                name,
-                owner: held.owner,
-                fence: held.fence,
-            };
             if let Some(client) = held.client {
-                self.told[client].push(told);
+                self.told[client].push(Told::Evicted {
+                    claim: held.claim,
+                    fence: held.fence,
+                });
             }
         }
         if !evicted.is_empty() {
@@ -262,7 +247,7 @@ impl Model {
             let lock = &mut self.locks[name];
             let before = (lock.held.len(), lock.line.len());
             lock.held.retain(|held| held.client != Some(client));
-            lock.line.retain(|waits| waits.ask.client != client);
+            lock.line.retain(|waits| waits.client != client);
             if (lock.held.len(), lock.line.len()) != before {
                 self.let_in(name);
                 self.remind(name);
@@ -282,8 +267,8 @@ impl Model {
                 }
             }
             for waits in &mut lock.line {
-                if waits.ask.client == client {
-                    waits.ask.client = ended;
+                if waits.client == client {
+                    waits.client = ended;
                     waits.away = true;
                     lock.left_behind = true;
                 }
@@ -313,66 +298,64 @@ impl Model {
                 for other in &holders[index + 1..] {
                     check_pair(one, other);
                 }
+                let waits = self.waits(one.claim);
+                assert!(!waits || one.stays, "a claim holds and waits");
             }
-            let all_permits = permits_taken(&holders);
             assert!(
-                all_permits,
+                permits_suffice(&holders),
                 "more permits taken than there are: {holders:?}"
             );
             let line = &self.locks[name].line;
             for (index, one) in line.iter().enumerate() {
-                let twice = line[index + 1..].iter().any(|other| {
-                    (one.ask.owner, one.ask.client) == (other.ask.owner, other.ask.client)
-                });
+                let mut others = line[index + 1..].iter();
+                let twice = others.any(|other| one.claim == other.claim);
                 assert!(!twice, "two places of one claim");
             }
         }
     }
 
-    fn decide(&mut self, ask: &Ask) -> Said {
+    fn decide(&mut self, claim: usize) -> Said {
         let now = self.now;
+        let ask = self.claims[claim].clone();
         let lock = &mut self.locks[ask.name];
-        let own_mode = lock.mode_of(ask.owner);
-        if own_mode.is_some_and(|mode| covers(mode, ask.mode)) {
-            lock.line
-                .retain(|waits| (waits.ask.owner, waits.ask.client) != (ask.owner, ask.client));
-            let fence = lock.give(ask, now);
-            self.call(ask.name);
-            return Said::Granted(fence);
-        }
-        let first_end = lock.first_end(now);
-        let queued = Said::Queued {
-            ask_again: first_end - now,
-        };
-        for waits in &mut lock.line {
-            if (waits.ask.owner, waits.ask.client) == (ask.owner, ask.client) {
-                if !covers(waits.ask.mode, ask.mode) {
-                    return Said::Conflict;
-                }
-                if ask.wait == Wait::No {
-                    return Said::Busy;
-                }
-                waits.ask.ttl = ask.ttl;
-                waits.asks_at = first_end;
-                return queued;
+        for held in &mut lock.held {
+            if held.claim == claim && !held.stays {
+                held.ends = now + ask.ttl;
+                return Said::Granted(held.given(ask.ttl));
             }
         }
-        if own_mode.is_some() {
-            return Said::Conflict;
+        let first_end = lock.first_end(now);
+        for waits in &mut lock.line {
+            if waits.claim == claim {
+                waits.asks_at = first_end;
+                return Said::Queued {
+                    ask_again: first_end - now,
+                };
+            }
+        }
+        match lock.mode_of(ask.owner) {
+            Some(mode) if covers(mode, ask.mode) => return Said::Granted(self.give(claim)),
+            Some(_) => return Said::Conflict,
+            None => {}
         }
         if lock.line.iter().all(|waits| waits.away) && lock.has_room(ask.mode) {
-            return Said::Granted(lock.give(ask, now));
+            return Said::Granted(self.give(claim));
         }
         if ask.wait == Wait::No {
             return Said::Busy;
         }
         lock.line.push(Waits {
-            ask: ask.clone(),
+            claim,
+            owner: ask.owner,
+            client: ask.client,
+            mode: ask.mode,
             since: now,
             asks_at: first_end,
             away: false,
         });
-        queued
+        Said::Queued {
+            ask_again: first_end - now,
+        }
     }
 
     /// Ends what has run out, and lets in whose turn it is, one after the other.
@@ -380,29 +363,54 @@ impl Model {
         let now = self.now;
         self.locks[name].held.retain(|held| held.ends > now);
         while let Some(next) = self.locks[name].next() {
-            let lock = &mut self.locks[name];
-            let waits = lock.line.remove(next);
+            let waits = self.locks[name].line.remove(next);
             if waits.away {
                 continue;
             }
             let told = Told::Granted {
-                name,
-                owner: waits.ask.owner,
-                fence: lock.give(&waits.ask, now),
+                claim: waits.claim,
+                given: self.give(waits.claim),
                 after: now - waits.since,
             };
-            self.call(name);
-            self.told[waits.ask.client].push(told);
+            self.told[waits.client].push(told);
         }
     }
 
-    /// Tells the line to ask again if a client went in past it.
-    fn call(&mut self, name: usize) {
-        if std::mem::take(&mut self.locks[name].passed) {
-            for waits in &self.locks[name].line {
-                self.told[waits.ask.client].push(Told::AskAgain { name });
+    /// Adds the lease of a claim: with the fence and the mode of its owner, if that is in.
+    fn give(&mut self, claim: usize) -> Given {
+        let ask = self.claims[claim].clone();
+        let lock = &mut self.locks[ask.name];
+        let mut others = lock.held.iter();
+        let beside = others.find(|held| held.is_of(ask.owner)).cloned();
+        let (mode, fence, fences) = match &beside {
+            Some(other) => (other.mode, other.fence, 1),
+            None => {
+                lock.fence += u64::from(ask.fences);
+                let first = lock.fence + 1 - u64::from(ask.fences);
+                (ask.mode, first, ask.fences)
+            }
+        };
+        let held = Held {
+            claim,
+            owner: ask.owner,
+            stays: false,
+            client: holder_of(ask.client, ask.life),
+            mode,
+            fence,
+            fences,
+            since: self.now,
+            ends: self.now + ask.ttl,
+            tells: ask.tells && ask.life == Life::Client,
+        };
+        let given = held.given(ask.ttl);
+        lock.held.push(held);
+        if beside.is_some() && ask.life == Life::Client {
+            // It went in past the line.
+            for waits in &self.locks[ask.name].line {
+                self.told[waits.client].push(Told::AskAgain { name: ask.name });
             }
         }
+        given
     }
 
     /// Tells the holders in other clients that this one wants the name, those who want to know.
@@ -413,17 +421,17 @@ impl Model {
             };
             held.tells = false;
             self.told[client].push(Told::Wanted {
-                name,
-                owner: held.owner,
+                claim: held.claim,
                 fence: held.fence,
             });
         }
     }
 
-    /// Tells holders who waits, and the first in line to ask again if it would ask after a lease may have ended.
+    /// Tells holders who waits, and the first in line to ask again if it would ask after a lease
+    /// may have ended.
     fn remind(&mut self, name: usize) {
         for place in 0..self.locks[name].line.len() {
-            self.call_back(name, self.locks[name].line[place].ask.client);
+            self.call_back(name, self.locks[name].line[place].client);
         }
         let lock = &mut self.locks[name];
         let first_end = lock.first_end(self.now);
@@ -432,46 +440,47 @@ impl Model {
             && first.asks_at > first_end
         {
             first.asks_at = first_end;
-            self.told[first.ask.client].push(Told::AskAgain { name });
+            self.told[first.client].push(Told::AskAgain { name });
         }
     }
 }
 
 impl Lock {
-    fn find(&self, owner: usize, client: Option<usize>) -> Option<usize> {
-        let mut held = self.held.iter();
-        held.position(|held| !held.kept && held.owner == owner && held.client == client)
+    /// The lease that a request names, or why there is none.
+    fn find(&self, which: &Which) -> Result<usize, Loss> {
+        let holder = holder_of(which.client, which.life);
+        let found = self.held.iter().position(|held| {
+            !held.stays
+                && held.claim == which.claim
+                && held.client == holder
+                && which.fence.is_none_or(|fence| fence == held.fence)
+        });
+        match found {
+            Some(mine) => Ok(mine),
+            None if self.held.iter().any(|held| held.claim != which.claim) => Err(Loss::TakenOver),
+            None => Err(Loss::Gone),
+        }
     }
 
-    fn find_grant(&self, which: &Which) -> Result<usize, Loss> {
-        let mine = self.find(which.owner, client_of(which.client, which.life));
-        match (mine, which.fence) {
-            (Some(mine), None) => return Ok(mine),
-            (Some(mine), Some(fence)) if self.held[mine].fence == fence => return Ok(mine),
-            _ => {}
-        }
-        if self.held.iter().any(|held| held.owner != which.owner) {
-            return Err(Loss::TakenOver);
-        }
-        Err(Loss::Gone)
-    }
-
-    fn mode_of(&self, owner: usize) -> Option<Mode> {
+    /// How an owner is in.
+    fn mode_of(&self, owner: Option<usize>) -> Option<Mode> {
         let mut held = self.held.iter();
-        let mine = held.find(|held| !held.kept && held.owner == owner);
+        let mine = held.find(|held| held.is_of(owner));
         mine.map(|held| held.mode)
     }
 
+    /// Whose turn it is: a claim whose owner is in already, else the first in line.
     fn next(&self) -> Option<usize> {
         for (index, waits) in self.line.iter().enumerate() {
-            let own_mode = self.mode_of(waits.ask.owner);
-            if own_mode.is_some_and(|mode| covers(mode, waits.ask.mode)) {
+            let own_mode = self.mode_of(waits.owner);
+            if own_mode.is_some_and(|mode| covers(mode, waits.mode)) {
                 return Some(index);
             }
         }
         let first = self.line.iter().position(|waits| !waits.away)?;
-        let mode = self.line[first].ask.mode;
-        self.has_room(mode).then_some(first)
+        let Waits { owner, mode, .. } = self.line[first];
+        // An owner has one mode: one that is in for something else has to leave first.
+        (self.mode_of(owner).is_none() && self.has_room(mode)).then_some(first)
     }
 
     fn has_room(&self, mode: Mode) -> bool {
@@ -479,55 +488,20 @@ impl Lock {
             return false;
         }
         let newcomer = Held {
-            owner: usize::MAX,
-            kept: false,
+            claim: usize::MAX,
+            owner: None,
+            stays: false,
             client: None,
             mode,
-            depth: 1,
             fence: u64::MAX,
+            fences: 1,
             since: 0,
             ends: 0,
             tells: false,
-            pid: 0,
         };
         let mut all = self.held.clone();
         all.push(newcomer);
-        permits_taken(&all)
-    }
-
-    fn give(&mut self, ask: &Ask, now: u64) -> u64 {
-        let client = client_of(ask.client, ask.life);
-        if let Some(mine) = self.find(ask.owner, client) {
-            self.held[mine].depth = ask.depth;
-            self.held[mine].ends = now + ask.ttl;
-            return self.held[mine].fence;
-        }
-        let mut held = self.held.iter();
-        let mine = held.find(|held| !held.kept && held.owner == ask.owner);
-        let (mode, fence) = match mine {
-            Some(held) => {
-                self.passed = ask.life == Life::Client;
-                (held.mode, held.fence)
-            }
-            None => {
-                let fence = self.fence + 1;
-                self.fence += u64::from(ask.fences);
-                (ask.mode, fence)
-            }
-        };
-        self.held.push(Held {
-            owner: ask.owner,
-            kept: false,
-            client,
-            mode,
-            depth: ask.depth,
-            fence,
-            since: now,
-            ends: now + ask.ttl,
-            tells: ask.tells && ask.life == Life::Client,
-            pid: ask.pid,
-        });
-        fence
+        permits_suffice(&all)
     }
 
     fn first_end(&self, now: u64) -> u64 {
@@ -535,8 +509,29 @@ impl Lock {
     }
 }
 
-/// Whether the permits of all grants are enough; a grant has one fence, in how many clients ever.
-fn permits_taken(held: &[Held]) -> bool {
+impl Held {
+    /// Whether the owner may enter because of this lease.
+    fn is_of(&self, owner: Option<usize>) -> bool {
+        !self.stays && owner.is_some() && self.owner == owner
+    }
+
+    fn given(&self, valid: u64) -> Given {
+        Given {
+            fence: self.fence,
+            fences: self.fences,
+            valid,
+        }
+    }
+}
+
+/// How many claims of an owner are in.
+pub(crate) fn depth(held: &[Held], owner: Option<usize>) -> u32 {
+    let claims = held.iter().filter(|held| held.is_of(owner));
+    u32::try_from(claims.count()).expect("few claims")
+}
+
+/// Whether the permits of all grants are enough; claims with one fence have one grant.
+fn permits_suffice(held: &[Held]) -> bool {
     let mut counted = Vec::new();
     let (mut taken, mut smallest) = (0, u32::MAX);
     for held in held {
@@ -553,15 +548,16 @@ fn permits_taken(held: &[Held]) -> bool {
 }
 
 fn check_pair(one: &Held, other: &Held) {
-    if one.owner == other.owner && !one.kept && !other.kept {
+    if one.is_of(other.owner) && other.is_of(one.owner) {
         assert_eq!(one.fence, other.fence, "one owner, one grant");
         assert_eq!(one.mode, other.mode, "one owner, one mode");
-        assert_ne!(one.client, other.client, "one owner and client, one lease");
-        return;
     }
-    if one.owner != other.owner {
-        assert_ne!(one.fence, other.fence, "two owners, two grants");
-    } else if one.fence == other.fence {
+    if !one.stays && !other.stays {
+        assert_ne!(one.claim, other.claim, "one claim, one lease");
+    }
+    if one.fence == other.fence {
+        let owner = one.owner.expect("only owners share a grant");
+        assert_eq!(Some(owner), other.owner, "two owners, two grants");
         return;
     }
     let together = go_together(one.mode, other.mode);
@@ -583,7 +579,8 @@ fn covers(held: Mode, asked: Mode) -> bool {
     }
 }
 
-fn client_of(client: usize, life: Life) -> Option<usize> {
+/// Whose a lease is that a client asked for.
+fn holder_of(client: usize, life: Life) -> Option<usize> {
     match life {
         Life::Client => Some(client),
         _ => None,

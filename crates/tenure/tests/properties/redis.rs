@@ -5,24 +5,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use proptest::test_runner::TestRunner;
-use tenure::conformance::Fixture;
-use tenure::driver::{Driver, Life, Mode, Wait};
+use tenure::driver::Driver;
 use tenure_testkit::RedisServer;
 use tokio::time::{Instant, sleep};
 
-use crate::model::{Ask, Ends};
+use crate::model::Ends;
 use crate::run::{Subject, agrees_with_the_model};
-use crate::steps::{Clock, Step, steps};
+use crate::steps::{Case, Clock, cases};
 
 #[test]
 fn redis_agrees_with_the_model() {
     let store = Store(RedisServer::start().unwrap());
-    let mut runner = TestRunner::new(super::cases(CASES));
-    let result = runner.run(&steps(Clock::Moved), |steps| {
+    let mut runner = TestRunner::new(super::config(CASES));
+    let result = runner.run(&cases(), |case| {
         // What the case before left is of no use, and would make each end of a client slower.
         store.0.cli(&["FLUSHALL"]);
         let runtime = super::runtime(Clock::Moved);
-        runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &steps));
+        runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &case));
         Ok(())
     });
     if let Err(failure) = result {
@@ -30,53 +29,22 @@ fn redis_agrees_with_the_model() {
     }
 }
 
-/// A place for less than what is asked for is let in by itself, and told so; what is asked for is answered besides.
-#[test]
-fn a_turn_that_comes_with_a_request_for_more_is_told() {
-    let ask = |client, owner, mode, wait| {
-        Step::Acquire(Ask {
-            client,
-            name: 0,
-            owner,
-            mode,
-            ttl: 40,
-            depth: 1,
-            wait,
-            life: Life::Client,
-            fences: 1,
-            tells: false,
-            pid: 0,
-        })
-    };
-    let steps = [
-        ask(0, 0, Mode::Exclusive, Wait::No),
-        ask(0, 2, Mode::Exclusive, Wait::InLine),
-        ask(2, 2, Mode::Shared, Wait::InLine),
-        Step::Advance(40),
-        ask(2, 2, Mode::Exclusive, Wait::InLine),
-    ];
+/// The same on a server of its own.
+pub(crate) fn redis_agrees(case: &Case) {
     let store = Store(RedisServer::start().unwrap());
-    let runtime = super::runtime(Clock::Moved);
-    runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &steps));
+    super::runtime(Clock::Moved).block_on(agrees_with_the_model(&store, Clock::Moved, case));
 }
 
 /// One server for all cases.
 struct Store(RedisServer);
 
 #[async_trait]
-impl Fixture for Store {
+impl Subject for Store {
     async fn client(&self) -> Arc<dyn Driver> {
         let opened = tenure::store::redis::open(&self.0.url()).await;
         opened.expect("the server answers")
     }
 
-    fn sees_clients_end(&self) -> bool {
-        false
-    }
-}
-
-#[async_trait]
-impl Subject for Store {
     async fn pass(&self, time: Duration) {
         let time_ms = time.as_millis().to_string();
         self.0.cli(&["EVAL", PASS, "0", &time_ms]);

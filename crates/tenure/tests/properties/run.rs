@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::conformance::Fixture;
-use tenure::driver::{About, Answer, Claim, Driver, Release, Released, Renewal, Renewed, Wait};
-use tenure::{Error, Fence, Name, Owner};
+use tenure::driver::{About, Answer, Claim, Driver, Life, Release, Released, Renewal, Renewed};
+use tenure::{ClaimId, Error, Fence, Name, Owner};
 use tokio::time::advance;
 
-use crate::model::{Ask, Ends, LetGo, Model, Said, Told, Which};
-use crate::steps::{CLIENTS, Clock, NAMES, OWNERS, Pick, Step};
+use crate::model::{Ends, Given, Model, Said, Told, Which};
+use crate::steps::{By, CLIENTS, Case, Clock, NAMES, Named, OWNERS, Pick, Step, Target};
 
 /// A store, and what else the steps need of it.
 #[async_trait]
-pub(crate) trait Subject: Fixture {
+pub(crate) trait Subject: Send + Sync {
+    /// Opens another client of the store.
+    async fn client(&self) -> Arc<dyn Driver>;
+
     /// Lets time pass.
     async fn pass(&self, time: Duration) {
         advance(time).await;
@@ -30,180 +32,269 @@ pub(crate) trait Subject: Fixture {
     }
 }
 
-/// Puts the steps to a store and to the model, and fails where they differ.
+/// Puts a case to a store and to the model, and fails where they differ.
 ///
 /// With [`Clock::Paused`] the runtime's time must be paused and the store must use it.
-pub(crate) async fn agrees_with_the_model(fixture: &dyn Subject, clock: Clock, steps: &[Step]) {
-    let mut run = Run::start(fixture, clock).await;
-    let mut done: Vec<Step> = Vec::new();
-    for (number, step) in steps.iter().enumerate() {
-        let mut step = match step {
-            Step::Repeat { back } => match done.iter().rev().nth(back - 1) {
-                Some(earlier) => earlier.clone(),
-                None => continue,
-            },
-            step => step.clone(),
+pub(crate) async fn agrees_with_the_model(subject: &dyn Subject, clock: Clock, case: &Case) {
+    let mut run = Run::start(subject, clock, case).await;
+    let mut done: Vec<Request> = Vec::new();
+    for step in &case.steps {
+        let request = match step {
+            Step::Repeat { back } => done.iter().rev().nth(back - 1).cloned(),
+            step => run.request(step),
         };
-        run.step = format!("step {number}: {step:?}");
-        if let Step::Acquire(ask) | Step::Withdraw(ask) = &mut step
-            && ask.pid == 0
-        {
-            ask.pid = u32::try_from(number).expect("few steps") + 1;
-        }
-        run.take(&mut step).await;
+        let Some(request) = request.filter(|request| run.is_possible(request)) else {
+            continue;
+        };
+        run.note(&request);
+        run.take(&request).await;
         if clock == Clock::Moved {
             run.hear().await;
         }
         run.compare_news().await;
         run.compare_lists().await;
         run.model.check();
-        if !matches!(step, Step::Advance(_) | Step::End { .. }) {
-            done.push(step);
+        if !matches!(request, Request::Advance(_) | Request::End { .. }) {
+            done.push(request);
         }
     }
 }
 
+/// A step that says which claim, which client and which fence.
+#[derive(Debug, Clone)]
+enum Request {
+    Acquire(usize),
+    Advance(u64),
+    End { client: usize },
+    Evict { client: usize, name: usize },
+    Release { which: Which, stays: u64 },
+    Renew(Vec<(Which, u64)>),
+    Withdraw { claim: usize, client: usize },
+}
+
 pub(crate) struct Run<'a> {
-    pub(crate) fixture: &'a dyn Subject,
+    pub(crate) subject: &'a dyn Subject,
     pub(crate) clock: Clock,
     pub(crate) model: Model,
     pub(crate) names: Vec<Name>,
     pub(crate) owners: Vec<Owner>,
     pub(crate) clients: Vec<Arc<dyn Driver>>,
+    /// The id of each of the model's claims.
+    pub(crate) ids: Vec<ClaimId>,
+    /// Whether the client of a claim has ended, so that nobody asks for it any more.
+    is_gone: Vec<bool>,
+    /// The last fence that a claim was granted, as the model counts them.
+    granted: BTreeMap<usize, u64>,
     /// The store's fence for each of the model's, by name.
     pub(crate) fences: Vec<BTreeMap<u64, Fence>>,
-    pub(crate) step: String,
+    /// What has happened so far, for the message of a failure.
+    pub(crate) so_far: String,
 }
 
 impl<'a> Run<'a> {
-    async fn start(fixture: &'a dyn Subject, clock: Clock) -> Self {
+    async fn start(subject: &'a dyn Subject, clock: Clock, case: &Case) -> Self {
         // Unique, so that cases can share one store.
         let base = Owner::unique();
         let name = |number| Name::new(&format!("properties/{base}/{number}"));
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            clients.push(fixture.client().await);
+            clients.push(subject.client().await);
         }
+        let claims = case.claims.clone();
         Self {
-            fixture,
+            subject,
             clock,
-            model: Model::new(NAMES, CLIENTS, fixture.ends()),
             names: (0..NAMES).map(|n| name(n).expect("valid")).collect(),
             owners: (0..OWNERS).map(|_| Owner::unique()).collect(),
             clients,
+            ids: claims.iter().map(|_| ClaimId::unique()).collect(),
+            is_gone: vec![false; claims.len()],
+            granted: BTreeMap::new(),
             fences: vec![BTreeMap::new(); NAMES],
-            step: String::new(),
+            so_far: String::new(),
+            model: Model::new(claims, NAMES, CLIENTS, subject.ends()),
         }
     }
 
-    async fn take(&mut self, step: &mut Step) {
-        match step {
-            Step::Acquire(ask) => self.acquire(ask).await,
-            Step::Advance(ticks) => {
+    /// What a step comes to at this point.
+    fn request(&self, step: &Step) -> Option<Request> {
+        Some(match step {
+            Step::Acquire(number) => Request::Acquire(self.claim_of(*number)),
+            // Time passes by itself.
+            Step::Advance(_) if self.clock == Clock::Real => return None,
+            Step::Advance(ticks) => Request::Advance(*ticks),
+            Step::End { client } => Request::End { client: *client },
+            Step::Evict { client, name } => Request::Evict {
+                client: *client,
+                name: *name,
+            },
+            Step::Release { target, stays } => Request::Release {
+                which: self.which(target),
+                stays: *stays,
+            },
+            Step::Renew(targets) => Request::Renew(self.renewals(targets)),
+            Step::Repeat { .. } => return None,
+            Step::Withdraw { claim, by } => {
+                let claim = self.claim_of(*claim);
+                let client = self.client_of(claim, *by);
+                Request::Withdraw { claim, client }
+            }
+        })
+    }
+
+    fn renewals(&self, targets: &[(Target, u64)]) -> Vec<(Which, u64)> {
+        let renewals = targets.iter();
+        let mut renewals: Vec<_> = renewals
+            .map(|(target, ttl)| (self.which(target), *ttl))
+            .collect();
+        let client = renewals[0].0.client;
+        for (which, _) in &mut renewals {
+            which.client = client;
+        }
+        if self.clock == Clock::Moved {
+            // A server may see to one lease of a request before another, so one that is named
+            // twice has the time of either.
+            let mut seen = Vec::new();
+            renewals.retain(|(which, _)| {
+                let is_new = !seen.contains(&which.claim);
+                seen.push(which.claim);
+                is_new
+            });
+        }
+        renewals
+    }
+
+    fn which(&self, target: &Target) -> Which {
+        let claim = self.claim_of(target.claim);
+        let ask = &self.model.claims[claim];
+        let life = match (target.life, ask.life) {
+            (Named::Right, life) => life,
+            (Named::Wrong, Life::Client) => Life::Ttl,
+            (Named::Wrong, _) => Life::Client,
+        };
+        let fence = match target.fence {
+            Pick::Any => None,
+            Pick::Own => self.granted.get(&claim).copied(),
+            Pick::Ago(ago) => self.fences[ask.name].keys().rev().nth(ago).copied(),
+        };
+        Which {
+            claim,
+            client: self.client_of(claim, target.by),
+            life,
+            fence,
+        }
+    }
+
+    fn claim_of(&self, number: usize) -> usize {
+        number % self.model.claims.len()
+    }
+
+    fn client_of(&self, claim: usize, by: By) -> usize {
+        match by {
+            By::Itself => self.model.claims[claim].client,
+            By::Client(client) => client,
+        }
+    }
+
+    /// Whether there is somebody who can send it: a claim is asked for by its own client alone.
+    fn is_possible(&self, request: &Request) -> bool {
+        !matches!(request, Request::Acquire(claim) if self.is_gone[*claim])
+    }
+
+    fn note(&mut self, request: &Request) {
+        use std::fmt::Write;
+        let claims = match request {
+            Request::Acquire(claim) | Request::Withdraw { claim, .. } => vec![*claim],
+            Request::Release { which, .. } => vec![which.claim],
+            Request::Renew(renewals) => renewals.iter().map(|(which, _)| which.claim).collect(),
+            Request::Advance(_) | Request::End { .. } | Request::Evict { .. } => Vec::new(),
+        };
+        for claim in claims {
+            let line = format!("claim {claim}: {:?}\n", self.model.claims[claim]);
+            if !self.so_far.contains(&line) {
+                self.so_far.push_str(&line);
+            }
+        }
+        writeln!(self.so_far, "  {request:?}").expect("a text can be written");
+    }
+
+    async fn take(&mut self, request: &Request) {
+        match request {
+            Request::Acquire(claim) => self.acquire(*claim).await,
+            Request::Advance(ticks) => {
                 self.model.now += *ticks;
-                self.fixture.pass(self.time(*ticks)).await;
+                self.subject.pass(self.time(*ticks)).await;
             }
-            Step::End { client } => {
-                self.model.end(*client);
-                self.clients[*client] = self.fixture.client().await;
-                self.fixture.is_left_with(CLIENTS).await;
-            }
-            Step::Evict { client, name } => {
+            Request::End { client } => self.end(*client).await,
+            Request::Evict { client, name } => {
                 let expected = self.model.evict(*name);
                 let evicted = self.clients[*client].evict(&self.names[*name]).await;
                 self.compare_holders(*name, &expected, &evicted.expect("the store answers"));
             }
-            Step::Release {
-                which,
-                pick,
-                depth,
-                keep,
-            } => {
-                which.fence = which.fence.or_else(|| self.pick(which.name, *pick));
-                *pick = Pick::Any;
-                self.release(which, *depth, *keep).await;
-            }
-            Step::Renew { renewals } => {
-                for (which, pick, _) in renewals.iter_mut() {
-                    which.fence = which.fence.or_else(|| self.pick(which.name, *pick));
-                    *pick = Pick::Any;
-                }
-                if self.clock == Clock::Moved {
-                    // A server may see to one lease of a request before another, so one that is
-                    // named twice has the time of either.
-                    let mut seen = Vec::new();
-                    renewals.retain(|(which, ..)| {
-                        let lease = (which.name, which.owner, which.life);
-                        let is_new = !seen.contains(&lease);
-                        seen.push(lease);
-                        is_new
-                    });
-                }
-                self.renew(renewals).await;
-            }
-            Step::Repeat { .. } => unreachable!("replaced by the step that it repeats"),
-            Step::Withdraw(ask) => {
-                self.model.withdraw(ask);
-                let withdrawn = self.clients[ask.client].withdraw(&self.claim(ask)).await;
+            Request::Release { which, stays } => self.release(which, *stays).await,
+            Request::Renew(renewals) => self.renew(renewals).await,
+            Request::Withdraw { claim, client } => {
+                self.model.withdraw(*claim, *client);
+                let withdrawn = self.clients[*client].withdraw(&self.claim(*claim)).await;
                 withdrawn.expect("the store answers");
             }
         }
     }
 
-    async fn acquire(&mut self, ask: &Ask) {
-        let stood_for_it = self.model.stands_for(ask);
-        let expected = self.model.acquire(ask);
-        if self.clock == Clock::Moved
-            && ask.wait == Wait::InLine
-            && stood_for_it
-            && matches!(expected, Said::Granted(_))
-        {
+    async fn acquire(&mut self, claim: usize) {
+        let waited = self.model.waits(claim);
+        let expected = self.model.acquire(claim);
+        let (name, client) = (
+            self.model.claims[claim].name,
+            self.model.claims[claim].client,
+        );
+        if self.clock == Clock::Moved && waited && matches!(expected, Said::Granted(_)) {
             // Its turn came with this request: the answer says so, and no message besides.
-            let answered = |told: &mut Told| matches!(told, Told::Granted { name, owner, .. } if (*name, *owner) == (ask.name, ask.owner));
-            self.model.told[ask.client].retain_mut(|told| !answered(told));
+            let answered =
+                |told: &Told| matches!(told, Told::Granted { claim: told, .. } if *told == claim);
+            self.model.told[client].retain(|told| !answered(told));
         }
-        let answer = self.clients[ask.client].acquire(&self.claim(ask)).await;
+        let answer = self.clients[client].acquire(&self.claim(claim)).await;
         match (expected, answer) {
             (Said::Busy, Ok(Answer::Busy)) => {}
-            (Said::Conflict, Err(Error::ModeConflict { name })) => {
-                assert_eq!(name, self.names[ask.name], "{}", self.step);
+            (Said::Conflict, Err(Error::ModeConflict { name: found })) => {
+                assert_eq!(found, self.names[name], "{}", self.so_far);
             }
-            (Said::Granted(fence), Ok(Answer::Granted(found))) => {
-                self.same_fence(ask.name, fence, found);
+            (Said::Granted(given), Ok(Answer::Granted(found))) => {
+                self.same_grant(claim, given, found);
             }
             (Said::Queued { ask_again }, Ok(Answer::Queued { ask_again: found })) => {
+                let found = found.expect("the store names a time");
                 self.same_time("ask again", ask_again, found);
             }
-            (expected, answer) => panic!("{}: {answer:?}, not {expected:?}", self.step),
+            (expected, answer) => panic!("{}: {answer:?}, not {expected:?}", self.so_far),
         }
     }
 
-    async fn release(&mut self, which: &Which, depth: u32, keep: u64) {
-        let expected = match self.model.release(which, depth, keep) {
-            LetGo::Freed => Released::Freed,
-            LetGo::Lowered => Released::Lowered,
-            LetGo::NotHeld(loss) => Released::NotHeld(loss),
+    async fn release(&mut self, which: &Which, stays: u64) {
+        let expected = match self.model.release(which, stays) {
+            Ok(left) => Released::Freed { left },
+            Err(loss) => Released::NotHeld(loss),
         };
         let release = Release {
-            name: self.names[which.name].clone(),
-            owner: self.owners[which.owner].clone(),
+            name: self.name(which.claim).clone(),
+            claim: self.ids[which.claim].clone(),
             fence: self.known(which),
             life: which.life,
-            depth,
-            stays_taken: self.time(keep),
+            stays_taken: self.time(stays),
         };
         let released = self.clients[which.client].release(&release).await;
         let released = released.expect("the store answers");
-        assert_eq!(released, expected, "{}", self.step);
+        assert_eq!(released, expected, "{}", self.so_far);
     }
 
-    async fn renew(&mut self, renewals: &[(Which, Pick, u64)]) {
+    async fn renew(&mut self, renewals: &[(Which, u64)]) {
         let mut asked = Vec::new();
         let mut expected = Vec::new();
-        for (which, _, ttl) in renewals {
+        for (which, ttl) in renewals {
             asked.push(Renewal {
-                name: self.names[which.name].clone(),
-                owner: self.owners[which.owner].clone(),
+                name: self.name(which.claim).clone(),
+                claim: self.ids[which.claim].clone(),
                 fence: self.known(which),
                 life: which.life,
                 ttl: self.time(*ttl),
@@ -212,14 +303,38 @@ impl<'a> Run<'a> {
         }
         let client = &self.clients[renewals[0].0.client];
         let answers = client.renew(&asked).await.expect("the store answers");
-        assert_eq!(answers.len(), expected.len(), "{}", self.step);
-        for ((answer, expected), (which, ..)) in answers.iter().zip(expected).zip(renewals) {
+        assert_eq!(answers.len(), expected.len(), "{}", self.so_far);
+        for ((answer, expected), (which, ttl)) in answers.iter().zip(expected).zip(renewals) {
             match (answer, expected) {
-                (Renewed::Kept(found), Ok(fence)) => self.same_fence(which.name, fence, *found),
+                (
+                    Renewed::Kept {
+                        fence: found,
+                        valid,
+                    },
+                    Ok(fence),
+                ) => {
+                    self.same_fence(self.model.claims[which.claim].name, fence, *found);
+                    assert_eq!(*valid, self.time(*ttl), "{}", self.so_far);
+                }
                 (Renewed::Lost(found), Err(loss)) if *found == loss => {}
-                (answer, expected) => panic!("{}: {answer:?}, not {expected:?}", self.step),
+                (answer, expected) => panic!("{}: {answer:?}, not {expected:?}", self.so_far),
             }
         }
+    }
+
+    /// Ends a client. The one that takes its number asks for claims of its own.
+    async fn end(&mut self, client: usize) {
+        self.model.end(client);
+        for claim in 0..self.model.claims.len() {
+            if self.model.claims[claim].client == client && !self.is_gone[claim] {
+                self.is_gone[claim] = true;
+                self.is_gone.push(false);
+                self.model.claims.push(self.model.claims[claim].clone());
+                self.ids.push(ClaimId::unique());
+            }
+        }
+        self.clients[client] = self.subject.client().await;
+        self.subject.is_left_with(CLIENTS).await;
     }
 
     /// Lets each client ask something: what the store told it comes before the answer, so that news
@@ -230,6 +345,15 @@ impl<'a> Run<'a> {
             listed.expect("the store answers");
         }
     }
+
+    /// Compares a grant, and remembers its fence.
+    pub(crate) fn same_grant(&mut self, claim: usize, given: Given, found: tenure::driver::Grant) {
+        self.same_fence(self.model.claims[claim].name, given.fence, found.fence);
+        assert_eq!(found.fences, given.fences, "{}: fences", self.so_far);
+        assert_eq!(found.valid, self.time(given.valid), "{}", self.so_far);
+        self.granted.insert(claim, given.fence);
+    }
+
     pub(crate) fn time(&self, ticks: u64) -> Duration {
         match self.clock {
             Clock::Paused => Duration::from_millis(ticks),
@@ -237,25 +361,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The model's number of the fence that a request names.
-    fn pick(&self, name: usize, pick: Pick) -> Option<u64> {
-        let Pick::Ago(ago) = pick else {
-            return None;
-        };
-        self.fences[name].keys().rev().nth(ago).copied()
+    pub(crate) fn name(&self, claim: usize) -> &Name {
+        &self.names[self.model.claims[claim].name]
     }
 
+    /// The store's fence that a request names.
     fn known(&self, which: &Which) -> Option<Fence> {
-        which.fence.map(|fence| self.fences[which.name][&fence])
+        let name = self.model.claims[which.claim].name;
+        which.fence.map(|fence| self.fences[name][&fence])
     }
 
-    fn claim(&self, ask: &Ask) -> Claim {
+    fn claim(&self, claim: usize) -> Claim {
+        let ask = &self.model.claims[claim];
         Claim {
             name: self.names[ask.name].clone(),
-            owner: self.owners[ask.owner].clone(),
+            id: self.ids[claim].clone(),
+            owner: ask.owner.map(|owner| self.owners[owner].clone()),
             mode: ask.mode,
             ttl: self.time(ask.ttl),
-            depth: ask.depth,
             wait: ask.wait,
             life: ask.life,
             fences: ask.fences,
@@ -263,8 +386,13 @@ impl<'a> Run<'a> {
             about: About {
                 reason: None,
                 host: "here".into(),
-                pid: ask.pid,
+                pid: pid(claim),
             },
         }
     }
+}
+
+/// Tells claims apart for people who look at the lock.
+pub(crate) fn pid(claim: usize) -> u32 {
+    u32::try_from(claim).expect("few claims") + 1
 }

@@ -1,14 +1,24 @@
-//! Random requests, for a store and the model alike.
+//! Random claims, and random requests about them in any order, for a store and the model alike.
 
 use proptest::prelude::*;
 use tenure::driver::{Life, Mode, Wait};
 
-use crate::model::{Ask, Which};
+use crate::model::Ask;
 
-/// One thing that happens.
+/// Claims, and what happens to them.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) claims: Vec<Ask>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One thing that happens. Claims stand for their number, round and round.
+///
+/// Nothing says when a claim is asked for or that it still lives: every request also comes early,
+/// twice, and long after its claim is over.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Acquire(Ask),
+    Acquire(usize),
     Advance(u64),
     End {
         client: usize,
@@ -18,25 +28,51 @@ pub(crate) enum Step {
         name: usize,
     },
     Release {
-        which: Which,
-        pick: Pick,
-        depth: u32,
-        keep: u64,
+        target: Target,
+        stays: u64,
     },
-    Renew {
-        renewals: Vec<(Which, Pick, u64)>,
-    },
+    Renew(Vec<(Target, u64)>),
     /// The same request as so many steps ago, as if its answer had been lost.
     Repeat {
         back: usize,
     },
-    Withdraw(Ask),
+    Withdraw {
+        claim: usize,
+        by: By,
+    },
+}
+
+/// Which lease a request names, and who sends it.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) claim: usize,
+    pub(crate) by: By,
+    pub(crate) life: Named,
+    pub(crate) fence: Pick,
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    /// The client of the claim.
+    Itself,
+    Client(usize),
+}
+
+/// How a request names what ends the lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Named {
+    /// As the claim did.
+    Right,
+    Wrong,
 }
 
 /// Which fence a request names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pick {
     Any,
+    /// The last one that the claim was granted.
+    Own,
     /// So many grants of the name ago.
     Ago(usize),
 }
@@ -54,62 +90,81 @@ pub(crate) enum Clock {
     /// store knows into the past. A tick is an hour.
     Moved,
 }
+
 pub(crate) const NAMES: usize = 2;
 pub(crate) const OWNERS: usize = 3;
 pub(crate) const CLIENTS: usize = 3;
+const CLAIMS: usize = 14;
 
-pub(crate) fn steps(clock: Clock) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn cases() -> impl Strategy<Value = Case> {
     let step = prop_oneof![
-        12 => ask().prop_map(Step::Acquire),
-        3 => ask().prop_map(Step::Withdraw),
-        3 => renewals(),
+        14 => (0..CLAIMS).prop_map(Step::Acquire),
+        4 => (0..CLAIMS, by()).prop_map(|(claim, by)| Step::Withdraw { claim, by }),
+        3 => prop::collection::vec((target(), ticks()), 1..4).prop_map(Step::Renew),
         6 => release(),
         1 => (0..CLIENTS, 0..NAMES).prop_map(|(client, name)| Step::Evict { client, name }),
         1 => (0..CLIENTS).prop_map(|client| Step::End { client }),
-        3 => (1..4_usize).prop_map(|back| Step::Repeat { back }),
+        2 => (1..4_usize).prop_map(|back| Step::Repeat { back }),
+        1 => (4..30_usize).prop_map(|back| Step::Repeat { back }),
         4 => prop_oneof![Just(1), Just(39), Just(40), Just(60), Just(500)].prop_map(Step::Advance),
     ];
-    let wanted = move |step: &Step| clock != Clock::Real || !matches!(step, Step::Advance(_));
-    let step = step.prop_filter("time passes by itself", wanted);
-    prop::collection::vec(step, 1..50)
+    // What two claims of one mode do is rare where all modes meet.
+    let claims = prop_oneof![
+        3 => asks(prop_oneof![3 => exclusive(), 2 => shared(), 2 => permits()]),
+        1 => asks(prop_oneof![exclusive(), shared()]),
+        1 => asks(permits()),
+        1 => asks(exclusive()),
+    ];
+    let steps = prop::collection::vec(step, 1..60);
+    (claims, steps).prop_map(|(claims, steps)| Case { claims, steps })
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
-    let depth = prop_oneof![6 => Just(1), 2 => Just(2), 1 => Just(3)];
+fn asks(mode: impl Strategy<Value = Mode>) -> impl Strategy<Value = Vec<Ask>> {
+    prop::collection::vec(ask(mode), 1..=CLAIMS)
+}
+
+fn ask(mode: impl Strategy<Value = Mode>) -> impl Strategy<Value = Ask> {
     let wait = prop_oneof![1 => Just(Wait::No), 3 => Just(Wait::InLine)];
     let fences = prop_oneof![Just(1), Just(64)];
-    let how = (mode(), ticks(), depth, wait, life(), fences, any::<bool>());
+    let how = (mode, ticks(), wait, life(), fences, any::<bool>());
     (who(), how).prop_map(
-        |((client, name, owner), (mode, ttl, depth, wait, life, fences, tells))| Ask {
+        |((client, name, owner), (mode, ttl, wait, life, fences, tells))| Ask {
             client,
             name,
             owner,
             mode,
             ttl,
-            depth,
             wait,
             life,
             fences,
             tells,
-            pid: 0,
         },
     )
 }
 
-/// Owners mostly keep to a client and a name, so that requests meet the leases of earlier ones.
-fn who() -> impl Strategy<Value = (usize, usize, usize)> {
+/// A client, a name and an owner. Some owners keep to a client, others have claims in several.
+fn who() -> impl Strategy<Value = (usize, usize, Option<usize>)> {
     let name = prop_oneof![3 => Just(0), 1 => 0..NAMES];
-    let client = prop_oneof![3 => Just(None), 1 => (0..CLIENTS).prop_map(Some)];
-    (client, name, 0..OWNERS)
-        .prop_map(|(client, name, owner)| (client.unwrap_or(owner % CLIENTS), name, owner))
+    let owner = prop_oneof![2 => Just(None), 3 => (0..OWNERS).prop_map(Some)];
+    let stays_home = prop_oneof![Just(true), Just(false)];
+    (0..CLIENTS, name, owner, stays_home).prop_map(|(client, name, owner, stays_home)| {
+        let home = owner.filter(|_| stays_home).map(|owner| owner % CLIENTS);
+        (home.unwrap_or(client), name, owner)
+    })
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
-    prop_oneof![
-        3 => Just(Mode::Exclusive),
-        2 => Just(Mode::Shared),
-        2 => (1..3_u32, 2..4_u32).prop_map(|(take, of)| Mode::Permits { take, of }),
-    ]
+fn exclusive() -> impl Strategy<Value = Mode> {
+    Just(Mode::Exclusive)
+}
+
+fn shared() -> impl Strategy<Value = Mode> {
+    Just(Mode::Shared)
+}
+
+fn permits() -> impl Strategy<Value = Mode> {
+    let all = (1..3_u32, 2..4_u32);
+    let permits = prop_oneof![1 => Just((1, 3)), 1 => all];
+    permits.prop_map(|(take, of)| Mode::Permits { take, of })
 }
 
 fn life() -> impl Strategy<Value = Life> {
@@ -120,42 +175,29 @@ fn ticks() -> impl Strategy<Value = u64> {
     prop_oneof![Just(40), Just(100), Just(1_000)]
 }
 
-fn which() -> impl Strategy<Value = (Which, Pick)> {
-    let pick = prop_oneof![
-        2 => Just(Pick::Any),
-        2 => Just(Pick::Ago(0)),
-        1 => (1..4_usize).prop_map(Pick::Ago),
-    ];
-    (0..CLIENTS, 0..NAMES, 0..OWNERS, life(), pick).prop_map(|(client, name, owner, life, pick)| {
-        let which = Which {
-            client,
-            name,
-            owner,
-            life,
-            fence: None,
-        };
-        (which, pick)
-    })
+fn by() -> impl Strategy<Value = By> {
+    prop_oneof![
+        5 => Just(By::Itself),
+        1 => (0..CLIENTS).prop_map(By::Client),
+    ]
 }
 
-fn renewals() -> impl Strategy<Value = Step> {
-    let one = (which(), ticks()).prop_map(|((which, pick), ttl)| (which, pick, ttl));
-    prop::collection::vec(one, 1..4).prop_map(|mut renewals| {
-        let client = renewals[0].0.client;
-        for (which, ..) in &mut renewals {
-            which.client = client;
-        }
-        Step::Renew { renewals }
+fn target() -> impl Strategy<Value = Target> {
+    let life = prop_oneof![9 => Just(Named::Right), 1 => Just(Named::Wrong)];
+    let fence = prop_oneof![
+        3 => Just(Pick::Any),
+        3 => Just(Pick::Own),
+        2 => (0..4_usize).prop_map(Pick::Ago),
+    ];
+    (0..CLAIMS, by(), life, fence).prop_map(|(claim, by, life, fence)| Target {
+        claim,
+        by,
+        life,
+        fence,
     })
 }
 
 fn release() -> impl Strategy<Value = Step> {
-    let depth = prop_oneof![4 => Just(0), 1 => Just(1), 1 => Just(2)];
-    let keep = prop_oneof![4 => Just(0), 1 => Just(20)];
-    (which(), depth, keep).prop_map(|((which, pick), depth, keep)| Step::Release {
-        which,
-        pick,
-        depth,
-        keep,
-    })
+    let stays = prop_oneof![4 => Just(0), 1 => Just(20)];
+    (target(), stays).prop_map(|(target, stays)| Step::Release { target, stays })
 }

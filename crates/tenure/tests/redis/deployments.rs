@@ -27,10 +27,6 @@ impl<T: Send + Sync> Fixture for Deployment<T> {
     fn short(&self) -> Duration {
         self.short
     }
-
-    fn sees_clients_end(&self) -> bool {
-        false
-    }
 }
 
 async fn keeps_every_rule<T: Send + Sync + 'static>(alive: T, url: String) {
@@ -141,6 +137,6 @@ fn tls() -> Deployment<RedisServer> {
 
 /// Besides the connection's own: scripts, and what stands in them.
 const LEAST: &str = "resetchannels ~tenure:* &tenure:inbox:* -@all +@connection +eval +evalsha \
-    +time +exists +set +get +del +hget +hmget +hset +hsetnx +hdel +hgetall +hkeys +hexists +hincrby \
+    +time +exists +set +get +del +hget +hmget +hset +hdel +hgetall +hkeys +hexists +hincrby \
     +pttl +pexpire +pexpireat +lindex +lpos +lrange +lrem +rpush +zadd +zcard +zrange +zrangebyscore \
     +zrem +publish +pubsub|numsub +subscribe +unsubscribe +scan";

@@ -2,26 +2,24 @@
 
 use std::time::Instant;
 
-use tenure::driver::{Life, Release, Released};
-use tenure::{Client, Name, Owner};
+use tenure::driver::{About, Answer, Claim, Life, Mode, Release, Released, Wait};
+use tenure::{ClaimId, Client, Name, Outcome, Owner};
 use tenure_testkit::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::storms::calls;
-use crate::{LONG, open, until, until_waiting};
+use crate::{LONG, entry, open, until, until_waiting};
 
 #[tokio::test]
 async fn a_lease_is_a_hash_of_owner_and_depth_that_ends_with_it() {
     let server = RedisServer::start().unwrap();
     let client = open(&server.url()).await;
-    let lock = client
-        .mutex("inventory:001")
-        .ttl(LONG)
-        .owner(Owner::current());
-    let guard = lock.lock().await.unwrap();
-    let inner = [lock.lock().await.unwrap(), lock.lock().await.unwrap()];
-    let (key, owner) = ("tenure:{inventory:001}", guard.owner().unwrap().as_str());
-    assert_eq!(server.cli(&["HGET", key, owner]), "3");
+    let key = "tenure:{inventory:001}";
+    let guard = client.mutex("inventory:001").ttl(LONG).lock().await;
+    let guard = guard.unwrap();
+    let entry = entry(&client, "inventory:001").await;
+    let owner = entry.holders[0].owner.as_str();
+    assert_eq!(server.cli(&["HGET", key, owner]), "1");
     let left: u128 = server.cli(&["PTTL", key]).parse().unwrap();
     assert!(
         left <= LONG.as_millis() && left > LONG.as_millis() / 2,
@@ -32,22 +30,87 @@ async fn a_lease_is_a_hash_of_owner_and_depth_that_ends_with_it() {
     let stranger = tenure::store::redis::open(&server.url()).await.unwrap();
     let release = Release {
         name: Name::new("inventory:001").unwrap(),
-        owner: Owner::unique(),
+        claim: ClaimId::unique(),
         fence: Some(guard.fence()),
         life: Life::Client,
-        depth: 0,
         stays_taken: std::time::Duration::ZERO,
     };
     let told = stranger.release(&release).await.unwrap();
     assert!(matches!(told, Released::NotHeld(_)), "{told:?}");
     assert_eq!(server.cli(&["HGETALL", key]), before);
-    for guard in inner {
-        guard.release().await.unwrap();
-    }
-    assert_eq!(server.cli(&["HGET", key, owner]), "1");
     guard.release().await.unwrap();
     assert_eq!(server.cli(&["KEYS", "*"]), "tenure:{inventory:001}:fence");
     assert_ne!(server.cli(&["TTL", "tenure:{inventory:001}:fence"]), "-1");
+}
+
+#[tokio::test]
+async fn three_leases_by_hand_of_one_owner_are_a_depth_of_three() {
+    let server = RedisServer::start().unwrap();
+    let (key, owner) = ("tenure:{inventory:001}", Owner::named("job-7").unwrap());
+    let mut leases = Vec::new();
+    for _ in 0..3 {
+        // Each by a process of its own, as a script would.
+        let client = open(&server.url()).await;
+        let lock = client.mutex("inventory:001").ttl(LONG);
+        leases.push(lock.owner(owner.clone()).lease().await.unwrap());
+    }
+    assert_eq!(server.cli(&["HGET", key, "job-7"]), "3");
+    let client = open(&server.url()).await;
+    let name = Name::new("inventory:001").unwrap();
+    let found = client.leases(&name, "job-7").await.unwrap();
+    assert_eq!(found.len(), 3);
+    // Asked for once more, because the first answer was lost.
+    let lowered = client.release(&leases[1]).await.unwrap();
+    assert_eq!(lowered, Outcome::Lowered { depth: 2 });
+    let again = client.release(&leases[1]).await.unwrap();
+    assert!(matches!(again, Outcome::NotHeld(_)), "{again:?}");
+    assert_eq!(server.cli(&["HGET", key, "job-7"]), "2");
+    assert!(client.renew(&leases[0]).await.unwrap().is_ok());
+    assert!(client.renew(&leases[1]).await.unwrap().is_err());
+    let lowered = client.release(&leases[0]).await.unwrap();
+    assert_eq!(lowered, Outcome::Lowered { depth: 1 });
+    let last = client.release(&leases[2]).await.unwrap();
+    assert_eq!(last, Outcome::Released);
+    assert_eq!(server.cli(&["EXISTS", key]), "0");
+}
+
+#[tokio::test]
+async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
+    let server = RedisServer::start().unwrap();
+    let driver = tenure::store::redis::open(&server.url()).await.unwrap();
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let old = claim(mode);
+        let new = Claim {
+            id: ClaimId::unique(),
+            ..old.clone()
+        };
+        for claim in [&old, &new] {
+            let answer = driver.acquire(claim).await.unwrap();
+            assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+        }
+        for _ in 0..2 {
+            driver.withdraw(&old).await.unwrap();
+            let listed = driver.list(Some(&new.name)).await.unwrap();
+            let holders: Vec<_> = listed[0].holders.iter().map(|one| &one.claim).collect();
+            assert_eq!(holders, [&new.id]);
+        }
+        driver.withdraw(&new).await.unwrap();
+    }
+}
+
+fn claim(mode: Mode) -> Claim {
+    Claim {
+        name: Name::new("a").unwrap(),
+        id: ClaimId::unique(),
+        owner: Some(Owner::unique()),
+        mode,
+        ttl: LONG,
+        wait: Wait::InLine,
+        life: Life::Client,
+        fences: 1,
+        tell_if_wanted: false,
+        about: About::this_process(None),
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 
-use tenure::{Health, Outcome, Owner};
+use tenure::{Name, Outcome};
 use tenure_testkit::RedisServer;
 
 use crate::storms::calls;
@@ -36,27 +36,26 @@ async fn a_lock_is_released_by_the_command_that_the_server_has() {
 
 #[tokio::test]
 async fn a_lock_is_renewed_by_the_command_that_the_server_has() {
+    let name = Name::new("a").unwrap();
     for native in ["DELEX", "DELIFEQ"] {
         let server = RedisServer::start().unwrap();
         let port = interpret(server.port(), native);
         let url = format!("redis://127.0.0.1:{port}/?layout=string");
         let client = open(&url).await;
-        let lock = client.mutex("a").ttl(LONG).owner(Owner::current());
-        let outer = lock.lock().await.unwrap();
+        let lease = client.mutex("a").ttl(LONG).lease().await.unwrap();
         server.cli(&["PEXPIRE", "a", "5000"]);
-        let inner = lock.lock().await.unwrap();
+        assert!(client.renew(&lease).await.unwrap().is_ok());
         let left: u64 = server.cli(&["PTTL", "a"]).parse().unwrap();
-        assert!(left > 5000, "{left} ms: entering again extends it");
-        assert_eq!(outer.health(), Health::Held);
-        drop(inner);
-        drop(outer);
-        client.settled().await;
+        assert!(left > 5000, "{left} ms: a renewal extends it");
         // A lock that is gone is not made anew.
-        let outer = lock.lock().await.unwrap();
         server.cli(&["SET", "a", "another", "PX", "100000"]);
-        assert!(lock.try_lock().await.unwrap().is_none());
-        assert!(matches!(outer.health(), Health::Lost(_)));
+        assert!(client.renew(&lease).await.unwrap().is_err());
         assert_eq!(server.cli(&["GET", "a"]), "another");
+        server.cli(&["DEL", "a"]);
+        let guard = client.mutex("a").at_least(LONG).lock().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+        let listed = client.list(Some(&name)).await.unwrap();
+        assert_eq!(listed[0].holders[0].depth, 0, "it stays taken by nobody");
     }
 }
 

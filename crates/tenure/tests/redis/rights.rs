@@ -6,9 +6,11 @@ use std::time::Duration;
 use tenure::driver::{
     About, Answer, Claim, Driver, Life, Mode, News, Release, Released, Renewal, Renewed, Wait,
 };
-use tenure::{Error, Fence, Finding, Name, Owner, Verdict};
+use tenure::{ClaimId, Error, Fence, Finding, Name, Owner, Verdict};
 use tenure_testkit::{RedisCluster, RedisSentinel, RedisServer};
 use tokio::time::{sleep, timeout};
+
+use crate::chain;
 
 #[tokio::test]
 async fn the_rule_of_the_hash_layout_is_the_least() {
@@ -111,7 +113,7 @@ async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> S
     set(servers, &[&["least"], &rules[..]].concat());
     forget_scripts(servers);
     if let Err(error) = exercise(&url("least")).await {
-        panic!("{line} is not enough: {error}");
+        panic!("{line} is not enough: {}", chain(&error));
     }
     let found = tenure::doctor(&url("least")).await.unwrap();
     assert_eq!(rights(&found).verdict, Verdict::Fine, "{found:?}");
@@ -243,17 +245,10 @@ impl Play {
     /// Lock, wait in line, look, renew, release, be told, withdraw.
     async fn hand_over(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = claim(&name, "ann", Mode::Exclusive);
-        let bob = claim(&name, "bob", Mode::Exclusive);
+        let ann = claim(&name, Mode::Exclusive);
+        let bob = claim(&name, Mode::Exclusive);
         let fence = granted(self.one.acquire(&ann).await?)?;
-        granted(
-            self.one
-                .acquire(&Claim {
-                    depth: 2,
-                    ..ann.clone()
-                })
-                .await?,
-        )?;
+        assert_eq!(granted(self.one.acquire(&ann).await?)?, fence);
         for _ in 0..2 {
             assert!(matches!(
                 self.other.acquire(&bob).await?,
@@ -262,12 +257,12 @@ impl Play {
         }
         assert_eq!(self.one.list(Some(&name)).await?.len(), 1);
         let renewed = self.one.renew(&[renewal(&ann, fence)]).await?;
-        assert_eq!(renewed, [Renewed::Kept(fence)]);
+        assert!(matches!(renewed[..], [Renewed::Kept { .. }]));
         let lost = self.other.renew(&[renewal(&bob, fence)]).await?;
         assert!(matches!(lost[..], [Renewed::Lost(_)]));
         assert_eq!(
             self.one.release(&release(&ann, fence)).await?,
-            Released::Freed
+            Released::Freed { left: 0 }
         );
         self.hear(&bob).await?;
         self.other.withdraw(&bob).await
@@ -290,7 +285,8 @@ impl Play {
                 let Answer::Queued { ask_again } = answer else {
                     break;
                 };
-                sleep(ask_again.min(Duration::from_millis(50))).await;
+                let pause = ask_again.unwrap_or(A_MOMENT).min(A_MOMENT);
+                sleep(pause).await;
                 answer = self.other.acquire(claim).await?;
             }
         }
@@ -298,28 +294,30 @@ impl Play {
         Ok(())
     }
 
-    /// Readers together, twice each, and a writer after them.
+    /// Readers together, one of them for an owner that has two claims, and a writer after them.
     async fn share(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = claim(&name, "ann", Mode::Shared);
-        let bob = claim(&name, "bob", Mode::Shared);
-        let writer = claim(&name, "eve", Mode::Exclusive);
+        let ann = Claim {
+            owner: Some(Owner::unique()),
+            ..claim(&name, Mode::Shared)
+        };
+        let again = Claim {
+            id: ClaimId::unique(),
+            ..ann.clone()
+        };
+        let bob = claim(&name, Mode::Shared);
+        let writer = claim(&name, Mode::Exclusive);
         let first = granted(self.one.acquire(&ann).await?)?;
         let second = granted(self.other.acquire(&bob).await?)?;
-        granted(
-            self.one
-                .acquire(&Claim {
-                    depth: 2,
-                    ..ann.clone()
-                })
-                .await?,
-        )?;
+        granted(self.one.acquire(&again).await?)?;
         assert!(matches!(
             self.other.acquire(&writer).await?,
             Answer::Queued { .. }
         ));
         self.one.renew(&[renewal(&ann, first)]).await?;
-        self.one.release(&release(&ann, first)).await?;
+        let released = self.one.release(&release(&ann, first)).await?;
+        assert_eq!(released, Released::Freed { left: 1 });
+        self.one.withdraw(&again).await?;
         self.other.release(&release(&bob, second)).await?;
         self.hear(&writer).await?;
         self.other.withdraw(&writer).await
@@ -327,8 +325,8 @@ impl Play {
 
     async fn take_permits(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = claim(&name, "ann", Mode::Permits { take: 1, of: 3 });
-        let bob = claim(&name, "bob", Mode::Permits { take: 1, of: 2 });
+        let ann = claim(&name, Mode::Permits { take: 1, of: 3 });
+        let bob = claim(&name, Mode::Permits { take: 1, of: 2 });
         let first = granted(self.one.acquire(&ann).await?)?;
         let second = granted(self.other.acquire(&bob).await?)?;
         self.one.release(&release(&ann, first)).await?;
@@ -341,12 +339,12 @@ impl Play {
         let name = name();
         let ann = Claim {
             tell_if_wanted: true,
-            ..claim(&name, "ann", Mode::Exclusive)
+            ..claim(&name, Mode::Exclusive)
         };
         let fence = granted(self.one.acquire(&ann).await?)?;
         let bob = Claim {
             wait: Wait::No,
-            ..claim(&name, "bob", Mode::Exclusive)
+            ..claim(&name, Mode::Exclusive)
         };
         assert_eq!(self.other.acquire(&bob).await?, Answer::Busy);
         let wanted = async {
@@ -361,24 +359,23 @@ impl Play {
 
     async fn evict(&self) -> tenure::Result<()> {
         let name = name();
-        granted(
-            self.one
-                .acquire(&claim(&name, "ann", Mode::Exclusive))
-                .await?,
-        )?;
+        granted(self.one.acquire(&claim(&name, Mode::Exclusive)).await?)?;
         assert_eq!(self.other.evict(&name).await?.len(), 1);
         Ok(())
     }
 
     async fn stay_taken(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = claim(&name, "ann", Mode::Exclusive);
+        let ann = claim(&name, Mode::Exclusive);
         let fence = granted(self.one.acquire(&ann).await?)?;
         let release = Release {
             stays_taken: Duration::from_millis(50),
             ..release(&ann, fence)
         };
-        assert_eq!(self.one.release(&release).await?, Released::Freed);
+        assert_eq!(
+            self.one.release(&release).await?,
+            Released::Freed { left: 0 }
+        );
         Ok(())
     }
 }
@@ -387,13 +384,13 @@ fn name() -> Name {
     Name::new(&format!("rights-{:x}", fastrand::u64(..))).unwrap()
 }
 
-fn claim(name: &Name, owner: &str, mode: Mode) -> Claim {
+fn claim(name: &Name, mode: Mode) -> Claim {
     Claim {
         name: name.clone(),
-        owner: Owner::named(owner).unwrap(),
+        id: ClaimId::unique(),
+        owner: None,
         mode,
         ttl: Duration::from_secs(30),
-        depth: 1,
         wait: Wait::InLine,
         life: Life::Client,
         fences: 1,
@@ -406,7 +403,7 @@ fn claim(name: &Name, owner: &str, mode: Mode) -> Claim {
 /// several servers vote, what all of them refuse may look like a vote that was not won.
 fn granted(answer: Answer) -> tenure::Result<Fence> {
     match answer {
-        Answer::Granted(fence) => Ok(fence),
+        Answer::Granted(grant) => Ok(grant.fence),
         other => Err(Error::Unavailable {
             driver: "test",
             source: format!("not granted: {other:?}").into(),
@@ -417,7 +414,7 @@ fn granted(answer: Answer) -> tenure::Result<Fence> {
 fn renewal(claim: &Claim, fence: Fence) -> Renewal {
     Renewal {
         name: claim.name.clone(),
-        owner: claim.owner.clone(),
+        claim: claim.id.clone(),
         fence: Some(fence),
         life: claim.life,
         ttl: claim.ttl,
@@ -427,12 +424,13 @@ fn renewal(claim: &Claim, fence: Fence) -> Renewal {
 fn release(claim: &Claim, fence: Fence) -> Release {
     Release {
         name: claim.name.clone(),
-        owner: claim.owner.clone(),
+        claim: claim.id.clone(),
         fence: Some(fence),
         life: claim.life,
-        depth: 0,
         stays_taken: Duration::ZERO,
     }
 }
 
 const PASSWORD: &str = "hunter2";
+
+const A_MOMENT: Duration = Duration::from_millis(50);

@@ -31,8 +31,4 @@ impl Fixture for Store {
     async fn client(&self) -> Arc<dyn Driver> {
         tenure::store::redis::open(&self.url).await.unwrap()
     }
-
-    fn sees_clients_end(&self) -> bool {
-        false
-    }
 }

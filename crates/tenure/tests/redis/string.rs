@@ -2,10 +2,15 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tenure::driver::{About, Answer, Claim, Life, Mode, News, Wait};
-use tenure::{Error, Fence, Health, Outcome, Owner};
+use async_trait::async_trait;
+use tenure::conformance::Fixture;
+use tenure::driver::{
+    About, Answer, Claim, Driver, Life, Loss, Mode, News, Release, Released, Wait,
+};
+use tenure::{ClaimId, Error, Fence, Health, Outcome, Owner};
 use tenure_testkit::RedisServer;
 use tokio::time::timeout;
 
@@ -26,11 +31,82 @@ async fn until_watching(server: &RedisServer, count: u64) {
     until("a client to watch", async || calls(server, "pttl") >= count).await;
 }
 
+/// The rules of the contract, but for those of what strings lack: a string does not tell the client,
+/// the fence or the reason of its holder, nor strings that are locks from others.
+macro_rules! rules {
+    ($options:literal) => {
+        tenure::conformance! {
+            std::future::ready(crate::string::Strings::start($options));
+            a_busy_claim_changes_nothing,
+            a_grant_lasts_for_as_long_as_the_store_says,
+            a_handed_over_lease_is_what_was_asked_for,
+            a_kept_name_goes_to_the_next_in_time,
+            a_kept_name_is_nobodys_and_then_free,
+            a_kept_name_outlives_its_client,
+            a_lease_by_client_ends_with_its_client,
+            a_lease_by_ttl_expires,
+            a_lease_lasts_for_its_ttl,
+            a_renewal_after_expiry_does_not_revive_the_lease,
+            a_renewal_extends_the_lease,
+            a_second_release_says_gone,
+            a_short_lease_after_a_long_one_lets_the_next_in,
+            a_strangers_renewal_changes_nothing,
+            an_eviction_moves_the_fence_on,
+            an_exclusive_lock_refuses_a_second_owner,
+            an_expired_lease_frees_the_name,
+            an_expired_lease_lets_the_next_in,
+            an_old_fence_changes_nothing,
+            asking_again_restarts_the_lease,
+            evicting_a_free_name_returns_nothing,
+            fences_grow_whatever_ended_the_lease_before,
+            fences_leave_room_for_the_block_that_was_reserved,
+            news_is_not_lost_when_a_wait_is_given_up,
+            one_of_many_claims_at_once_is_granted,
+            renewals_are_answered_in_their_order,
+            the_same_claim_asked_twice_is_granted_once,
+            unusual_names_are_distinct_locks,
+            withdrawing_a_granted_claim_lets_the_next_in,
+        }
+    };
+}
+
+mod rules {
+    rules!("");
+}
+
+mod rules_without_scripts {
+    rules!("&scripts=off");
+}
+
+/// A server, and clients of its string locks.
+struct Strings {
+    _server: RedisServer,
+    url: String,
+}
+
+impl Strings {
+    fn start(options: &str) -> Self {
+        let (server, url) = start();
+        let url = format!("{}&connect_timeout=20s{options}", crate::patient(&url));
+        Self {
+            _server: server,
+            url,
+        }
+    }
+}
+
+#[async_trait]
+impl Fixture for Strings {
+    async fn client(&self) -> Arc<dyn Driver> {
+        tenure::store::redis::open(&self.url).await.unwrap()
+    }
+}
+
 #[tokio::test]
-async fn an_owner_enters_again_and_leaves_as_often() {
+async fn a_nested_call_leaves_the_lock_to_the_outer_one() {
     let (server, url) = start();
     let client = open(&url).await;
-    let lock = client.mutex("a").ttl(LONG).owner(Owner::current());
+    let lock = client.mutex("a").ttl(LONG).reentrant();
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     assert_eq!(outer.fence(), inner.fence());
@@ -41,6 +117,84 @@ async fn an_owner_enters_again_and_leaves_as_often() {
     assert_eq!(server.cli(&["EXISTS", "a"]), "1");
     assert_eq!(outer.release().await.unwrap(), Outcome::Released);
     assert_eq!(server.cli(&["EXISTS", "a"]), "0");
+}
+
+/// The answer was lost, and the next grant has come before the release is sent again.
+#[tokio::test]
+async fn a_release_that_is_sent_again_leaves_the_next_grant_alone() {
+    for options in ["", "&scripts=off"] {
+        let (server, url) = start();
+        let driver = tenure::store::redis::open(&format!("{url}{options}")).await;
+        let driver = driver.unwrap();
+        let (old, new) = (claim(), claim());
+        for (claim, stays_taken) in [(&old, millis(0)), (&new, millis(1))] {
+            let answer = driver.acquire(claim).await.unwrap();
+            assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+            let release = release(claim, stays_taken);
+            let first = driver.release(&release).await.unwrap();
+            assert_eq!(first, Released::Freed { left: 0 });
+            until("the lock to be free", async || {
+                server.cli(&["EXISTS", "a"]) == "0"
+            })
+            .await;
+            let next = claim_with_value(&*driver, &server).await;
+            let again = driver.release(&release).await.unwrap();
+            assert_eq!(again, Released::NotHeld(Loss::TakenOver));
+            driver.withdraw(claim).await.unwrap();
+            assert_eq!(server.cli(&["GET", "a"]), next.id.as_str());
+            driver.withdraw(&next).await.unwrap();
+        }
+    }
+}
+
+/// A lock that stays taken after its release is nobody's, also not its last holder's.
+#[tokio::test]
+async fn a_lock_that_stays_taken_is_nobodys() {
+    for options in ["", "&scripts=off"] {
+        let (server, url) = start();
+        let driver = tenure::store::redis::open(&format!("{url}{options}")).await;
+        let driver = driver.unwrap();
+        let claim = claim_with_value(&*driver, &server).await;
+        let release = release(&claim, LONG);
+        let freed = driver.release(&release).await.unwrap();
+        assert_eq!(freed, Released::Freed { left: 0 });
+        let again = driver.release(&release).await.unwrap();
+        assert!(matches!(again, Released::NotHeld(_)), "{again:?}");
+        driver.withdraw(&claim).await.unwrap();
+        let listed = driver.list(Some(&claim.name)).await.unwrap();
+        assert_eq!(listed[0].holders[0].depth, 0);
+        assert!(listed[0].holders[0].expires_in > LONG / 2);
+    }
+}
+
+async fn claim_with_value(driver: &dyn Driver, server: &RedisServer) -> Claim {
+    let claim = claim();
+    let answer = driver.acquire(&claim).await.unwrap();
+    assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+    assert_eq!(server.cli(&["GET", "a"]), claim.id.as_str());
+    claim
+}
+
+fn release(claim: &Claim, stays_taken: Duration) -> Release {
+    Release {
+        name: claim.name.clone(),
+        claim: claim.id.clone(),
+        fence: None,
+        life: claim.life,
+        stays_taken,
+    }
+}
+
+#[tokio::test]
+async fn a_lock_named_like_the_fence_of_another_is_a_lock() {
+    let (_server, url) = start();
+    let client = open(&url).await;
+    for (one, other) in [("x", "{x}:fence"), ("{x}", "{x}:fence"), ("a{", "a{:fence")] {
+        let first = client.mutex(one).lock().await.unwrap();
+        let second = client.mutex(other).lock().await.unwrap();
+        assert_eq!(second.release().await.unwrap(), Outcome::Released);
+        assert_eq!(first.release().await.unwrap(), Outcome::Released);
+    }
 }
 
 #[tokio::test]
@@ -89,7 +243,7 @@ async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
 async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
     let (_server, url) = start();
     let driver = tenure::store::redis::open(&url).await.unwrap();
-    let (holder, first, second) = (claim("ann"), claim("bob"), claim("eve"));
+    let (holder, first, second) = (claim(), claim(), claim());
     let answer = driver.acquire(&holder).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
     for waiter in [&first, &second] {
@@ -102,27 +256,13 @@ async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
     assert_eq!(news, News::AskAgain(Some(holder.name)));
 }
 
-#[tokio::test]
-async fn a_lease_cannot_be_called_back() {
-    let (server, url) = start();
-    let driver = tenure::store::redis::open(&url).await.unwrap();
-    let mut claim = claim("ann");
-    claim.tell_if_wanted = true;
-    let error = driver.acquire(&claim).await.unwrap_err();
-    assert!(
-        chain(&error).contains("layout=string cannot call a lease back"),
-        "{error}"
-    );
-    assert_eq!(server.cli(&["DBSIZE"]), "0");
-}
-
-fn claim(owner: &str) -> Claim {
+fn claim() -> Claim {
     Claim {
         name: "a".parse().unwrap(),
-        owner: Owner::named(owner).unwrap(),
+        id: ClaimId::unique(),
+        owner: None,
         mode: Mode::Exclusive,
         ttl: LONG,
-        depth: 1,
         wait: Wait::InLine,
         life: Life::Client,
         fences: 1,
@@ -192,13 +332,14 @@ async fn without_scripts_none_is_run() {
 async fn what_a_string_cannot_be_is_refused_with_a_sentence() {
     let (server, url) = start();
     let client = open(&url).await;
-    for lock in [client.rwlock("a").read(), client.semaphore("a", 3).take(1)] {
+    for lock in [
+        client.rwlock("a").read(),
+        client.semaphore("a", 3).take(1),
+        client.mutex("a").owner(Owner::unique()),
+        client.mutex("a").keep(LONG),
+    ] {
         let error = lock.lock().await.unwrap_err();
-        assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
-        assert!(
-            chain(&error).contains("layout=string has exclusive locks alone"),
-            "{error}"
-        );
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
     assert_eq!(server.cli(&["DBSIZE"]), "0");
     let error = client.list(None).await.unwrap_err();

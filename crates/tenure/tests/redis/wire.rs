@@ -68,10 +68,11 @@ async fn an_acquire_whose_answer_is_lost_is_counted_once() {
 #[tokio::test]
 async fn a_re_entry_whose_answer_is_lost_is_counted_once() {
     let wire = Wire::start("").await;
-    let lock = wire.client.mutex("a").ttl(LONG).owner(Owner::current());
-    let outer = lock.lock().await.unwrap();
+    let owner = Owner::unique();
+    let lock = |client: &Client| client.mutex("a").ttl(LONG).owner(owner.clone());
+    let outer = lock(&wire.direct).lock().await.unwrap();
     wire.proxy.lose_reply_then_cut(b"{a}");
-    let inner = lock.lock().await.unwrap();
+    let inner = lock(&wire.client).lock().await.unwrap();
     wire.swallowed(1).await;
     assert_eq!(entry(&wire.direct, "a").await.holders[0].depth, 2);
     assert_eq!(

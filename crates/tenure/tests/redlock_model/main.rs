@@ -3,21 +3,21 @@
 //! # What is modelled
 //!
 //! Three nodes, of which two are a majority, and up to three attempts to get one lock. An attempt is
-//! a client's request with an owner of its own. Attempts overlap as they like, which includes
-//! clients that make one attempt after another.
+//! a client's claim, with an id of its own. Attempts overlap as they like, which includes clients
+//! that make one attempt after another.
 //!
 //! 1. The client sends `Ask` to all nodes. A node that has no lease gives one, with a new fence:
 //!    larger than the last one that the node gave out, at least the client's proposal, and at least
-//!    its clock. A node with a lease of the same owner gives that one a new fence in the same way, or
+//!    its clock. A node with a lease of the same claim gives that one a new fence in the same way, or
 //!    answers with the one that it has: nodes do the first if the lease belongs to a client, else the
 //!    second, and here either, each time. A node with another lease answers no.
 //! 2. The first two grants decide. If their fences are equal, the grant is reported to the caller.
 //! 3. Otherwise the client sends `Seal` with the larger fence to all nodes. A node raises the fence
-//!    of the owner's lease, and the last fence, to that; it refuses if the lease has a larger fence.
-//!    A node that has no lease gives one under this fence back to the owner, who lost or never had
+//!    of the claim's lease, and the last fence, to that; it refuses if the lease has a larger fence.
+//!    A node that has no lease gives one under this fence back to the claim, which lost or never had
 //!    it there; it refuses if it has given out this fence or a larger one. After two nodes have
 //!    sealed, the grant is reported.
-//! 4. Who gives up or is done sends `Withdraw` to all nodes, which drop the owner's lease.
+//! 4. Who gives up or is done sends `Withdraw` to all nodes, which drop the claim's lease.
 //!
 //! Messages are lost, repeated, late and out of order: each one that was ever sent may reach its node
 //! at any later step, any number of times. An answer is read at once or never. To read it later only
@@ -64,7 +64,7 @@
 //!
 //! # What is not shown
 //!
-//! That anyone gets the lock, waiting in line, renewal and what leases that were given back are worth
+//! That anyone gets the lock, waiting in line, claims that share an owner, renewal and what leases that were given back are worth
 //! for it, nodes that come back with a part of their memory and do not know it, clocks that jump back
 //! by more than the skew, and that the code is this model.
 

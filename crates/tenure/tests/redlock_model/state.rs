@@ -43,7 +43,7 @@ pub(crate) struct Node {
 /// A grant as its node remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Lease {
-    /// The attempt, which is the owner too: each attempt has an owner of its own.
+    /// The attempt that it was given to.
     pub(crate) attempt: usize,
     pub(crate) fence: Fence,
     /// Whether it counts: not if the node was young when it gave or last numbered the lease, nor if

@@ -174,22 +174,22 @@ impl Redlock {
 
     /// A lease is idle if no answer about it counts before it is given anew. Its fence decides
     /// nothing: where that refuses a `Seal`, `last` is as large, and would not change. If it can end
-    /// at any moment, it is left out: a node without it does the same for its owner, and for others
+    /// at any moment, it is left out: a node without it does the same for its attempt, and for others
     /// what it does for them after that end.
     fn tidy_lease(&self, state: &State, node: &mut Node) {
         let Some(lease) = &mut node.lease else {
             return;
         };
-        let owner = &state.attempts[lease.attempt];
+        let attempt = &state.attempts[lease.attempt];
         let marked = self.knows_by_the_mark();
-        if owner.phase == Phase::Sealing && marked {
-            lease.counts &= lease.fence <= owner.seal;
+        if attempt.phase == Phase::Sealing && marked {
+            lease.counts &= lease.fence <= attempt.seal;
             lease.fence = 0;
         }
-        if owner.is_done() || (!lease.counts && marked) {
+        if attempt.is_done() || (!lease.counts && marked) {
             lease.fence = 0;
             lease.counts = false;
-            if self.expiry == Expiry::AnyTime || matches!(owner.phase, Phase::Over(_)) {
+            if self.expiry == Expiry::AnyTime || matches!(attempt.phase, Phase::Over(_)) {
                 node.lease = None;
             }
         }

@@ -9,12 +9,13 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use crate::driver::{
-    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Grant, Holder, Life, Loss, Mode,
-    News, Release, Released, Renewal, Renewed, Wait,
+    About, Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, Life, Mode, News, Release,
+    Released, Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::random::random_u128;
+use crate::store::redis::answers::{Granted, refused, released, renewed, waits};
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::inbox;
@@ -277,7 +278,8 @@ impl Driver for Hash {
         }
         match self.link.call(script, &cmd).await? {
             Value::BulkString(text) => {
-                let granted = Granted::read(&text).ok_or_else(|| refused(claim, &text))?;
+                let granted = Granted::read(&text).filter(|granted| granted.clock_us.is_none());
+                let granted = granted.ok_or_else(|| refused(claim, &text))?;
                 let answer = Value::BulkString(text);
                 self.confirm_by_replicas(&cmd, &answer).await?;
                 Ok(granted.to(claim))
@@ -312,14 +314,7 @@ impl Driver for Hash {
         if !release.stays_taken.is_zero() {
             cmd.arg(millis(release.stays_taken));
         }
-        match self.link.call(&self.scripts.release, &cmd).await? {
-            Value::Int(left) => match u32::try_from(left) {
-                Ok(left) => Ok(Released::Freed { left }),
-                Err(_) => Err(fault::garbled()),
-            },
-            Value::BulkString(answer) => loss(&answer).map(Released::NotHeld),
-            _ => Err(fault::garbled()),
-        }
+        released(&self.link.call(&self.scripts.release, &cmd).await?)
     }
 
     async fn news(&self) -> News {
@@ -390,83 +385,6 @@ pub(crate) struct Vote {
     pub(crate) started: Option<Instant>,
     /// Whether what was asked later may have been carried out before.
     pub(crate) delayed: bool,
-}
-
-/// What an answer means that is no grant: taken, or a place in line.
-fn waits(answer: &Value) -> Result<Answer> {
-    match answer {
-        Value::Int(0) => Ok(Answer::Busy),
-        Value::Int(queued) => Ok(Answer::Queued {
-            ask_again: Some(Duration::from_millis(queued.unsigned_abs() - 1)),
-        }),
-        _ => Err(fault::garbled()),
-    }
-}
-
-/// What an answer means that is neither a fence nor a number.
-fn refused(claim: &Claim, answer: &[u8]) -> Error {
-    if answer == b"conflict" {
-        let name = claim.name.clone();
-        return Error::ModeConflict { name };
-    }
-    fault::garbled()
-}
-
-/// A grant as acquire.lua writes it: "<fence>[ <clock>][ joins]".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Granted {
-    fence: Fence,
-    /// The server's clock, if it votes.
-    clock_us: Option<u64>,
-    /// Whether the owner's other claims have the same fence.
-    joins: bool,
-}
-
-impl Granted {
-    fn read(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok()?;
-        let (numbers, joins) = match text.strip_suffix(" joins") {
-            Some(numbers) => (numbers, true),
-            None => (text, false),
-        };
-        let (fence, clock_us) = match numbers.split_once(' ') {
-            Some((fence, clock_us)) => (fence, Some(clock_us.parse().ok()?)),
-            None => (numbers, None),
-        };
-        Some(Self {
-            fence: Fence::new(fence.parse().ok()?)?,
-            clock_us,
-            joins,
-        })
-    }
-
-    /// The answer to a claim. One that joins others has their fence and none behind it.
-    fn to(self, claim: &Claim) -> Answer {
-        let fences = if self.joins { 1 } else { claim.fences.max(1) };
-        Answer::Granted(Grant::new(self.fence, claim.ttl).with_fences(fences))
-    }
-}
-
-fn renewed(answer: &Value, ttl: Duration) -> Result<Renewed> {
-    let Value::BulkString(answer) = answer else {
-        return Err(fault::garbled());
-    };
-    match read_fence(answer) {
-        Some(fence) => Ok(Renewed::Kept { fence, valid: ttl }),
-        None => loss(answer).map(Renewed::Lost),
-    }
-}
-
-fn loss(answer: &[u8]) -> Result<Loss> {
-    match answer {
-        b"taken" => Ok(Loss::TakenOver),
-        b"gone" => Ok(Loss::Gone),
-        _ => Err(fault::garbled()),
-    }
-}
-
-pub(crate) fn read_fence(text: &[u8]) -> Option<Fence> {
-    Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
 }
 
 /// What is known after a call that took effect, when what follows it fails: never that nothing did.

@@ -60,20 +60,11 @@ impl Look {
 
     /// Lists the holders, oldest first.
     pub(crate) fn holders(&self) -> Vec<Holder> {
-        let Some(head) = self.lease.get("\u{1}") else {
-            return Vec::new();
-        };
-        let mut holders: Vec<_> = if head.starts_with('M') {
-            let alive = |(_, end): &&(String, u64)| end.saturating_mul(1000) > self.now_us;
-            let alive = self.ends.iter().filter(alive);
-            alive
-                .filter_map(|(id, end)| self.one_of_many(id, *end))
-                .collect()
-        } else {
-            self.plain(head).into_iter().collect()
-        };
-        holders.sort_by(|one, other| (other.held, one.fence).cmp(&(one.held, other.fence)));
-        holders
+        match self.lease.get("\u{1}") {
+            Some(head) if head.starts_with('M') => self.many(),
+            Some(head) => self.plain(head).into_iter().collect(),
+            None => Vec::new(),
+        }
     }
 
     fn plain(&self, head: &str) -> Option<Holder> {
@@ -98,22 +89,39 @@ impl Look {
         })
     }
 
-    fn one_of_many(&self, id: &str, end: u64) -> Option<Holder> {
+    fn many(&self) -> Vec<Holder> {
+        let alive = |(_, end): &&(String, u64)| end.saturating_mul(1000) > self.now_us;
+        let alive = self.ends.iter().filter(alive);
+        let mut found: Vec<_> = alive
+            .filter_map(|(id, end)| self.one_of_many(id, *end))
+            .collect();
+        found.sort_by_key(|(since, holder)| (*since, holder.fence));
+        let mut holders: Vec<_> = found.into_iter().map(|(_, holder)| holder).collect();
+        // The owner's field also counts what has run out, until somebody changes the name.
+        let mut depths: HashMap<_, u32> = HashMap::new();
+        for holder in holders.iter().filter(|holder| holder.depth > 0) {
+            *depths.entry(holder.owner.clone()).or_default() += 1;
+        }
+        for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
+            holder.depth = depths[&holder.owner];
+        }
+        holders
+    }
+
+    /// One of those that may be several, and since when it holds; its depth is that of itself alone.
+    fn one_of_many(&self, id: &str, end: u64) -> Option<(u64, Holder)> {
         let (who, claim) = id.split_once(':')?;
-        let part = self.lease.get(&format!("\u{3}{id}"))?;
-        let (part, owner) = split_owner(part, claim);
+        let (part, owner) = split_owner(self.lease.get(&format!("\u{3}{id}"))?, claim);
         let mut words = part.splitn(4, ' ');
         let (fence, _, since) = (words.next()?, words.next()?, words.next()?);
         let about = words.next()?;
-        let (grant, depth) = if who == "!" {
-            (self.lease.get(&format!("\u{4}{fence}"))?, 0)
-        } else {
-            let depth = self.lease.get(owner)?.parse().ok()?;
-            (self.lease.get(&format!("\u{2}{owner}"))?, depth)
+        let (grant, depth) = match who {
+            "!" => (format!("\u{4}{fence}"), 0),
+            _ => (format!("\u{2}{owner}"), 1),
         };
-        let (_, mode) = grant.split_once(' ')?;
+        let (_, mode) = self.lease.get(&grant)?.split_once(' ')?;
         let end = Duration::from_millis(end);
-        Some(Holder {
+        let holder = Holder {
             claim: ClaimId::new(claim).ok()?,
             owner: Owner::shown(owner),
             mode: read_mode(mode)?,
@@ -123,7 +131,8 @@ impl Look {
             about: read_about(about),
             held: self.since(since)?,
             expires_in: end.saturating_sub(Duration::from_micros(self.now_us)),
-        })
+        };
+        Some((since.parse().ok()?, holder))
     }
 
     /// Lists those in line who are alive, first to last.

@@ -8,7 +8,7 @@
 //! | `connect`, `sentinel` | how it is made, and where the master is |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string` | the layout that other libraries share |
-//! | `inbox`, `look`, `scan` | what scripts tell and show |
+//! | `answers`, `inbox`, `look`, `scan` | what scripts answer, tell and show |
 //! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
@@ -18,6 +18,7 @@
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+mod answers;
 pub(crate) mod connect;
 pub(crate) mod doctor;
 mod fault;

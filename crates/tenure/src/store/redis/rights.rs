@@ -200,7 +200,6 @@ const RIGHTS: &[Right] = &[
     right("hmget", |of| of.hash, &["HMGET", KEY, "field"]),
     // Half a pair.
     right("hset", |of| of.hash, &["HSET", KEY, "field", "", "half"]),
-    right("hsetnx", |of| of.hash, &["HSETNX", KEY, "field", ""]),
     right("info", |of| of.voter, &["INFO", "server"]),
     right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
     right("lpos", |of| of.hash, &["LPOS", KEY, "x"]),
@@ -212,11 +211,7 @@ const RIGHTS: &[Right] = &[
         |of| of.hash || !of.native(),
         &["PEXPIRE", KEY, "1000"],
     ),
-    right(
-        "pexpireat",
-        |of| of.hash,
-        &["PEXPIREAT", KEY, "9999999999999"],
-    ),
+    right("pexpireat", |of| of.hash, &["PEXPIREAT", KEY, "x"]),
     right("ping", |of| of.cluster, &["PING"]),
     right("pttl", |of| of.hash || of.string(), &["PTTL", KEY]),
     right("publish", |of| of.hash, &["PUBLISH", CHANNEL, ""]),

@@ -18,9 +18,10 @@ use crate::driver::{
 };
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Fence, Name, Owner};
+use crate::store::redis::answers::read_fence;
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
-use crate::store::redis::hash::{millis, read_fence};
+use crate::store::redis::hash::millis;
 use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;

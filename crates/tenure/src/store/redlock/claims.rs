@@ -63,13 +63,24 @@ struct Leaving {
     until: Tick,
 }
 
+/// What a node has said to a withdrawal or a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Nothing of the claim is left there.
+    Gone,
+    /// It had no lease; it may still have a place in line.
+    NotHeld,
+    /// Nothing that was heard.
+    Nothing,
+}
+
 /// What was known of a claim when it is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
     /// When it was first asked for.
     pub(crate) began: Instant,
-    /// When it is asked for now.
-    pub(crate) now: Tick,
+    /// When it was asked for.
+    pub(crate) asked: Tick,
     pub(crate) is_new: bool,
 }
 
@@ -97,7 +108,7 @@ impl Claims {
         });
         Before {
             began: held.began,
-            now,
+            asked: now,
             is_new,
         }
     }
@@ -132,19 +143,18 @@ impl Claims {
         }
     }
 
-    /// Notes whether it was carried out, as far as is known; returns whether the node may still
-    /// have something of the claim.
-    pub(crate) fn settled(&self, id: &ClaimId, node: usize, is_done: bool) -> bool {
+    /// Notes what the node has said to it; returns whether it may still have something of the claim.
+    pub(crate) fn settled(&self, id: &ClaimId, node: usize, said: Said) -> bool {
         let mut table = self.lock();
         let Some(leaving) = table.leaving.get_mut(id) else {
             return false;
         };
         let others = !(1 << node);
         let is_overtaken = leaving.overtaken & !others != 0;
-        let is_left = is_overtaken || (!is_done && leaving.touched & !others != 0);
+        let is_left = is_overtaken || (said != Said::Gone && leaving.touched & !others != 0);
         leaving.flying &= others;
         leaving.overtaken &= others;
-        if is_done {
+        if said != Said::Nothing {
             leaving.unconfirmed &= others;
         }
         if !is_left {
@@ -305,5 +315,83 @@ impl Held {
             (self.told, self.wanted) = (true, false);
         }
         tell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
+
+    /// A claim at three nodes that is being taken back; a withdrawal is on its way to the first two.
+    fn leaving() -> (Claims, ClaimId) {
+        let (claims, id) = (Claims::new(3), ClaimId::unique());
+        claims.leave(&id, Tick::default() + SECOND);
+        claims.sent(&id, 0);
+        claims.sent(&id, 1);
+        (claims, id)
+    }
+
+    #[test]
+    fn a_withdrawal_is_doubtful_until_it_is_confirmed() {
+        let (claims, id) = leaving();
+        assert_eq!(claims.unconfirmed(&id), 0b011);
+        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(
+            claims.settled(&id, 1, Said::Nothing),
+            "it may have something"
+        );
+        assert_eq!(claims.unconfirmed(&id), 0b010);
+        assert!(
+            claims.settled(&id, 2, Said::Nothing),
+            "it was not even told"
+        );
+        for node in [1, 2] {
+            claims.sent(&id, node);
+            assert!(!claims.settled(&id, node, Said::Gone));
+        }
+        assert_eq!(claims.unconfirmed(&id), 0);
+        assert!(claims.lock().leaving.is_empty());
+    }
+
+    #[test]
+    fn a_place_in_line_is_left_where_there_was_no_lease() {
+        let (claims, id) = leaving();
+        assert!(claims.settled(&id, 0, Said::NotHeld));
+        assert_eq!(claims.unconfirmed(&id), 0b010);
+        claims.sent(&id, 0);
+        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(!claims.settled(&id, 0, Said::NotHeld), "it has nothing");
+    }
+
+    #[test]
+    fn what_is_on_its_way_sees_to_a_late_grant() {
+        let (claims, id) = leaving();
+        assert!(claims.is_seen_to(&id, 0, false));
+        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(!claims.is_seen_to(&id, 0, false), "it has been there");
+        assert!(!claims.is_seen_to(&id, 2, false), "nothing is on its way");
+    }
+
+    #[test]
+    fn a_grant_that_was_overtaken_is_taken_back_once_more() {
+        let (claims, id) = leaving();
+        assert!(claims.is_seen_to(&id, 0, true));
+        assert!(claims.settled(&id, 0, Said::Gone));
+        claims.sent(&id, 0);
+        assert!(!claims.settled(&id, 0, Said::Gone));
+    }
+
+    #[test]
+    fn what_was_never_confirmed_is_forgotten_in_time() {
+        let (claims, id) = leaving();
+        assert!(claims.settled(&id, 0, Said::Nothing));
+        claims.lock().sweep_at = 0;
+        claims.lock().sweep(Tick::default() + SECOND / 2);
+        assert_ne!(claims.unconfirmed(&id), 0);
+        claims.lock().sweep_at = 0;
+        claims.lock().sweep(Tick::default() + SECOND);
+        assert_eq!(claims.unconfirmed(&id), 0);
     }
 }

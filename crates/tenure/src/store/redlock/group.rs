@@ -140,24 +140,24 @@ impl Group {
     async fn put_to_the_vote(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
-        mut before: Before,
+        before: Before,
     ) -> Result<Outcome> {
-        if claim.life == Life::Client {
-            // Its numbers are new in each vote; those of a lease of no client may be as old as the
-            // claim.
-            before.began = Instant::now();
-        }
         let sent = self.clock.now();
+        // Its numbers are new in each vote; those of a lease of no client may be as old as the claim.
+        let began = match claim.life {
+            Life::Client => Instant::now(),
+            Life::Ttl => before.began,
+        };
         let seen_first = |node: usize| self.nodes[node].link().clock_us();
         let proposal = self.clocks.proposal(sent, seen_first);
-        let round = self.vote(claim, Number::AtLeast(proposal), before).await;
+        let round = self.vote(claim, Number::AtLeast(proposal), began).await;
         self.clocks.learn(&round.answers, sent, self.clock.now());
-        let tally = self.tally(&round, before);
+        let tally = Tally::of(&round.answers, self.grown_up(began));
         self.follow(round, claim, &tally);
         if tally.granted.len() < self.majority {
             return self.lost(claim, &tally, before).await;
         }
-        let numbered = self.number(claim, &tally, before).await;
+        let numbered = self.number(claim, &tally, began).await;
         // Looked at after the last answer: the leases may be over that it tells of.
         if self.clock.now() >= self.safe_until(sent, claim.ttl) {
             self.undo(claim, &tally.answered()).await;
@@ -179,7 +179,7 @@ impl Group {
             }
         }
         // The engine counts from before it asked, and this may be a later vote.
-        let valid = sent.since(before.now) + self.settings.valid(claim.ttl);
+        let valid = sent.since(before.asked) + self.settings.valid(claim.ttl);
         let grant = Grant::new(fence, valid).with_fences(fences(&written));
         Ok(Outcome::Over(Answer::Granted(grant)))
     }
@@ -189,14 +189,18 @@ impl Group {
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         number: Number,
-        before: Before,
+        began: Instant,
     ) -> Round<Vote> {
-        let (grown_up, majority) = (self.grown_up(before), self.majority);
+        let (grown_up, majority) = (self.grown_up(began), self.majority);
         let count = |answers: &[_]| Tally::of(answers, grown_up);
         let is_decided = |answers: &[_]| count(answers).is_decided(majority);
         let mut round = self.ask_all(claim, number, is_decided).await;
+        let least = match number {
+            Number::AtLeast(least) => least,
+            Number::Exactly(fence) => fence.get(),
+        };
         let tally = count(&round.answers);
-        if tally.is_undecided_on_its_number(majority) {
+        if tally.is_undecided_on_its_number(majority, least) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             _ = timeout(A_WHILE, agreed).await;
@@ -207,12 +211,9 @@ impl Group {
         round
     }
 
-    fn tally(&self, round: &Round<Vote>, before: Before) -> Tally {
-        Tally::of(&round.answers, self.grown_up(before))
-    }
-
-    fn grown_up(&self, before: Before) -> Option<GrownUp> {
-        let (restart_delay, began) = (self.settings.restart_delay?, before.began);
+    /// Which nodes count in a vote that began at this time.
+    fn grown_up(&self, began: Instant) -> Option<GrownUp> {
+        let restart_delay = self.settings.restart_delay?;
         Some(GrownUp {
             restart_delay,
             began,
@@ -229,7 +230,7 @@ impl Group {
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         tally: &Tally,
-        before: Before,
+        began: Instant,
     ) -> Result<(Fence, Vec<(usize, Grant)>), Tally> {
         if let Some(fence) = tally.agreed(self.majority) {
             return Ok((fence, tally.granted.clone()));
@@ -239,8 +240,8 @@ impl Group {
         };
         tracing::debug!(name = %claim.name, "the nodes gave different numbers, asking once more");
         let largest = Number::Exactly(largest);
-        let round = self.vote(&not_waiting(claim), largest, before).await;
-        let written = self.tally(&round, before);
+        let round = self.vote(&not_waiting(claim), largest, began).await;
+        let written = Tally::of(&round.answers, self.grown_up(began));
         self.follow(round, claim, &written);
         match written.agreed(self.majority) {
             Some(fence) => Ok((fence, written.granted)),

@@ -7,7 +7,7 @@ use crate::driver::{Driver as _, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence};
 use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::Held;
+use crate::store::redlock::claims::{Held, Said};
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::Group;
 
@@ -39,7 +39,7 @@ impl Group {
             Ok(Released::NotHeld(freed.loss))
         };
         match held {
-            Some(held) => self.see_to(round, &held.claim, Result::is_ok),
+            Some(held) => self.see_to(round, &held.claim, said),
             None => round.finish(&self.background, |_, _| std::future::ready(())),
         }
         outcome
@@ -101,8 +101,10 @@ impl Group {
         let id = &renewal.claim;
         let is_safe = kept.nodes.len() >= self.majority;
         let held = self.claims.change(id, |held| {
-            // What nodes get back is to last as long.
-            Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
+            if held.claim.ttl != renewal.ttl {
+                // What nodes get back is to last as long.
+                Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
+            }
             for node in &kept.nodes {
                 held.granted_at(*node);
             }
@@ -139,6 +141,15 @@ impl Group {
             _ if kept.nodes.len() + kept.unknown >= self.majority => Renewed::Unknown,
             _ => Renewed::Lost(kept.loss),
         }
+    }
+}
+
+/// What the answer to a release says.
+fn said(released: &Result<Released>) -> Said {
+    match released {
+        Ok(Released::Freed { .. }) => Said::Gone,
+        Ok(Released::NotHeld(_)) => Said::NotHeld,
+        Err(_) => Said::Nothing,
     }
 }
 
@@ -221,5 +232,53 @@ impl Kept {
             }
         }
         kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn kept(fence: u64) -> Option<Result<Vec<Renewed>>> {
+        let (fence, valid) = (Fence::new(fence).unwrap(), Duration::ZERO);
+        Some(Ok(vec![Renewed::Kept { fence, valid }]))
+    }
+
+    /// A majority that is renewed has to know the fence, as the one that granted it did.
+    #[test]
+    fn a_node_with_a_smaller_number_is_brought_into_line_first() {
+        let lost = |loss| Some(Ok(vec![Renewed::Lost(loss)]));
+        let answers = [
+            kept(7),
+            kept(6),
+            kept(8),
+            lost(Loss::Gone),
+            lost(Loss::TakenOver),
+            None,
+        ];
+        let known = Kept::count(&answers, 0, Fence::new(7));
+        assert_eq!((known.nodes, known.forgotten), (vec![0, 2], vec![1, 3]));
+        assert_eq!((known.loss, known.unknown), (Loss::TakenOver, 1));
+        let unknown = Kept::count(&answers, 0, None);
+        assert_eq!(
+            (unknown.nodes, unknown.fence),
+            (vec![0, 1, 2], Fence::new(8))
+        );
+    }
+
+    #[test]
+    fn as_many_claims_are_left_as_a_majority_has() {
+        let left = |nodes: &[u32]| {
+            let freed = nodes
+                .iter()
+                .map(|left| Some(Ok(Released::Freed { left: *left })));
+            Freed::count(&freed.collect::<Vec<_>>()).left(2)
+        };
+        assert_eq!(left(&[1, 0, 1]), Some(1));
+        assert_eq!(left(&[2, 1, 1]), Some(1));
+        assert_eq!(left(&[0, 2]), Some(0));
+        assert_eq!(left(&[5]), None);
     }
 }

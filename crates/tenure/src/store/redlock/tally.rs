@@ -84,12 +84,14 @@ impl Tally {
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
-    /// Whether it is won, and those who are open may tell the number by which its owner's other
-    /// claims are known.
-    pub(crate) fn is_undecided_on_its_number(&self, majority: usize) -> bool {
+    /// Whether it is won, and those who are open may tell the number that others know it by: those
+    /// who have the claim from another client, as it is smaller than what was asked for (`least`),
+    /// or other claims of its owner.
+    pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
+        let is_older = |(_, grant): &(usize, Grant)| grant.fence.get() < least;
         self.granted.len() >= majority
             && self.open > 0
-            && self.joins
+            && (self.joins || self.granted.iter().any(is_older))
             && self.agreed(majority).is_none()
     }
 
@@ -256,16 +258,17 @@ mod tests {
         let answers = [joins(7), granted(8, 9), joins(7)];
         let tally = Tally::of(&answers, None);
         assert_eq!(tally.agreed(2), Fence::new(7));
-        assert!(!tally.is_undecided_on_its_number(2));
+        assert!(!tally.is_undecided_on_its_number(2, 8));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
-        let is_undecided = |answers: &[_]| {
+        let is_undecided = |answers: &[_], least| {
             let tally = Tally::of(answers, None);
-            tally.is_decided(2) && tally.is_undecided_on_its_number(2)
+            tally.is_decided(2) && tally.is_undecided_on_its_number(2, least)
         };
-        assert!(is_undecided(&[joins(7), granted(8, 9), None]));
-        assert!(!is_undecided(&[joins(8), granted(8, 9), None]));
-        let both_are_new = [granted(7, 9), granted(8, 9), None];
-        assert!(!is_undecided(&both_are_new));
+        assert!(is_undecided(&[joins(7), granted(8, 9), None], 7));
+        assert!(!is_undecided(&[joins(8), granted(8, 9), None], 7));
+        let two = [granted(7, 9), granted(8, 9), None];
+        assert!(is_undecided(&two, 8), "the first is older");
+        assert!(!is_undecided(&two, 7), "both are new");
     }
 }

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use crate::driver::{Claim, Driver as _};
 use crate::error::Result;
 use crate::store::redis::hash::Hash;
+use crate::store::redlock::claims::Said;
 use crate::store::redlock::fault::indeterminate;
 use crate::store::redlock::group::Group;
 use crate::store::redlock::round::Round;
@@ -56,7 +57,7 @@ impl Group {
     }
 
     fn finish_withdrawing(self: &Arc<Self>, round: Round<()>, claim: &Arc<Claim>) {
-        self.see_to(round, claim, |answer| answer.is_ok());
+        self.see_to(round, claim, said);
     }
 
     /// Takes in what nodes say to what takes a claim back, and goes on with those that do not answer
@@ -66,22 +67,22 @@ impl Group {
         self: &Arc<Self>,
         round: Round<T>,
         claim: &Arc<Claim>,
-        is_done: fn(&Result<T>) -> bool,
+        said: fn(&Result<T>) -> Said,
     ) {
         for (node, answer) in round.answers.iter().enumerate() {
             if let Some(answer) = answer {
-                self.settle(node, claim, is_done(answer));
+                self.settle(node, claim, said(answer));
             }
         }
         let (group, claim) = (Arc::clone(self), Arc::clone(claim));
         round.finish(&self.background, move |node, answer| {
-            group.settle(node, &claim, is_done(&answer));
+            group.settle(node, &claim, said(&answer));
             std::future::ready(())
         });
     }
 
-    fn settle(self: &Arc<Self>, node: usize, claim: &Arc<Claim>, is_done: bool) {
-        if self.claims.settled(&claim.id, node, is_done) {
+    fn settle(self: &Arc<Self>, node: usize, claim: &Arc<Claim>, said: Said) {
+        if self.claims.settled(&claim.id, node, said) {
             let (group, claim) = (Arc::clone(self), Arc::clone(claim));
             self.background
                 .spawn(async move { group.clean_up(node, &claim).await });
@@ -124,8 +125,16 @@ impl Group {
     pub(crate) async fn withdraw_at(&self, node: usize, claim: &Claim) -> Result<bool> {
         self.claims.sent(&claim.id, node);
         let withdrawn = self.nodes[node].withdraw(claim).await;
-        let is_left = self.claims.settled(&claim.id, node, withdrawn.is_ok());
+        let is_left = self.claims.settled(&claim.id, node, said(&withdrawn));
         withdrawn.map(|()| is_left)
+    }
+}
+
+/// What the answer to a withdrawal says.
+fn said(withdrawn: &Result<()>) -> Said {
+    match withdrawn {
+        Ok(()) => Said::Gone,
+        Err(_) => Said::Nothing,
     }
 }
 

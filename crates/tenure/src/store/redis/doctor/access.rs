@@ -68,8 +68,10 @@ impl Missing {
         calls.sort_by_key(|(rule, _)| match *rule {
             // The string that makes other writes fail, and that ends by itself.
             "set" => 0,
+            // What follows it would find no such string.
+            "del" => 2,
             // What follows it is only queued, or refused.
-            "multi" => 2,
+            "multi" => 3,
             _ => 1,
         });
         let mut is_safe = false;
@@ -148,7 +150,7 @@ fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
 
 /// Whether a call makes a key where there is none.
 fn creates(rule: &str) -> bool {
-    matches!(rule, "hsetnx" | "rpush")
+    rule == "rpush"
 }
 
 const CHECK: &str = "rights";

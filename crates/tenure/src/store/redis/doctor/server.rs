@@ -190,7 +190,7 @@ pub(super) fn cut_off(settings: &Settings, facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// How a string is changed only if it is its owner's.
+/// How a string is changed only if it is the claim's.
 pub(super) fn compare(
     settings: &Settings,
     native: Option<Native>,

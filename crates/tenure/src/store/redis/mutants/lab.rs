@@ -174,10 +174,6 @@ impl Fixture for Lab {
     fn short(&self) -> Duration {
         Duration::from_millis(150)
     }
-
-    fn sees_clients_end(&self) -> bool {
-        false
-    }
 }
 
 const PASS: &str = include_str!("pass.lua");

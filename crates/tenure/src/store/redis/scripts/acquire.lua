@@ -64,14 +64,13 @@ if waiting and not redis.call('LPOS', line, own) then
   redis.call('HDEL', places, own)
   waiting = nil
 end
-local askable = waiting and stands
-if askable then
+if waiting and stands then
   -- It is alive, however late it asks.
   waiting.deadline = now + 1
   set_place(own, waiting)
 end
 -- If it is let in here, its lease is found below.
-local nobody = let_in(askable and own or nil)
+local nobody = let_in(own)
 
 local fence, fences = lease_of(who, claim)
 local has, held = fence, nil
@@ -87,6 +86,8 @@ if has or covers(held, mode) then
   if has then
     restart(who, claim, place.ttl)
   else
+    -- Its client may have been away when another claim of its owner passed it.
+    leave(own, waiting)
     place.mode = held
     put(who, claim, fence, fences, place)
   end
@@ -96,24 +97,25 @@ if has or covers(held, mode) then
     if last_fence() < won + place.fences - 1 then
       redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
     end
-  elseif ARGV[9] and (not many or redis.call('HGET', lease, owner or claim) == '1') then
-    -- It was handed over before others got theirs, and has not won yet. Claims that share a grant keep
-    -- its number.
-    fence = text(reserve(place.fences, tonumber(ARGV[9])))
+  elseif ARGV[9] and who ~= '-' then
+    if redis.call('HGET', lease, owner or claim) == '1' then
+      -- It was handed over before others got theirs, and has not won yet.
+      fence = text(reserve(place.fences, tonumber(ARGV[9])))
+    else
+      -- Claims that share a grant have its number, which one of them may have won meanwhile.
+      fence = grant_of(owner)
+    end
     number_anew(fence)
   end
   settle()
   return granted(fence, fences)
 end
 
-if waiting then
-  waiting = place_of(own)
-end
 if not waiting and held then
   settle()
   return 'conflict'
 end
-if not waiting and nobody and fits(mode) and not (won and last_fence() >= won) then
+if nobody and fits(mode) and not (won and last_fence() >= won) then
   if won then
     fence = ARGV[9]
     redis.call('SET', last, text(won + place.fences - 1), 'PX', memory)
@@ -143,7 +145,7 @@ if waiting then
 else
   place.asks, place.deadline = asks, deadline
   redis.call('RPUSH', line, own)
-  if owner and redis.call('HSETNX', places, '\1' .. owner, own) == 0 then
+  if owner and redis.call('HSET', places, '\1' .. owner, own) == 0 then
     redis.call('HSET', places, '\2', '1')
   end
   set_place(own, place)

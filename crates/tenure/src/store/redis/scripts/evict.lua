@@ -27,7 +27,8 @@ if many then
 elseif head then
   local fence, who = string.match(head, '^(%d+) (%S+)')
   for _, field in ipairs(redis.call('HKEYS', lease)) do
-    if string.byte(field, 1) > 31 then
+    -- Clients of an older version, which write heads of their own, are not told.
+    if fence and string.byte(field, 1) > 31 then
       told[#told + 1] = { who, fence, field }
     end
   end

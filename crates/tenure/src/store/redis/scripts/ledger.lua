@@ -24,9 +24,9 @@
 -- that it never runs a script while only some of them have moved to another node:
 --   :line    a list of ids "<session>:<claim>", first come first
 --   :places  a hash, id -> "<mode> <life> <fences> <ttl> <tell> <asked> <asks> <deadline> <about>";
---            \1<owner> is the id of a named owner's place, \2 is there if such an owner has more than
---            one place, \3 is the latest time at which anybody in line asks again, \4 is until when
---            line and places are kept
+--            \1<owner> is the id of the last place of a named owner, \2 is there if such an owner has
+--            more than one place, \3 is the latest time at which anybody in line asks again, \4 is
+--            until when line and places are kept
 --   :ends    a sorted set, id -> when that lease ends; only with "many"
 --   :fence   the last fence that was set aside; expires long after its last use
 --
@@ -49,6 +49,8 @@ local now = math.floor(now_us / 1000)
 local head, many, class, taken, limit, mixed
 -- When the plain lease ends, where this script has set it.
 local plain_end
+-- Since when the next has its lease: those that go in together are listed in the order of the line.
+local since = now_us
 
 local function text(number)
   return string.format('%.0f', number)
@@ -66,9 +68,10 @@ local function open(key)
   end
 end
 
-local function save()
+-- Writes down what is taken, and other fields with it.
+local function save(...)
   head = 'M ' .. class .. ' ' .. text(taken) .. ' ' .. text(limit) .. ' ' .. mixed
-  redis.call('HSET', lease, '\1', head)
+  redis.call('HSET', lease, '\1', head, ...)
 end
 
 local function permits(mode)
@@ -221,16 +224,18 @@ local function put(who, claim, fence, fences, place)
     many, class, taken, limit, mixed = true, 'x', 0, 0, '0'
   end
   local id, owner = who .. ':' .. claim, place.owner or claim
-  if redis.call('HSETNX', lease, '\2' .. owner, fence .. ' ' .. place.mode) == 1 then
+  local part = fence .. ' ' .. fences .. ' ' .. text(since) .. ' ' .. place.about
+  since = since + 1
+  if redis.call('HINCRBY', lease, owner, 1) == 1 then
     count_in(place.mode)
+    save('\2' .. owner, fence .. ' ' .. place.mode, '\3' .. id, part)
+  else
+    redis.call('HSET', lease, '\3' .. id, part)
   end
-  redis.call('HSET', lease, '\3' .. id, fence .. ' ' .. fences .. ' ' .. text(now_us) .. ' ' .. place.about)
-  redis.call('HINCRBY', lease, owner, 1)
   if place.tell == 'w' then
     local others = redis.call('HGET', lease, '\5')
     redis.call('HSET', lease, '\5', others and others .. '\n' .. id or id)
   end
-  save()
   restart(who, claim, place.ttl)
 end
 
@@ -259,15 +264,17 @@ end
 
 -- Ends one lease; returns how many of its owner's are left.
 local function drop(who, claim)
-  if not many then
-    redis.call('DEL', lease)
-    head = nil
+  local id, left = who .. ':' .. claim, 0
+  if many then
+    redis.call('ZREM', ends, id)
+  end
+  if not many or redis.call('ZCARD', ends) == 0 then
+    redis.call('DEL', lease, ends)
+    head, many = nil, false
     return 0
   end
-  local id, left = who .. ':' .. claim, 0
   local part = redis.call('HGET', lease, '\3' .. id)
   redis.call('HDEL', lease, '\3' .. id)
-  redis.call('ZREM', ends, id)
   untell(id)
   local owner = owner_in(part) or claim
   if who == '!' then
@@ -293,12 +300,7 @@ local function drop(who, claim)
       end
     end
   end
-  if redis.call('ZCARD', ends) == 0 then
-    redis.call('DEL', lease, ends)
-    head, many = nil, false
-  else
-    save()
-  end
+  save()
   return left
 end
 
@@ -379,7 +381,7 @@ local function entering()
   end
 end
 
--- Lets everybody in whose turn it is; `own` is granted by the answer instead of a message.
+-- Lets everybody in whose turn it is; `own`, if given, is told by the answer instead of a message.
 -- Returns whether nobody who listens is left in line.
 local function let_in(own)
   sweep()
@@ -391,9 +393,11 @@ local function let_in(own)
       return true
     end
     local place = place_of(id)
+    local fence, held = grant_of(place and place.owner)
     if not place or place.deadline <= now then
       leave(id, place)
-    elseif not beside and not fits(place.mode) then
+    elseif not beside and (fence or not fits(place.mode)) then
+      -- An owner that is in already in another mode would share a grant that is not what it asked for.
       -- Those behind who would fit wait for the living alone.
       if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
         return false
@@ -401,9 +405,8 @@ local function let_in(own)
       skipped = skipped + 1
     else
       local who, claim = string.match(id, '^([^:]+):(.*)$')
-      local fence, held = grant_of(place.owner)
       local fences = 0
-      if fence then
+      if beside then
         place.mode = held
       else
         fence, fences = text(reserve(place.fences)), place.fences

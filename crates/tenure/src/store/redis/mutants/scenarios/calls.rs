@@ -2,7 +2,7 @@
 
 use super::{frees, is_told_of_a_grant, scenarios};
 use crate::conformance::stage::cast;
-use crate::driver::{Answer, Life, Released, Renewed, Wait};
+use crate::driver::{Answer, Grant, Life, Released, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
 scenarios![
@@ -32,16 +32,16 @@ async fn a_held_lock_is_renewed_and_released_in_few_calls(lab: &Lab) {
     for party in [ann.life(Life::Client), ann.life(Life::Ttl)] {
         let fence = party.locks().await;
         let before = lab.calls();
-        assert_eq!(party.renews(Some(fence)).await, Renewed::Kept(fence));
+        party.extends(fence).await;
         assert_eq!(lab.calls() - before, 2);
         let before = lab.calls();
         let released = party.releases_with(|release| release.fence = Some(fence));
-        assert_eq!(released.await, Released::Freed);
+        assert_eq!(released.await, Released::Freed { left: 0 });
         assert_eq!(lab.calls() - before, 2);
         party.locks().await;
         let before = lab.calls();
         let released = party.releases_with(|release| release.fence = None);
-        assert_eq!(released.await, Released::Freed);
+        assert_eq!(released.await, Released::Freed { left: 0 });
         assert_eq!(lab.calls() - before, 2);
     }
 }
@@ -71,27 +71,27 @@ async fn a_release_by_fence_hands_over_in_few_calls(lab: &Lab) {
     frees(&ann, fence).await;
     let calls = lab.calls() - before;
     assert!(calls <= 12, "{calls} calls");
-    let fence = is_told_of_a_grant(&bob).await;
+    let fence = is_told_of_a_grant(&bob).await.fence;
     let before = lab.calls();
     frees(&bob, fence).await;
     let calls = lab.calls() - before;
     assert!(calls <= 2, "{calls} calls");
 }
 
-/// A lone exclusive holder is renewed by two calls, however it went in and entered again.
+/// A lone exclusive holder is renewed by two calls, however it went in and asked again.
 async fn a_lone_holder_is_renewed_in_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann, bob] = cast(&lab).await;
     ann.locks().await;
     bob.stands().await;
     lab.expire(&ann);
-    let Ok(Answer::Granted(fence)) = bob.asks(Wait::InLine).await else {
+    let Ok(Answer::Granted(Grant { fence, .. })) = bob.asks(Wait::InLine).await else {
         panic!("its turn has come");
     };
-    for party in [&bob, &bob.depth(2)] {
-        assert_eq!(party.locks().await, fence);
+    for _ in 0..2 {
+        assert_eq!(bob.locks().await, fence);
         let before = lab.calls();
-        assert_eq!(bob.renews(Some(fence)).await, Renewed::Kept(fence));
+        bob.extends(fence).await;
         assert_eq!(lab.calls() - before, 2);
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{hears_nothing, is_told, scenarios};
+use super::{hears_nothing, is_told, scenarios, until_waited_for_by};
 use crate::conformance::Fixture as _;
-use crate::conformance::stage::{TTL, cast, until};
+use crate::conformance::stage::{TTL, cast};
 use crate::driver::{Mode, News, Released, Renewed, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
@@ -18,7 +18,8 @@ scenarios![
     a_lease_deleted_by_hand_is_free,
     lost_ends_do_not_fail,
     old_ends_do_not_end_a_new_lease,
-    a_lease_without_expiry_is_held_and_can_be_shared,
+    what_an_older_version_left_is_respected_until_it_ends,
+    a_lease_without_expiry_is_held,
     a_longer_lease_outlasts_a_lost_expiry,
     a_full_server_refuses_before_anybody_is_told,
 ];
@@ -30,8 +31,8 @@ async fn a_lost_line_is_made_anew(lab: &Lab) {
     bob.stands().await;
     lab.cli(&["DEL", &lab.key(&ann, ":line")]);
     bob.stands().await;
-    assert_eq!(ann.line().await, [bob.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&bob]).await;
+    ann.frees().await;
     bob.turn().await;
 }
 
@@ -42,22 +43,23 @@ async fn lost_places_are_made_anew(lab: &Lab) {
     bob.stands().await;
     eve.stands().await;
     lab.cli(&["DEL", &lab.key(&ann, ":places")]);
-    assert_eq!(ann.renews(None).await, Renewed::Kept(ann.locks().await));
+    ann.extends(ann.locks().await).await;
     eve.stands().await;
     bob.stands().await;
-    assert_eq!(ann.line().await, [eve.owner(), bob.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&eve, &bob]).await;
+    ann.frees().await;
     eve.turn().await;
-    assert_eq!(eve.releases().await, Released::Freed);
+    eve.frees().await;
     bob.turn().await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     assert_eq!(lab.keys(&ann), [":fence"]);
 }
 
 /// Somebody in line whose place was removed by hand is passed over.
 async fn a_missing_place_is_passed_over(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
-    let twin = bob.through(&dan);
+    let bob = bob.named();
+    let twin = bob.twin(&dan);
     let (line, places) = (lab.key(&ann, ":line"), lab.key(&ann, ":places"));
     let remove = |index: &str| {
         let id = lab.cli(&["LINDEX", &line, index]);
@@ -70,13 +72,10 @@ async fn a_missing_place_is_passed_over(lab: &Lab) {
     twin.stands().await;
     remove("3");
     remove("0");
-    assert_eq!(
-        ann.ttl(TTL / 4).renews(Some(fence)).await,
-        Renewed::Kept(fence)
-    );
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.ttl(TTL / 4).extends(fence).await;
+    ann.frees().await;
     bob.is_held_by(&[&bob]).await;
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     eve.is_held_by(&[&eve]).await;
 }
 
@@ -90,12 +89,9 @@ async fn a_missing_place_behind_the_dead_is_passed_over(lab: &Lab) {
     let id = lab.cli(&["LINDEX", &lab.key(&ann, ":line"), "1"]);
     lab.cli(&["HDEL", &lab.key(&ann, ":places"), &id]);
     drop(bob);
-    until("the dead to be passed over", || async {
-        ann.line().await == [eve.owner()]
-    })
-    .await;
+    until_waited_for_by(&ann, &[&eve]).await;
     let shorter = ann.ttl(TTL / 4);
-    assert_eq!(shorter.renews(Some(fence)).await, Renewed::Kept(fence));
+    shorter.extends(fence).await;
     let told = is_told(&eve).await;
     assert!(matches!(told, News::AskAgain(Some(_))), "told {told:?}");
 }
@@ -108,7 +104,8 @@ async fn a_lease_deleted_by_hand_is_free(lab: &Lab) {
         Mode::Shared,
         Mode::Permits { take: 1, of: 2 },
     ] {
-        let (ann, twin) = (ann.mode(mode), ann.mode(mode).through(&eve));
+        let ann = ann.nested().named().mode(mode);
+        let twin = ann.twin(&eve);
         ann.locks().await;
         twin.locks().await;
         eve.neighbour()
@@ -125,7 +122,7 @@ async fn a_lease_deleted_by_hand_is_free(lab: &Lab) {
             let bob = bob.mode(mode);
             bob.locks().await;
             bob.is_held_by(&[&bob]).await;
-            assert_eq!(bob.releases().await, Released::Freed);
+            bob.frees().await;
         }
     }
 }
@@ -137,11 +134,11 @@ async fn lost_ends_do_not_fail(lab: &Lab) {
     let fence = ann.locks().await;
     lab.cli(&["DEL", &lab.key(&ann, ":ends")]);
     let told = bob.stands().await;
-    assert!(told > TTL / 2, "told {told:?}");
+    assert!(told > Some(TTL / 2), "told {told:?}");
     eve.is_refused().await;
-    assert_eq!(ann.renews(Some(fence)).await, Renewed::Kept(fence));
+    ann.extends(fence).await;
     lab.cli(&["DEL", &lab.key(&ann, ":ends")]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     bob.turn().await;
 }
 
@@ -153,26 +150,54 @@ async fn old_ends_do_not_end_a_new_lease(lab: &Lab) {
     lab.cli(&["DEL", &lab.key(&ann, "")]);
     eve.locks().await;
     sleep(lab.short() * 2).await;
-    let told = bob.mode(Mode::Shared).stands().await;
-    assert!(told > TTL / 2, "told {told:?}");
+    let bob = bob.mode(Mode::Shared).nested();
+    let told = bob.stands().await;
+    assert!(told > Some(TTL / 2), "told {told:?}");
     ann.is_refused().await;
     eve.is_held_by(&[&eve]).await;
+    eve.withdraws().await;
+    bob.turn().await;
+}
+
+/// What clients of an older version have is taken, can be evicted, and ends by its expiry; their places
+/// in line are passed over.
+async fn what_an_older_version_left_is_respected_until_it_ends(lab: &Lab) {
+    let [ann, bob] = cast(lab).await;
+    let key = lab.key(&ann, "");
+    let shared = ["\u{1}", "E s 0 0 0", "ivy", "1", "\u{2}ivy", "7 s"];
+    let leave = || {
+        lab.cli(&[&["HSET", &key], &shared[..]].concat());
+        lab.cli(&["PEXPIRE", &key, "60000"]);
+        let (line, places) = (lab.key(&ann, ":line"), lab.key(&ann, ":places"));
+        lab.cli(&["RPUSH", &line, "0123456789abcdef:ivy"]);
+        let place = "x 1 c 8 30000 - 1 1 9999999999999 1 there";
+        lab.cli(&["HSET", &places, "0123456789abcdef:ivy", place]);
+    };
+    leave();
+    ann.mode(Mode::Shared).is_refused().await;
+    bob.stands().await;
+    assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
+    assert!(matches!(ann.releases().await, Released::NotHeld(_)));
+    ann.evicts().await;
+    bob.turn().await;
+    bob.frees().await;
+    leave();
+    bob.stands().await;
+    lab.expire(&ann);
+    assert!(bob.stands_or_enters().await.is_some());
 }
 
 /// A lease whose expiry was taken away is held like any other; a waiter looks again before long.
-async fn a_lease_without_expiry_is_held_and_can_be_shared(lab: &Lab) {
+async fn a_lease_without_expiry_is_held(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
-    let twin = ann.through(&eve);
     ann.locks().await;
     lab.cli(&["PERSIST", &lab.key(&ann, "")]);
-    let told = bob.stands().await;
+    let told = bob.stands().await.unwrap();
     assert!(told <= Duration::from_secs(1), "told {told:?}");
     assert!(told > Duration::ZERO);
-    twin.locks().await;
-    ann.is_held_by(&[&ann, &twin]).await;
-    for party in [&ann, &twin] {
-        assert_eq!(party.releases().await, Released::Freed);
-    }
+    eve.is_refused().await;
+    ann.is_held_by(&[&ann]).await;
+    ann.frees().await;
     bob.turn().await;
 }
 
@@ -210,7 +235,7 @@ async fn a_full_server_refuses_before_anybody_is_told(lab: &Lab) {
     eve.stands().await;
     lab.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     for reader in &readers {
-        assert_eq!(reader.releases().await, Released::Freed);
+        reader.frees().await;
     }
     eve.turn().await;
 }

@@ -17,16 +17,16 @@ async fn fences_grow_even_if_the_last_is_forgotten(lab: &Lab) {
         let [ann] = cast(lab).await;
         let ann = ann.mode(mode);
         let older = ann.locks().await;
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
         lab.cli(&["DEL", &lab.key(&ann, ":fence")]);
         let newer = ann.locks().await;
         assert!(older < newer, "{older} then {newer}");
         assert!(older.get() > 1_500_000_000_000_000, "a time, not {older}");
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
         lab.cli(&["SET", &lab.key(&ann, ":fence"), "4000000000000000"]);
         let ahead = ann.locks().await;
         assert_eq!(ahead.get(), 4_000_000_000_000_001);
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
     }
 }
 
@@ -43,20 +43,22 @@ async fn fences_grow_in_a_release_by_fence(lab: &Lab) {
             Some(last) => lab.cli(&["SET", &key, last]),
         };
         frees(holder, fence).await;
-        let newer = is_told_of_a_grant(next).await;
+        let newer = is_told_of_a_grant(next).await.fence;
         assert!(fence < newer, "{fence} then {newer}");
         (fence, holder, next) = (newer, next, holder);
     }
     assert_eq!(fence.get(), 4_000_000_000_000_001);
 }
 
-/// Another owner of the same client changes nothing, although it knows the fence.
+/// Another claim of the same client changes nothing, although it knows the fence.
 async fn a_neighbour_with_the_fence_changes_nothing(lab: &Lab) {
     let [ann, eve] = cast(lab).await;
-    for shared in [false, true] {
-        let fence = ann.ttl(TTL / 4).locks().await;
-        if shared {
-            ann.ttl(TTL / 4).through(&eve).locks().await;
+    for ann in [ann.ttl(TTL / 4), ann.named().ttl(TTL / 4)] {
+        let fence = ann.locks().await;
+        let is_named = ann.claim().owner.is_some();
+        let twin = ann.twin(&eve);
+        if is_named {
+            twin.locks().await;
         }
         let neighbour = ann.neighbour();
         assert_eq!(
@@ -66,6 +68,10 @@ async fn a_neighbour_with_the_fence_changes_nothing(lab: &Lab) {
         let released = neighbour.releases_with(|release| release.fence = Some(fence));
         assert_eq!(released.await, Released::NotHeld(Loss::TakenOver));
         assert!(ann.entry().await.holders[0].expires_in <= TTL / 4);
-        assert_eq!(ann.releases().await, Released::Freed);
+        assert_eq!(
+            twin.releases().await == Released::Freed { left: 1 },
+            is_named
+        );
+        ann.frees().await;
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{frees, hears_nothing, is_told_of_a_grant, scenarios};
+use super::{frees, hears_nothing, is_told_of_a_grant, scenarios, until_waited_for_by};
 use crate::conformance::Fixture as _;
-use crate::conformance::stage::{TTL, assert_same, cast, until};
-use crate::driver::{Answer, Life, Mode, Released, Renewed, Wait};
+use crate::conformance::stage::{TTL, cast};
+use crate::driver::{Answer, Life, Mode, Released, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
 scenarios![
@@ -31,14 +31,14 @@ async fn a_handed_over_lease_has_to_be_confirmed(lab: &Lab) {
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     let left = ann.entry().await.holders[0].expires_in;
     assert!(left <= confirm, "{left:?} left");
     bob.is_held_by(&[&bob]).await;
     bob.turn().await;
     let left = ann.entry().await.holders[0].expires_in;
     assert!(left > TTL / 2, "{left:?} left");
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
     // Nobody confirms this one.
     eve.is_held_by(&[&eve]).await;
     lab.pass(&ann, confirm);
@@ -57,11 +57,11 @@ async fn a_handed_over_lease_of_no_client_is_nobodys(lab: &Lab) {
         ann.locks().await;
         bob.stands().await;
         eve.stands().await;
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
         bob.turn().await;
         let heir = bob.through(&ann);
         heir.is_held_by(&[&bob]).await;
-        assert_eq!(heir.releases().await, Released::Freed);
+        heir.frees().await;
         eve.turn().await;
     }
 }
@@ -86,24 +86,27 @@ async fn a_confirmed_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
 async fn a_release_by_fence_hands_over(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let first = ann.locks().await;
-    let (bob, eve) = (bob.depth(2), eve.life(Life::Ttl));
+    let bob = bob.ttl(TTL / 2).but(|claim| claim.fences = 3);
+    let eve = eve.life(Life::Ttl);
     for waiter in [&bob, &eve, &dan] {
         waiter.stands().await;
     }
     frees(&ann, first).await;
-    let second = is_told_of_a_grant(&bob).await;
+    let granted = is_told_of_a_grant(&bob).await;
+    assert_eq!((granted.fences, granted.valid), (3, TTL / 2));
+    let second = granted.fence;
     assert!(first < second);
-    assert_same(&ann.depths().await, &[(bob.owner(), 2)]);
-    assert_eq!(ann.line().await, [eve.owner(), dan.owner()]);
+    ann.is_held_by(&[&bob]).await;
+    ann.is_waited_for_by(&[&eve, &dan]).await;
     let holder = &ann.entry().await.holders[0];
     assert_eq!((holder.fence, &holder.about), (second, &bob.claim().about));
-    assert!(holder.expires_in > TTL / 2);
+    assert!(holder.expires_in > TTL / 4);
     frees(&bob, second).await;
-    let third = is_told_of_a_grant(&eve).await;
+    let third = is_told_of_a_grant(&eve).await.fence;
     frees(&eve.through(&ann), third).await;
-    let last = is_told_of_a_grant(&dan).await;
+    let last = is_told_of_a_grant(&dan).await.fence;
     assert_eq!(lab.keys(&ann), ["", ":fence"]);
-    assert_eq!(dan.renews(Some(last)).await, Renewed::Kept(last));
+    dan.extends(last).await;
     frees(&dan, last).await;
     assert_eq!(lab.keys(&ann), [":fence"]);
 }
@@ -115,10 +118,7 @@ async fn a_release_by_fence_passes_over_the_dead(lab: &Lab) {
     bob.stands().await;
     eve.stands().await;
     drop(bob);
-    until("the dead to be passed over", || async {
-        ann.line().await == [eve.owner()]
-    })
-    .await;
+    until_waited_for_by(&ann, &[&eve]).await;
     frees(&ann, fence).await;
     eve.is_held_by(&[&eve]).await;
 }
@@ -144,21 +144,15 @@ async fn a_release_by_fence_to_a_short_lease_calls_the_next(lab: &Lab) {
     eve.turn().await;
 }
 
-/// A release that names its grant lowers, or leaves the name taken, if it says so.
+/// A release that names its grant leaves the name taken, if it says so.
 async fn a_release_by_fence_keeps_to_what_it_says(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
-    let fence = ann.depth(2).locks().await;
-    let lowered = ann.releases_with(|release| {
-        release.fence = Some(fence);
-        release.depth = 1;
-    });
-    assert_eq!(lowered.await, Released::Lowered);
-    ann.is_held_by(&[&ann]).await;
+    let fence = ann.locks().await;
     let kept = ann.releases_with(|release| {
         release.fence = Some(fence);
         release.stays_taken = TTL;
     });
-    assert_eq!(kept.await, Released::Freed);
+    assert_eq!(kept.await, Released::Freed { left: 0 });
     bob.is_refused().await;
 }
 

@@ -25,15 +25,20 @@ async fn only_the_fence_is_left_behind(lab: &Lab) {
         ann.locks().await;
         eve.stands().await;
         bob.stands().await;
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
         eve.turn().await;
-        assert_eq!(eve.releases().await, Released::Freed);
+        eve.frees().await;
         bob.turn().await;
-        let twin = bob.through(&ann);
-        twin.locks().await;
-        for party in [&bob, &twin] {
-            assert_eq!(party.releases().await, Released::Freed);
+        bob.frees().await;
+        let twins = [bob.named(), eve.named()].map(|party| [party.twin(&ann), party.twin(&bob)]);
+        for twin in twins.iter().flatten() {
+            twin.stands_or_enters().await;
         }
+        let [[one, two], [three, four]] = twins;
+        assert_eq!(one.releases().await, Released::Freed { left: 1 });
+        two.frees().await;
+        three.withdraws().await;
+        four.withdraws().await;
         assert_eq!(lab.keys(&ann), [":fence"]);
         assert!(lab.pttl(&ann, ":fence") > 0);
     }
@@ -51,7 +56,7 @@ async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
         "!:1:a",
         "%d+",
         "%",
-        "E x",
+        "M x",
         "ä🔒",
         "7",
         "^$().[]*+?",
@@ -60,14 +65,14 @@ async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
         let owner = crate::Owner::named(text).unwrap();
         let named = |party: &Party| {
             party
-                .but(|claim| claim.owner = owner.clone())
+                .but(|claim| claim.owner = Some(owner.clone()))
                 .told_if_wanted()
         };
         let (bob, twin) = (named(&bob), named(&eve));
         ann.locks().await;
         bob.stands().await;
-        assert_eq!(ann.line().await, [bob.owner()]);
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.is_waited_for_by(&[&bob]).await;
+        ann.frees().await;
         let fence = bob.turn().await.fence;
         bob.is_held_by(&[&bob]).await;
         twin.locks().await;
@@ -76,12 +81,14 @@ async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
         assert_eq!(
             twin.releases_with(|release| release.stays_taken = TTL)
                 .await,
-            Released::Freed
+            Released::Freed { left: 1 }
         );
-        assert_eq!(ann.evicts().await.len(), 2);
+        let evicted = ann.evicts().await;
+        let owners: Vec<_> = evicted.iter().map(|holder| &holder.owner).collect();
+        assert_eq!(owners, [&owner, &owner]);
         assert_eq!(bob.loses().await, (fence, Loss::Evicted));
         bob.locks().await;
-        assert_eq!(bob.releases().await, Released::Freed);
+        bob.frees().await;
     }
 }
 
@@ -91,7 +98,7 @@ async fn a_renewal_beside_others_lasts(lab: &Lab) {
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
     let fence = ann.ttl(TTL / 4).locks().await;
     bob.locks().await;
-    assert_eq!(ann.renews(Some(fence)).await, Renewed::Kept(fence));
+    ann.extends(fence).await;
     let left = ann.entry().await.holders[0].expires_in;
     assert!(left > TTL / 2, "{left:?} left");
 }
@@ -102,12 +109,12 @@ async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
     ann.locks().await;
     bob.stands().await;
     lab.expire(&ann);
-    assert!(matches!(bob.renews(None).await, Renewed::Kept(_)));
-    assert_eq!(bob.releases().await, Released::Freed);
+    assert!(matches!(bob.renews(None).await, Renewed::Kept { .. }));
+    bob.frees().await;
     ann.locks().await;
     bob.stands().await;
     lab.expire(&ann);
-    assert_eq!(bob.releases().await, Released::Freed);
+    bob.frees().await;
 }
 
 /// A name that stays taken by nobody counts as another's, but for its last owner.
@@ -117,7 +124,7 @@ async fn a_name_taken_by_nobody_is_taken(lab: &Lab) {
         let ann = ann.mode(mode);
         ann.locks().await;
         let kept = ann.releases_with(|release| release.stays_taken = TTL);
-        assert_eq!(kept.await, Released::Freed);
+        assert_eq!(kept.await, Released::Freed { left: 0 });
         assert_eq!(ann.renews(None).await, Renewed::Lost(Loss::Gone));
         assert_eq!(bob.renews(None).await, Renewed::Lost(Loss::TakenOver));
     }

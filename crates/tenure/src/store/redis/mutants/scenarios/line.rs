@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{hears_nothing, is_told, is_told_of_a_grant, scenarios};
-use crate::conformance::stage::{Party, TTL, cast, until};
-use crate::driver::{Answer, Life, Mode, News, Released, Renewed, Wait};
+use super::{hears_nothing, is_told, scenarios, until_waited_for_by};
+use crate::conformance::stage::{TTL, cast};
+use crate::driver::{Answer, Mode, News, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
 scenarios![
@@ -15,10 +15,9 @@ scenarios![
     a_late_asker_keeps_its_place,
     the_living_have_time_to_ask_again,
     who_may_listen_elsewhere_is_listed,
-    a_conflicting_claim_in_line_is_not_granted,
     a_place_in_a_mode_that_the_owner_has_not_stays,
     a_try_does_not_age_the_own_place,
-    asking_again_at_ones_turn_has_the_life_and_depth_asked_for,
+    asking_again_at_ones_turn_has_the_ttl_asked_for,
     everybody_behind_learns_of_a_shorter_lease,
     nobody_is_told_twice_to_ask_again,
     a_line_that_everybody_left_expires,
@@ -37,16 +36,13 @@ async fn the_dead_are_passed_over_and_keep_their_place(lab: &Lab) {
     eve.stands().await;
     let key = lab.key(&ann, ":line");
     drop(bob);
-    until("the dead writer to be passed over", || async {
-        ann.line().await == [eve.owner()]
-    })
-    .await;
+    until_waited_for_by(&ann, &[&eve]).await;
     dan.locks().await;
     eve.turn().await;
     ann.is_held_by(&[&ann, &eve, &dan]).await;
     assert_eq!(lab.cli(&["LLEN", &key]), "1", "the place is kept");
     for party in [&ann, &eve, &dan] {
-        assert_eq!(party.releases().await, Released::Freed);
+        party.frees().await;
     }
     assert!(ann.entry().await.holders.is_empty());
     assert_eq!(lab.cli(&["LLEN", &key]), "1", "the place is kept");
@@ -60,15 +56,15 @@ async fn who_does_not_ask_again_loses_the_place(lab: &Lab) {
     let ann = ann.ttl(TTL * 4);
     ann.locks().await;
     let told = bob.stands().await;
-    assert!(told <= CONFIRM, "told {told:?}");
+    assert!(told <= Some(CONFIRM), "told {told:?}");
     eve.stands().await;
     lab.pass(&ann, CONFIRM * 5 / 3);
     eve.stands().await;
-    assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
+    ann.is_waited_for_by(&[&bob, &eve]).await;
     lab.pass(&ann, CONFIRM / 2);
     eve.stands().await;
-    assert_eq!(ann.line().await, [eve.owner()]);
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&eve]).await;
+    ann.frees().await;
     eve.turn().await;
 }
 
@@ -83,7 +79,7 @@ async fn a_late_asker_keeps_its_place(lab: &Lab) {
     eve.stands().await;
     lab.pass(&ann, CONFIRM);
     bob.stands().await;
-    assert_eq!(ann.line().await, [bob.owner(), eve.owner()]);
+    ann.is_waited_for_by(&[&bob, &eve]).await;
 }
 
 /// Who waits is not taken for dead as soon as the lease in front of it has ended.
@@ -94,7 +90,7 @@ async fn the_living_have_time_to_ask_again(lab: &Lab) {
         ann.ttl(ttl).locks().await;
         bob.mode(mode).stands().await;
         lab.pass(&ann, ttl + Duration::from_secs(1));
-        assert_eq!(ann.line().await, [bob.owner()]);
+        ann.is_waited_for_by(&[&bob]).await;
     }
 }
 
@@ -105,73 +101,52 @@ async fn who_may_listen_elsewhere_is_listed(lab: &Lab) {
     let [ann, bob, eve] = cast(&lab).await;
     ann.mode(Mode::Shared).locks().await;
     bob.stands().await;
-    let owner = bob.owner();
+    let waits = bob.claim().id;
     drop(bob);
     sleep(Duration::from_millis(100)).await;
-    assert_eq!(ann.line().await, [owner]);
+    let waiters = ann.entry().await.waiters;
+    assert_eq!(waiters.first().map(|waiter| &waiter.claim), Some(&waits));
     eve.mode(Mode::Shared).is_refused().await;
-}
-
-/// An owner in line that asks for another mode is told of a conflict, also if its turn has come.
-async fn a_conflicting_claim_in_line_is_not_granted(lab: &Lab) {
-    let [ann, bob] = cast(lab).await;
-    let reader = bob.mode(Mode::Shared);
-    ann.locks().await;
-    reader.stands().await;
-    bob.conflicts().await;
-    lab.expire(&ann);
-    bob.conflicts().await;
-    assert_eq!(ann.entry().await.holders[0].mode, Mode::Shared);
-    is_told_of_a_grant(&reader).await;
 }
 
 /// Who waits to write keeps its place while its owner reads in another client.
 async fn a_place_in_a_mode_that_the_owner_has_not_stays(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
-    let (reader, writer) = (bob.mode(Mode::Shared), bob.through(&eve));
+    let writer = bob.named().twin(&eve);
+    let reader = writer.twin(&bob).mode(Mode::Shared);
     ann.locks().await;
     reader.stands().await;
     writer.stands().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     reader.turn().await;
     writer.stands().await;
-    assert_eq!(ann.line().await, [writer.owner()]);
-    assert_eq!(reader.releases().await, Released::Freed);
+    ann.is_waited_for_by(&[&writer]).await;
+    reader.frees().await;
     writer.turn().await;
 }
 
-/// A claim that does not wait leaves the place of its owner as alive as it was.
+/// A claim in line that asks as one that would not wait keeps its place, as alive as it was.
 async fn a_try_does_not_age_the_own_place(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;
     bob.stands().await;
     bob.is_refused().await;
     sleep(Duration::from_millis(10)).await;
-    assert_eq!(ann.line().await, [bob.owner()]);
+    ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A claim that asks again when its turn has come has the life and the depth that it asks for.
-async fn asking_again_at_ones_turn_has_the_life_and_depth_asked_for(lab: &Lab) {
-    for change in [
-        |bob: &Party| bob.life(Life::Ttl),
-        |bob: &Party| bob.depth(2),
-    ] {
+/// A claim that asks again when its turn has come has the ttl that it asks for.
+async fn asking_again_at_ones_turn_has_the_ttl_asked_for(lab: &Lab) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob] = cast(lab).await;
+        let bob = bob.mode(mode);
         ann.locks().await;
         bob.ttl(TTL / 4).stands().await;
         lab.expire(&ann);
-        let changed = change(&bob);
-        assert!(matches!(
-            changed.asks(Wait::InLine).await,
-            Ok(Answer::Granted(_))
-        ));
-        let holders = ann.entry().await.holders;
-        if changed.claim().life == Life::Ttl {
-            assert!(holders[0].expires_in <= TTL / 4, "the place's own ttl");
-        }
-        assert_eq!(holders.last().unwrap().depth, changed.claim().depth);
-        assert!(holders.last().unwrap().expires_in > TTL / 2);
-        assert_eq!(changed.releases().await, Released::Freed);
+        let answer = bob.asks(Wait::InLine).await;
+        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        assert!(ann.entry().await.holders[0].expires_in > TTL / 2);
+        bob.frees().await;
     }
 }
 
@@ -184,14 +159,14 @@ async fn everybody_behind_learns_of_a_shorter_lease(lab: &Lab) {
         bob.stands().await;
         eve.stands().await;
         let shorter = ann.ttl(TTL / 4);
-        assert_eq!(shorter.renews(Some(fence)).await, Renewed::Kept(fence));
+        shorter.extends(fence).await;
         bob.stands().await;
         dan.stands().await;
         bob.withdraws().await;
         let told = is_told(&eve).await;
         assert!(matches!(told, News::AskAgain(Some(_))), "told {told:?}");
         let told = eve.stands().await;
-        assert!(told <= TTL / 4, "told {told:?}");
+        assert!(told <= Some(TTL / 4), "told {told:?}");
     }
 }
 

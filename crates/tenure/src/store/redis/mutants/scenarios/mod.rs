@@ -2,7 +2,7 @@
 
 mod calls;
 mod damage;
-mod depth;
+mod entries;
 mod fences;
 mod hand_over;
 mod lease;
@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Test;
-use crate::conformance::stage::Party;
-use crate::driver::{News, Released};
+use crate::conformance::stage::{Party, until};
+use crate::driver::{Grant, News, Released};
 use crate::name::Fence;
 
 /// All scenarios by name.
@@ -27,7 +27,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, Test)> {
     let topics = [
         calls::ALL,
         damage::ALL,
-        depth::ALL,
+        entries::ALL,
         fences::ALL,
         hand_over::ALL,
         lease::ALL,
@@ -61,14 +61,25 @@ use scenarios;
 /// Releases a lease by its fence.
 async fn frees(party: &Party, fence: Fence) {
     let released = party.releases_with(|release| release.fence = Some(fence));
-    assert_eq!(released.await, Released::Freed);
+    assert_eq!(released.await, Released::Freed { left: 0 });
+}
+
+/// Waits until these parties, and nobody else, are listed in line: a dead client is so only when the
+/// server has seen its end.
+async fn until_waited_for_by(party: &Party, waiters: &[&Party]) {
+    let expected: Vec<_> = waiters.iter().map(|waiter| waiter.claim().id).collect();
+    until("the dead to be passed over", || async {
+        let found = party.entry().await.waiters.into_iter();
+        found.map(|waiter| waiter.claim).collect::<Vec<_>>() == expected
+    })
+    .await;
 }
 
 /// Waits for the message that a claim was granted.
-async fn is_told_of_a_grant(party: &Party) -> Fence {
+async fn is_told_of_a_grant(party: &Party) -> Grant {
     loop {
         match is_told(party).await {
-            News::Granted { owner, fence, .. } if owner == party.owner() => return fence,
+            News::Granted { claim, grant, .. } if claim == party.claim().id => return grant,
             _ => {}
         }
     }

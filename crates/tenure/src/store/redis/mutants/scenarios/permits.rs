@@ -23,17 +23,17 @@ async fn permits_of_many_numbers_are_counted(lab: &Lab) {
     two.locks().await;
     also_two.is_refused().await;
     four.is_refused().await;
-    assert_eq!(two.releases().await, Released::Freed);
+    two.frees().await;
     also_two.locks().await;
     four.is_refused().await;
-    assert_eq!(also_two.releases().await, Released::Freed);
+    also_two.frees().await;
     four.locks().await;
     let last = permits(&dan.neighbour(), 1, 4);
     assert_eq!(
         three
             .releases_with(|release| release.stays_taken = TTL / 4)
             .await,
-        Released::Freed
+        Released::Freed { left: 0 }
     );
     permits(&ann.neighbour(), 1, 3).locks().await;
     last.is_refused().await;
@@ -55,10 +55,10 @@ async fn permits_of_a_smaller_number_hold_for_those_after(lab: &Lab) {
     last.is_refused().await;
     assert_eq!(
         two.releases_with(|release| release.stays_taken = TTL).await,
-        Released::Freed
+        Released::Freed { left: 0 }
     );
     last.is_refused().await;
-    assert_eq!(five.releases().await, Released::Freed);
+    five.frees().await;
     last.locks().await;
     five.is_refused().await;
 }
@@ -74,7 +74,7 @@ async fn the_smallest_number_of_permits_left_holds(lab: &Lab) {
     for party in [&three, &four, &five] {
         party.locks().await;
     }
-    assert_eq!(five.releases().await, Released::Freed);
+    five.frees().await;
     five.locks().await;
     permits(&dan, 1, 5).is_refused().await;
 }
@@ -82,18 +82,19 @@ async fn the_smallest_number_of_permits_left_holds(lab: &Lab) {
 /// A writer that asks for permits is told of a conflict.
 async fn permits_under_a_write_lock_are_a_conflict(lab: &Lab) {
     let [ann] = cast(lab).await;
+    let ann = ann.named();
     ann.locks().await;
-    permits(&ann, 1, 2).conflicts().await;
+    permits(&ann.nested(), 1, 2).conflicts().await;
     ann.is_held_by(&[&ann]).await;
 }
 
 /// Permits of a name that stays taken by nobody come back, although their owner has new ones.
 async fn a_name_taken_by_nobody_gives_its_permits_back(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
-    let (ann, bob) = (permits(&ann, 1, 2), permits(&bob, 1, 2));
+    let (ann, bob) = (permits(&ann.named(), 1, 2), permits(&bob, 1, 2));
     ann.locks().await;
     let kept = ann.releases_with(|release| release.stays_taken = TTL / 4);
-    assert_eq!(kept.await, Released::Freed);
+    assert_eq!(kept.await, Released::Freed { left: 0 });
     ann.locks().await;
     bob.is_refused().await;
     lab.pass(&ann, TTL / 3);

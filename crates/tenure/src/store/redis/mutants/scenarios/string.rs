@@ -24,6 +24,15 @@ async fn string_locks_compare(lab: &Lab) {
     assert_eq!((release("bob"), extend("bob")), ("0".into(), "0".into()));
     assert_eq!(extend("ann"), "1");
     assert!(lab.cli(&["PTTL", &key]).parse::<u64>().unwrap() > 10_000);
+    let keep = |owner: &str| {
+        let script = lab.text("string_extend");
+        lab.cli(&["EVAL", &script, "1", &key, owner, "60000", "nobody"])
+    };
+    assert_eq!((keep("bob"), keep("ann")), ("0".into(), "1".into()));
+    assert_eq!(lab.cli(&["GET", &key]), "nobody");
+    assert!(lab.cli(&["PTTL", &key]).parse::<u64>().unwrap() > 10_000);
+    assert_eq!((release("ann"), extend("ann")), ("0".into(), "0".into()));
+    lab.cli(&["SET", &key, "ann"]);
     assert_eq!(release("ann"), "1");
     assert_eq!(lab.cli(&["EXISTS", &key]), "0");
 }

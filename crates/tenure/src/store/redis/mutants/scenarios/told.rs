@@ -2,7 +2,7 @@
 
 use super::scenarios;
 use crate::conformance::stage::cast;
-use crate::driver::{Mode, Released, Renewed};
+use crate::driver::Mode;
 use crate::store::redis::mutants::lab::Lab;
 
 scenarios![
@@ -20,18 +20,19 @@ async fn who_left_is_not_told_because_of_its_former_grant(lab: &Lab) {
     bob.locks().await;
     ann.told_if_wanted().locks().await;
     other.locks().await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    ann.frees().await;
     let fence = ann.locks().await;
     eve.is_refused().await;
     other.is_called_back().await;
     ann.is_not_called_back().await;
-    assert_eq!(ann.renews(None).await, Renewed::Kept(fence));
+    ann.extends(fence).await;
 }
 
 /// A holder that did not ask to be told of claims is not, also beside a twin.
 async fn who_did_not_ask_to_be_told_is_not(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
-    let twin = ann.through(&bob).told_if_wanted();
+    let ann = ann.named();
+    let twin = ann.twin(&bob).told_if_wanted();
     ann.locks().await;
     twin.locks().await;
     eve.is_refused().await;

@@ -1,43 +1,41 @@
-//! Two clients of one owner.
+//! Claims of one owner in two clients.
 
-use super::{frees, scenarios};
+use super::{frees, scenarios, until_waited_for_by};
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{TTL, cast, until};
+use crate::conformance::stage::{TTL, cast};
 use crate::driver::{Loss, Mode, Released, Renewed};
 use crate::store::redis::mutants::lab::Lab;
 
 scenarios![
     the_living_behind_a_dead_twin_go_in,
     twins_that_keep_the_name_count_once,
+    twins_that_keep_the_name_together_count_once,
     a_release_by_fence_sees_to_twins,
     a_twin_that_asks_again_keeps_one_place,
-    a_long_reason_does_not_confuse_twins,
+    who_joins_when_it_asks_again_leaves_the_line,
     only_the_client_that_has_a_lease_renews_it,
 ];
 
 /// A dead client of an owner that goes in does not make the living behind it wait.
 async fn the_living_behind_a_dead_twin_go_in(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
-    let (bob, eve) = (bob.mode(Mode::Shared), eve.mode(Mode::Shared));
-    let twin = bob.through(&dan);
+    let (bob, eve) = (bob.named().mode(Mode::Shared), eve.mode(Mode::Shared));
+    let twin = bob.twin(&dan);
     ann.locks().await;
     twin.stands().await;
     bob.stands().await;
     eve.stands().await;
     drop((twin, dan));
-    until("the dead to be passed over", || async {
-        ann.line().await == [bob.owner(), eve.owner()]
-    })
-    .await;
-    assert_eq!(ann.releases().await, Released::Freed);
+    until_waited_for_by(&ann, &[&bob, &eve]).await;
+    ann.frees().await;
     bob.is_held_by(&[&bob, &eve]).await;
 }
 
 /// Two clients of one owner that both keep the name taken, or one of them, take its permits once.
 async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
-    let ann = permits(&ann, 1, 2);
-    let twin = ann.through(&bob);
+    let ann = permits(&ann.named(), 1, 2);
+    let twin = ann.twin(&bob);
     let (eve, dan) = (permits(&eve, 1, 2), permits(&bob, 1, 2));
     ann.locks().await;
     twin.locks().await;
@@ -45,7 +43,7 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     assert_eq!(
         ann.releases_with(|release| release.stays_taken = keep)
             .await,
-        Released::Freed
+        Released::Freed { left: 1 }
     );
     eve.locks().await;
     dan.is_refused().await;
@@ -54,21 +52,44 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     assert_eq!(
         twin.releases_with(|release| release.stays_taken = keep)
             .await,
-        Released::Freed
+        Released::Freed { left: 0 }
     );
     dan.is_refused().await;
     lab.pass(&ann, keep * 2);
     let fence = dan.locks().await;
     assert_eq!(dan.locks().await, fence, "asking again changes nothing");
-    assert_eq!(eve.releases().await, Released::Freed);
-    assert_eq!(dan.releases().await, Released::Freed);
+    eve.frees().await;
+    dan.frees().await;
     assert_eq!(lab.keys(&ann), [":fence"]);
+}
+
+/// Two claims of one owner that keep the name taken at the same time take its permits once, until the
+/// last of them has ended.
+async fn twins_that_keep_the_name_together_count_once(lab: &Lab) {
+    let [ann, bob, eve] = cast(lab).await;
+    let ann = permits(&ann.named(), 1, 2);
+    let twin = ann.twin(&bob);
+    let (eve, dan) = (permits(&eve, 1, 2), permits(&bob, 1, 2));
+    for party in [&ann, &twin, &eve] {
+        party.locks().await;
+    }
+    for (party, keep, left) in [(&ann, TTL / 6, 1), (&twin, TTL / 2, 0)] {
+        let kept = party.releases_with(|release| release.stays_taken = keep);
+        assert_eq!(kept.await, Released::Freed { left });
+    }
+    for _ in 0..2 {
+        dan.is_refused().await;
+        lab.pass(&ann, TTL / 3);
+    }
+    dan.locks().await;
+    dan.is_held_by(&[&eve, &dan]).await;
 }
 
 /// A release that names its grant lets two clients of one owner in together.
 async fn a_release_by_fence_sees_to_twins(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
-    let twin = bob.through(&eve);
+    let bob = bob.named();
+    let twin = bob.twin(&eve);
     let fence = ann.locks().await;
     bob.stands().await;
     dan.stands().await;
@@ -80,40 +101,50 @@ async fn a_release_by_fence_sees_to_twins(lab: &Lab) {
 /// A client whose twin has left the line keeps its one place when it asks again.
 async fn a_twin_that_asks_again_keeps_one_place(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
-    let twin = bob.through(&eve);
+    let bob = bob.named();
+    let twin = bob.twin(&eve);
     ann.locks().await;
     bob.stands().await;
     twin.stands().await;
     bob.withdraws().await;
     twin.stands().await;
-    assert_eq!(ann.line().await, [twin.owner()]);
+    ann.is_waited_for_by(&[&twin]).await;
 }
 
-/// A holder with a long reason, which a server keeps in another order, can have a twin.
-async fn a_long_reason_does_not_confuse_twins(lab: &Lab) {
-    for _ in 0..12 {
-        let [ann, eve] = cast(lab).await;
-        let ann = ann.but(|claim| claim.about.reason = Some("long".repeat(100).into()));
-        let twin = ann.through(&eve);
-        ann.locks().await;
-        twin.locks().await;
-        ann.is_held_by(&[&ann, &twin]).await;
+/// A claim that nobody let in beside its owner goes in when it asks again, and leaves the line.
+async fn who_joins_when_it_asks_again_leaves_the_line(lab: &Lab) {
+    let [ann, bob, eve, dan] = cast(lab).await;
+    let bob = bob.named();
+    let twin = bob.twin(&eve);
+    ann.locks().await;
+    for party in [&bob, &twin, &dan] {
+        party.stands().await;
     }
+    // As if it had been away when its owner went in.
+    lab.cli(&["HDEL", &lab.key(&ann, ":places"), "\u{2}"]);
+    ann.frees().await;
+    bob.is_waited_for_by(&[&twin, &dan]).await;
+    assert!(twin.stands_or_enters().await.is_some());
+    bob.is_waited_for_by(&[&dan]).await;
+    bob.is_held_by(&[&bob, &twin]).await;
+    assert_eq!(bob.releases().await, Released::Freed { left: 1 });
+    twin.frees().await;
+    dan.turn().await;
 }
 
-/// Another client of the same owner does not renew or free a lease that it has no part in.
+/// Another client that knows the claim does not renew or free its lease.
 async fn only_the_client_that_has_a_lease_renews_it(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     for mode in [Mode::Exclusive, Mode::Shared] {
         let ann = ann.mode(mode);
-        let twin = ann.through(&bob);
         let fence = ann.ttl(TTL / 4).locks().await;
+        let twin = ann.through(&bob);
         for named in [None, Some(fence)] {
             assert_eq!(twin.renews(named).await, Renewed::Lost(Loss::Gone));
             let released = twin.releases_with(|release| release.fence = named);
             assert_eq!(released.await, Released::NotHeld(Loss::Gone));
         }
         assert!(ann.entry().await.holders[0].expires_in <= TTL / 4);
-        assert_eq!(ann.releases().await, Released::Freed);
+        ann.frees().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::scenarios;
 use crate::conformance::stage::{Party, cast};
-use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Wait};
+use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Renewal, Renewed, Wait};
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number};
 use crate::store::redis::mutants::lab::Lab;
@@ -17,7 +17,10 @@ scenarios![
     a_lease_is_given_back_unless_others_had_the_name,
     a_lease_that_is_given_back_does_not_wait,
     what_was_handed_over_is_numbered_anew,
-    what_others_may_have_reported_keeps_its_number,
+    a_lease_of_no_client_keeps_its_number,
+    what_claims_of_an_owner_share_keeps_its_number,
+    what_claims_of_an_owner_share_has_the_number_that_one_has_won,
+    a_number_that_won_leaves_other_claims_of_the_owner_alone,
 ];
 
 const MODES: [Mode; 2] = [Mode::Exclusive, Mode::Shared];
@@ -35,13 +38,13 @@ fn claim(party: &Party, mode: Mode, wait: Wait) -> Claim {
         mode,
         wait,
         fences: 3,
-        ..party.claim().clone()
+        ..party.claim()
     }
 }
 
 async fn fence(voter: &Hash, claim: &Claim, number: Number) -> u64 {
     match voter.vote(claim, number).await.unwrap().answer {
-        Answer::Granted(fence) => fence.get(),
+        Answer::Granted(grant) => grant.fence.get(),
         other => panic!("expected a grant, got {other:?}"),
     }
 }
@@ -221,22 +224,97 @@ async fn what_was_handed_over_is_numbered_anew(lab: &Lab) {
     }
 }
 
-/// A lease of no client, and one that two clients of an owner share, may be known elsewhere by its number.
-async fn what_others_may_have_reported_keeps_its_number(lab: &Lab) {
+/// Whoever knows the claim may ask for it again, and does not know whether it has won.
+async fn a_lease_of_no_client_keeps_its_number(lab: &Lab) {
+    let (one, heir) = (voter(lab).await, voter(lab).await);
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        for ann in [&ann.named(), &ann] {
+            let claim = claim(&ann.life(Life::Ttl).nested(), mode, Wait::No);
+            let number = fence(&one, &claim, Number::AtLeast(AHEAD)).await;
+            for client in [&one, &heir] {
+                let again = fence(client, &claim, Number::AtLeast(AHEAD)).await;
+                assert_eq!(again, number);
+            }
+            heir.withdraw(&claim).await.unwrap();
+        }
+    }
+}
+
+/// Claims of one owner share a number, and some of them may have been reported with it.
+async fn what_claims_of_an_owner_share_keeps_its_number(lab: &Lab) {
     let (one, other) = (voter(lab).await, voter(lab).await);
     for mode in MODES {
-        let [ann, bob] = cast(lab).await;
-        let by_ttl = Claim {
-            life: Life::Ttl,
-            ..claim(&ann, mode, Wait::No)
-        };
-        let number = fence(&one, &by_ttl, Number::AtLeast(0)).await;
-        assert_eq!(fence(&other, &by_ttl, Number::AtLeast(AHEAD)).await, number);
-        one.withdraw(&by_ttl).await.unwrap();
-        let shared = claim(&bob, mode, Wait::No);
-        let number = fence(&one, &shared, Number::AtLeast(0)).await;
-        for client in [&other, &other, &one] {
-            assert_eq!(fence(client, &shared, Number::AtLeast(AHEAD)).await, number);
+        let [ann] = cast(lab).await;
+        let ann = ann.named();
+        let (first, second) = (
+            claim(&ann, mode, Wait::No),
+            claim(&ann.nested(), mode, Wait::No),
+        );
+        let number = fence(&one, &first, Number::AtLeast(0)).await;
+        let joined = other.vote(&second, Number::AtLeast(AHEAD)).await.unwrap();
+        assert!(joined.joins);
+        for (client, claim) in [(&other, &second), (&one, &first)] {
+            assert_eq!(fence(client, claim, Number::AtLeast(AHEAD)).await, number);
         }
+        one.withdraw(&first).await.unwrap();
+        let alone = fence(&other, &second, Number::AtLeast(AHEAD)).await;
+        assert_eq!(alone, AHEAD, "nobody else has reported it");
+    }
+}
+
+async fn what_claims_of_an_owner_share_has_the_number_that_one_has_won(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann] = cast(lab).await;
+        let ann = ann.named();
+        let [first, second] = [&ann, &ann.nested()].map(|party| claim(party, mode, Wait::No));
+        fence(&voter, &first, Number::AtLeast(0)).await;
+        fence(&voter, &second, Number::AtLeast(0)).await;
+        fence(&voter, &first, exactly(AHEAD)).await;
+        assert_eq!(fence(&voter, &second, Number::AtLeast(0)).await, AHEAD);
+        let listed = voter.list(Some(&ann.claim().name)).await.unwrap();
+        let fences = listed[0].holders.iter().map(|holder| holder.fence.get());
+        assert_eq!(fences.collect::<Vec<_>>(), [AHEAD, AHEAD]);
+    }
+}
+
+/// A number that one claim has won is not that of another claim of its owner, which has its own; but
+/// it is what the next one joins.
+async fn a_number_that_won_leaves_other_claims_of_the_owner_alone(lab: &Lab) {
+    let voter = voter(lab).await;
+    for mode in MODES {
+        let [ann, bob] = cast(lab).await;
+        let ann = ann.named();
+        let [first, second, third] =
+            [&ann, &ann.nested(), &ann.nested()].map(|party| claim(party, mode, Wait::No));
+        let older = fence(&voter, &first, Number::AtLeast(AHEAD)).await;
+        assert_eq!(
+            fence(&voter, &second, exactly(AHEAD + 50)).await,
+            AHEAD + 50
+        );
+        let renewal = |claim: &Claim, number| Renewal {
+            name: claim.name.clone(),
+            claim: claim.id.clone(),
+            fence: Fence::new(number),
+            life: claim.life,
+            ttl: claim.ttl,
+        };
+        let renewals = [renewal(&first, older), renewal(&second, AHEAD + 50)];
+        let renewed = voter.renew(&renewals).await.unwrap();
+        let is_kept = |renewed: &Renewed| matches!(renewed, Renewed::Kept { .. });
+        assert!(renewed.iter().all(is_kept), "{renewed:?}");
+        assert_eq!(fence(&voter, &third, Number::AtLeast(0)).await, AHEAD + 50);
+        // What the first one knows is not lowered for the others either.
+        assert_eq!(fence(&voter, &first, exactly(older)).await, older);
+        let fourth = claim(&ann.nested(), mode, Wait::No);
+        assert_eq!(fence(&voter, &fourth, Number::AtLeast(0)).await, AHEAD + 50);
+        let late = claim(&ann.nested(), mode, Wait::No);
+        let refused = voter.vote(&late, exactly(AHEAD + 49)).await.unwrap();
+        assert_eq!(refused.answer, Answer::Busy, "the owner has a larger one");
+        for claim in [&first, &second, &third, &fourth] {
+            voter.withdraw(claim).await.unwrap();
+        }
+        bob.locks().await;
     }
 }

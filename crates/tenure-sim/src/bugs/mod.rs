@@ -1,0 +1,228 @@
+//! Planted bugs: mistakes on purpose at the boundary of the store, to see whether the simulator bites.
+//!
+//! Each is a mistake that a lock in the wild has had. They are layers around the store, so the library knows nothing of them.
+
+mod planted;
+
+pub(crate) use planted::Planted;
+
+/// A mistake that can be switched on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    missing_docs,
+    reason = "each is explained by `about`, where the command shows it"
+)]
+#[non_exhaustive]
+pub enum Bug {
+    AtLeastIgnored,
+    ClaimDiesAndIsGranted,
+    DuplicateCounts,
+    EvictionNotTold,
+    FencesGoBack,
+    FencesRepeat,
+    FencesRestart,
+    GrantNotTold,
+    LeaseNeverExpires,
+    LeaseShorterThanTold,
+    NewestFirst,
+    NoPlaceInLine,
+    OwnerSharesOneLease,
+    PermitTooMany,
+    ReadersFreeEachOther,
+    ReentryWhereBuilt,
+    ReleaseByOwner,
+    ReleaseFreesNext,
+    ReleaseFreesName,
+    ReleaseLies,
+    ReleaseSwallowed,
+    RenewalOfNobody,
+    RenewalRecreates,
+    RenewalShortens,
+    SharedBesideExclusive,
+    TryAlwaysWins,
+    WithdrawalByOwner,
+    WithdrawalFreesHolder,
+    WithdrawalLate,
+    WithdrawalSwallowed,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 30] = [
+        Self::AtLeastIgnored,
+        Self::ClaimDiesAndIsGranted,
+        Self::DuplicateCounts,
+        Self::EvictionNotTold,
+        Self::FencesGoBack,
+        Self::FencesRepeat,
+        Self::FencesRestart,
+        Self::GrantNotTold,
+        Self::LeaseNeverExpires,
+        Self::LeaseShorterThanTold,
+        Self::NewestFirst,
+        Self::NoPlaceInLine,
+        Self::OwnerSharesOneLease,
+        Self::PermitTooMany,
+        Self::ReadersFreeEachOther,
+        Self::ReentryWhereBuilt,
+        Self::ReleaseByOwner,
+        Self::ReleaseFreesNext,
+        Self::ReleaseFreesName,
+        Self::ReleaseLies,
+        Self::ReleaseSwallowed,
+        Self::RenewalOfNobody,
+        Self::RenewalRecreates,
+        Self::RenewalShortens,
+        Self::SharedBesideExclusive,
+        Self::TryAlwaysWins,
+        Self::WithdrawalByOwner,
+        Self::WithdrawalFreesHolder,
+        Self::WithdrawalLate,
+        Self::WithdrawalSwallowed,
+    ];
+
+    /// Its name, as the command has it.
+    pub fn name(self) -> &'static str {
+        self.words().0
+    }
+
+    /// What is wrong, in a sentence.
+    pub fn about(self) -> &'static str {
+        self.words().1
+    }
+
+    /// The bug of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bug| bug.name() == name)
+    }
+
+    /// Whether it shows only if an owner is used more than once.
+    pub fn needs_owners(self) -> bool {
+        matches!(
+            self,
+            Self::OwnerSharesOneLease
+                | Self::ReentryWhereBuilt
+                | Self::ReleaseByOwner
+                | Self::WithdrawalByOwner
+        )
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::AtLeastIgnored => (
+                "at-least-ignored",
+                "a release frees the name before its at_least is over",
+            ),
+            Self::ClaimDiesAndIsGranted => (
+                "claim-dies-and-is-granted",
+                "a claim that asks again is granted its old lease, although that has expired (etcd#11456)",
+            ),
+            Self::DuplicateCounts => (
+                "duplicate-counts",
+                "a repeated acquire counts twice, and one release does not free the lock (redisson#7367)",
+            ),
+            Self::EvictionNotTold => (
+                "eviction-not-told",
+                "holders are not told that an operator has taken their lock away",
+            ),
+            Self::FencesGoBack => (
+                "fences-go-back",
+                "each fence is smaller than the one before",
+            ),
+            Self::FencesRepeat => ("fences-repeat", "two grants in a row carry the same fence"),
+            Self::FencesRestart => (
+                "fences-restart",
+                "fences start again when the store has lost its data",
+            ),
+            Self::GrantNotTold => (
+                "grant-not-told",
+                "a waiter is not told of its grant (redisson#1763)",
+            ),
+            Self::LeaseNeverExpires => (
+                "lease-never-expires",
+                "a lease runs until it is released, also if its client is dead (SETNX without a ttl)",
+            ),
+            Self::LeaseShorterThanTold => (
+                "lease-shorter-than-told",
+                "the store grants half of the ttl that the client counts with",
+            ),
+            Self::NewestFirst => ("newest-first", "the line serves the newest waiter first"),
+            Self::NoPlaceInLine => (
+                "no-place-in-line",
+                "a claim is told that it is queued, and has no place in the line",
+            ),
+            Self::OwnerSharesOneLease => (
+                "owner-shares-one-lease",
+                "two claims of one owner in one client have one lease, and the first release frees it",
+            ),
+            Self::PermitTooMany => (
+                "permit-too-many",
+                "a semaphore has one permit more than it should",
+            ),
+            Self::ReadersFreeEachOther => (
+                "readers-free-each-other",
+                "the release of one reader frees all readers",
+            ),
+            Self::ReentryWhereBuilt => (
+                "reentry-where-built",
+                "a re-entrant lock belongs to whoever built it, and all who clone it enter together",
+            ),
+            Self::ReleaseByOwner => (
+                "release-by-owner",
+                "a release names only the owner, and frees all that this client has for it",
+            ),
+            Self::ReleaseFreesNext => (
+                "release-frees-next",
+                "a release that comes too late frees the next holder (DEL without an owner check)",
+            ),
+            Self::ReleaseFreesName => (
+                "release-frees-name",
+                "a release frees the name from all its holders",
+            ),
+            Self::ReleaseLies => (
+                "release-lies",
+                "a release reports success although the lock was not held",
+            ),
+            Self::ReleaseSwallowed => (
+                "release-swallowed",
+                "a release is confirmed and does nothing",
+            ),
+            Self::RenewalOfNobody => (
+                "renewal-of-nobody",
+                "a renewal is confirmed although the lease is over (redis-distlock#2)",
+            ),
+            Self::RenewalRecreates => (
+                "renewal-recreates",
+                "a renewal makes an ended lease anew (redlock-rb#36)",
+            ),
+            Self::RenewalShortens => (
+                "renewal-shortens",
+                "a renewal is confirmed and leaves a tenth of the ttl",
+            ),
+            Self::SharedBesideExclusive => (
+                "shared-beside-exclusive",
+                "readers are let in beside a writer",
+            ),
+            Self::TryAlwaysWins => (
+                "try-always-wins",
+                "a claim that would not wait is granted although the lock is held",
+            ),
+            Self::WithdrawalByOwner => (
+                "withdrawal-by-owner",
+                "a withdrawal names only the owner, and takes away the next claim of the same owner",
+            ),
+            Self::WithdrawalFreesHolder => (
+                "withdrawal-frees-holder",
+                "a withdrawal frees what another call of the same client holds",
+            ),
+            Self::WithdrawalLate => (
+                "withdrawal-late",
+                "a withdrawal takes effect only with the next one",
+            ),
+            Self::WithdrawalSwallowed => (
+                "withdrawal-swallowed",
+                "a withdrawal is confirmed and does nothing (redisson#5019)",
+            ),
+        }
+    }
+}

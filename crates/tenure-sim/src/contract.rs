@@ -1,0 +1,153 @@
+//! The driver's contract as messages: what a client sends over the network, and what comes back.
+//!
+//! All that depends on the shape of [`tenure::driver`] stands here, in `driver.rs`, in `store.rs` and in `bugs`.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tenure::driver::{
+    Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
+};
+use tenure::store::memory::Memory;
+use tenure::{Name, Result};
+
+/// A request on its way to the store.
+#[derive(Debug, Clone)]
+pub(crate) enum Request {
+    Acquire(Claim),
+    Withdraw(Claim),
+    Renew(Vec<Renewal>),
+    Release(Release),
+    List(Option<Name>),
+    Evict(Name),
+}
+
+/// An answer on its way back.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Acquired(Result<Answer>),
+    Withdrawn(Result<()>),
+    Renewed(Result<Vec<Renewed>>),
+    Released(Result<Released>),
+    Listed(Result<Vec<Entry>>),
+    Evicted(Result<Vec<Holder>>),
+}
+
+impl Request {
+    /// Lets a session of the store decide.
+    pub(crate) fn decide(&self, session: &Memory) -> Reply {
+        match self {
+            Self::Acquire(claim) => Reply::Acquired(ready(session.acquire(claim))),
+            Self::Withdraw(claim) => Reply::Withdrawn(ready(session.withdraw(claim))),
+            Self::Renew(renewals) => Reply::Renewed(ready(session.renew(renewals))),
+            Self::Release(release) => Reply::Released(ready(session.release(release))),
+            Self::List(only) => Reply::Listed(ready(session.list(only.as_ref()))),
+            Self::Evict(name) => Reply::Evicted(ready(session.evict(name))),
+        }
+    }
+
+    /// For stories; `label` shortens owners.
+    pub(crate) fn told(&self, label: impl Fn(&str) -> String) -> String {
+        match self {
+            Self::Acquire(claim) => {
+                let wait = match claim.wait {
+                    tenure::driver::Wait::No => "without waiting",
+                    _ => "or a place in line",
+                };
+                let (name, id) = (&claim.name, label(claim.id.as_str()));
+                let owner = claim.owner.as_ref();
+                let owner = owner.map_or_else(String::new, |owner| format!(" of owner {owner}"));
+                format!("acquire {name} {wait} for {id}{owner}")
+            }
+            Self::Withdraw(claim) => {
+                format!("withdraw {} on {}", label(claim.id.as_str()), claim.name)
+            }
+            Self::Renew(renewals) => {
+                let all: Vec<_> = renewals
+                    .iter()
+                    .map(|it| format!("{} of {}", it.name, label(it.claim.as_str())))
+                    .collect();
+                format!("renew {}", all.join(", "))
+            }
+            Self::Release(release) => {
+                let (name, claim) = (&release.name, label(release.claim.as_str()));
+                let fence = release.fence.map_or(0, tenure::Fence::get);
+                format!("release {name} of {claim}, fence {fence}")
+            }
+            Self::List(_) => "list".to_owned(),
+            Self::Evict(name) => format!("evict {name}"),
+        }
+    }
+}
+
+impl Reply {
+    /// For stories.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Acquired(Ok(Answer::Granted(grant))) => {
+                format!("granted with fence {}", grant.fence)
+            }
+            Self::Acquired(Ok(Answer::Queued { ask_again })) => {
+                let ask_again = ask_again.unwrap_or_default();
+                format!("queued, ask again in {} ms", ask_again.as_millis())
+            }
+            Self::Acquired(Ok(_)) => "busy".to_owned(),
+            Self::Acquired(Err(error)) => format!("refused: {error}"),
+            Self::Withdrawn(_) => "withdrawn".to_owned(),
+            Self::Renewed(Ok(renewed)) => {
+                let kept = |it: &Renewed| match it {
+                    Renewed::Kept { .. } => "kept".to_owned(),
+                    Renewed::Lost(loss) => format!("lost ({loss})"),
+                    _ => "unknown".to_owned(),
+                };
+                let all: Vec<_> = renewed.iter().map(kept).collect();
+                all.join(", ")
+            }
+            Self::Released(Ok(Released::Freed { left })) => {
+                format!("freed, {left} of its owner are left")
+            }
+            Self::Released(Ok(Released::NotHeld(loss))) => format!("not held ({loss})"),
+            Self::Listed(_) => "listed".to_owned(),
+            Self::Evicted(Ok(holders)) => format!("took it from {} holders", holders.len()),
+            _ => "failed".to_owned(),
+        }
+    }
+}
+
+/// For stories.
+pub(crate) fn tell_news(news: &News, label: impl Fn(&str) -> String) -> String {
+    match news {
+        News::AskAgain(None) => "ask again for everything".to_owned(),
+        News::AskAgain(Some(name)) => format!("ask again for {name}"),
+        News::Granted {
+            name, claim, grant, ..
+        } => {
+            let (claim, fence) = (label(claim.as_str()), grant.fence);
+            format!("{name} is granted to {claim} with fence {fence}")
+        }
+        News::Lost {
+            name, fence, loss, ..
+        } => format!("fence {fence} of {name} is lost: {loss}"),
+        News::Wanted { name, fence, .. } => format!("{name} with fence {fence} is wanted"),
+        _ => "something new".to_owned(),
+    }
+}
+
+/// The next news of a session, if there is any.
+pub(crate) fn next_news(session: &Memory) -> Option<News> {
+    let news = tokio::task::unconstrained(session.news());
+    match pin!(news).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(news) => Some(news),
+        Poll::Pending => None,
+    }
+}
+
+/// The output of a future that never waits.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    let future = tokio::task::unconstrained(future);
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("the memory store answers at once"),
+    }
+}

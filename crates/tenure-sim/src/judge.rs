@@ -1,0 +1,88 @@
+//! Judges a run: by the checker, and by what was seen at the boundary.
+
+use std::time::Duration;
+
+use tenure_checker::{Event, Expect, Promise, Statistics, Verdict, check};
+
+use crate::plan::Plan;
+use crate::run::Ran;
+
+/// A promise that a run broke.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// Which promise, as one word.
+    pub promise: String,
+    /// What happened, in a sentence.
+    pub sentence: String,
+    /// The few events that prove it, where the history shows it.
+    pub events: Vec<Event>,
+}
+
+/// Says which promises a run broke, and counts what happened.
+pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
+    let verdict = check(&ran.history, &expect(plan));
+    let mut findings: Vec<Finding> = ran
+        .breaches
+        .iter()
+        .map(|breach| Finding {
+            promise: breach.promise.to_owned(),
+            sentence: breach.sentence.clone(),
+            events: Vec::new(),
+        })
+        .collect();
+    // What the checker finds has a proof, and so is told first.
+    let proven = verdict.findings().iter().map(|found| Finding {
+        promise: word(found.promise).to_owned(),
+        sentence: found.sentence.clone(),
+        events: found.events.clone(),
+    });
+    findings.splice(0..0, proven);
+    if let Verdict::Unknown { reasons, .. } = &verdict {
+        findings.push(Finding {
+            promise: "inconclusive".to_owned(),
+            sentence: reasons.join("; "),
+            events: Vec::new(),
+        });
+    }
+    (findings, verdict.statistics().clone())
+}
+
+/// What is promised under the faults of a plan.
+fn expect(plan: &Plan) -> Expect {
+    // A lease is passed on inside a process for 5 ms, and messages take their time.
+    let slack = Duration::from_millis(5 + 3 * plan.setting.slowest_ms + 5);
+    let expect = Expect::new()
+        .grants(0)
+        .patience(plan.patience())
+        .order_slack(slack);
+    let keeps = plan.locks().iter().any(|lock| lock.keep_ms > 0);
+    // A grant that takes as long as its ttl to arrive may be over by then, and so be asked for anew.
+    let shortest = plan
+        .locks()
+        .iter()
+        .map(|lock| lock.ttl_ms.min(lock.max_hold_ms.unwrap_or(u64::MAX)))
+        .min();
+    let in_time = shortest.is_none_or(|ttl_ms| 8 * plan.setting.slowest_ms < ttl_ms);
+    // Whom an operator evicts before it has heard of its grant stands in line anew.
+    if plan.is_calm() && !keeps && !plan.evicts() && in_time {
+        expect
+    } else {
+        // A claim whose message is late or lost comes later into the line than it was asked.
+        expect.without(Promise::Order)
+    }
+}
+
+fn word(promise: Promise) -> &'static str {
+    match promise {
+        Promise::Exclusion => "exclusion",
+        Promise::NoLostUpdate => "no-lost-update",
+        Promise::FencedWrites => "fenced-writes",
+        Promise::GrowingFences => "growing-fences",
+        Promise::OwnerOnly => "owner-only",
+        Promise::Order => "order",
+        Promise::Liveness => "liveness",
+        Promise::NothingLeft => "nothing-left",
+        Promise::HonestErrors => "honest-errors",
+        _ => "other",
+    }
+}

@@ -1,0 +1,40 @@
+//! A deterministic simulation of whole systems: several tenure clients, a network, a store, clocks and faults, from one seed.
+//!
+//! The engines are the real ones. The [driver's contract](tenure::driver::Driver) is the boundary: each request goes over a
+//! simulated network to a session of the memory store, which stands for the server. Time is virtual, so a run of many
+//! seconds takes about a millisecond, and the same seed gives the same history byte for byte.
+//!
+//! - [`generate()`] draws a [`Plan`](plan::Plan) from a seed: plain data.
+//! - [`run()`] follows a plan, and gives back what happened.
+//! - [`judge()`] says which promises were broken, by `tenure-checker` and by what was seen in the store itself.
+//! - [`shrink()`] makes a broken plan smaller, and [`story::tell`] tells it.
+//! - [`Bug`] is a mistake that can be switched on, to see whether the simulator finds it.
+
+mod beliefs;
+pub mod bugs;
+mod by_hand;
+pub mod cli;
+mod clock;
+mod contract;
+mod driver;
+mod faults;
+mod generate;
+mod judge;
+mod monitor;
+mod network;
+pub mod plan;
+mod record;
+mod run;
+pub mod search;
+mod shrink;
+mod store;
+pub mod story;
+mod workload;
+mod world;
+
+pub use bugs::Bug;
+pub use generate::{Scope, generate};
+pub use judge::{Finding, judge};
+pub use record::{Breach, Line};
+pub use run::{Ran, run};
+pub use shrink::shrink;

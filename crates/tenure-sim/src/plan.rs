@@ -1,0 +1,537 @@
+//! The plan of a run as plain data: who does what when, and which faults happen.
+//!
+//! A seed is turned into a plan up front, and the interpreter only follows it. So a plan can be
+//! made smaller piece by piece, and each smaller plan is a run of its own.
+
+use std::time::Duration;
+
+/// Everything that a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The seed that it was drawn from; also seeds the library and the network.
+    pub seed: u64,
+    /// What the network and the store are like.
+    pub setting: Setting,
+    /// The names, by what they are locked as.
+    pub names: Vec<NameKind>,
+    /// The clients that start with the run.
+    pub clients: Vec<ClientPlan>,
+    /// What goes wrong, each at its time.
+    pub faults: Vec<Fault>,
+    /// What goes wrong with single messages.
+    pub messages: Vec<MessageFault>,
+}
+
+/// What the network and the store are like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// The shortest way of a message, in milliseconds.
+    pub fastest_ms: u64,
+    /// The longest way of a message that no fault delays, in milliseconds.
+    pub slowest_ms: u64,
+    /// How long a client waits for an answer, in milliseconds.
+    pub timeout_ms: u64,
+    /// How long after the end of a client the store notices it, if it ever does.
+    pub sees_ends_after_ms: Option<u64>,
+    /// How much faster the store's clock runs, in parts per million.
+    pub store_ppm: i64,
+}
+
+/// How a name is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// As a mutex or an rwlock.
+    Lock,
+    /// As a semaphore.
+    Semaphore {
+        /// How many permits it has.
+        of: u32,
+    },
+}
+
+/// One client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientPlan {
+    /// How much faster its clock runs, in parts per million.
+    pub ppm: i64,
+    /// Its tasks, which run at once.
+    pub tasks: Vec<TaskPlan>,
+    /// The tasks of the client that starts in its place after it was killed.
+    pub after_restart: Vec<TaskPlan>,
+}
+
+/// One task of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskPlan {
+    /// When it starts, in milliseconds.
+    pub start_ms: u64,
+    /// What it does, one after the other.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Sleeps.
+    Sleep(u64),
+    /// Locks, holds and lets go.
+    Take(Take),
+    /// Leases by hand, renews and releases.
+    ByHand(ByHand),
+    /// Computes a result under the lock.
+    Once {
+        /// The lock.
+        lock: LockSpec,
+        /// How long it computes, in milliseconds.
+        for_ms: u64,
+    },
+    /// An operator takes a name away from its holders.
+    Evict(usize),
+    /// Lists a name.
+    List(usize),
+    /// Waits until nothing of the client is in flight.
+    Settle,
+    /// Drops the client; guards and calls of other tasks go on.
+    DropClient,
+}
+
+/// A lock with its options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockSpec {
+    /// Which name.
+    pub name: usize,
+    /// How.
+    pub mode: ModeSpec,
+    /// Whose.
+    pub owner: OwnerSpec,
+    /// How long the lease lasts, in milliseconds.
+    pub ttl_ms: u64,
+    /// How long the name stays taken at least, in milliseconds.
+    pub at_least_ms: u64,
+    /// How long it is held at most, in milliseconds.
+    pub max_hold_ms: Option<u64>,
+    /// How long the process keeps the lease, in milliseconds.
+    pub keep_ms: u64,
+}
+
+/// How a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModeSpec {
+    /// As a mutex, or for writing.
+    Exclusive,
+    /// For reading.
+    Shared,
+    /// So many permits.
+    Take(u32),
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerSpec {
+    /// Each call for itself.
+    None,
+    /// A named owner, which clients and tasks share.
+    Named(u32),
+    /// The running task, by `.reentrant()` at each call.
+    Task,
+    /// The running task, by a lock with `.reentrant()` that the client built once and its tasks cloned.
+    TaskByClone,
+}
+
+/// A call that locks, and what is done under the lock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Take {
+    /// The lock.
+    pub lock: LockSpec,
+    /// How it is called.
+    pub how: How,
+    /// When the call is dropped, if it is.
+    pub cut: Option<Cut>,
+    /// How long it is held, in milliseconds.
+    pub hold_ms: u64,
+    /// What is locked under it.
+    pub inner: Option<Box<Self>>,
+    /// How it is let go.
+    pub end: End,
+}
+
+/// How a lock is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// `lock`.
+    Lock,
+    /// `try_lock`.
+    Try,
+    /// `lock_timeout`, in milliseconds.
+    Timeout(u64),
+    /// `lock_timeout` again and again.
+    Retry {
+        /// The timeout of each, in milliseconds.
+        timeout_ms: u64,
+        /// How many at most.
+        times: u32,
+    },
+}
+
+/// When a future is dropped half way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// At the first wake-up after so many polls.
+    Polls(u32),
+    /// After so many milliseconds.
+    After(u64),
+}
+
+/// How a guard ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is dropped.
+    Drop,
+    /// It is released.
+    Release,
+    /// It is released, and the future is dropped after so many polls.
+    ReleaseCut(u32),
+}
+
+/// A lease by hand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ByHand {
+    /// The lock.
+    pub lock: LockSpec,
+    /// How it is called.
+    pub how: How,
+    /// After how many milliseconds each it is renewed.
+    pub renew_after_ms: Vec<u64>,
+    /// How long it is used after that, in milliseconds.
+    pub hold_ms: u64,
+    /// Whether it is released or left to expire.
+    pub release: bool,
+}
+
+/// A fault, and when it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// When, in milliseconds.
+    pub at_ms: u64,
+    /// What.
+    pub what: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FaultKind {
+    /// A connection breaks, and both sides know it.
+    Cut {
+        /// Whose.
+        client: usize,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A connection goes silent.
+    Partition {
+        /// Whose.
+        client: usize,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A process is stopped.
+    Stop {
+        /// Which.
+        client: usize,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A process is killed.
+    Kill {
+        /// Which.
+        client: usize,
+        /// When another starts in its place, in milliseconds from the kill.
+        restart_ms: Option<u64>,
+    },
+    /// A machine was suspended: its clock jumps ahead of its timers.
+    Suspend {
+        /// Whose.
+        client: usize,
+        /// How far, in milliseconds.
+        by_ms: u64,
+    },
+    /// A client's clock changes its rate.
+    Drift {
+        /// Whose.
+        client: usize,
+        /// In parts per million.
+        ppm: i64,
+    },
+    /// The store's clock jumps.
+    StoreJump {
+        /// How far, in milliseconds.
+        by_ms: i64,
+    },
+    /// The store's clock changes its rate.
+    StoreDrift {
+        /// In parts per million.
+        ppm: i64,
+    },
+    /// The store is down, and all connections are cut.
+    StoreDown {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+        /// Whether it comes back without its data.
+        forgets: bool,
+    },
+}
+
+/// What goes wrong with one message of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageFault {
+    /// Whose.
+    pub client: usize,
+    /// Which of its requests, or of the news sent to it.
+    pub nth: u64,
+    /// What.
+    pub what: MessageTrouble,
+}
+
+/// What goes wrong with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageTrouble {
+    /// The request does not arrive.
+    LoseRequest,
+    /// The request takes effect, and its answer does not arrive.
+    LoseAnswer,
+    /// The request takes effect twice, the second time so many milliseconds later.
+    Duplicate(u64),
+    /// The request takes so many milliseconds more.
+    SlowRequest(u64),
+    /// The answer takes so many milliseconds more.
+    SlowAnswer(u64),
+    /// News takes so many milliseconds more.
+    SlowNews(u64),
+}
+
+impl Plan {
+    /// Whether nothing goes wrong in it.
+    pub fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.messages.is_empty()
+    }
+
+    /// Whether messages of a client arrive in the order in which they were sent.
+    pub fn is_in_order(&self) -> bool {
+        self.is_calm() && self.setting.fastest_ms == self.setting.slowest_ms
+    }
+
+    /// Whether a machine is suspended in it.
+    pub(crate) fn has_suspends(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| matches!(fault.what, FaultKind::Suspend { .. }))
+    }
+
+    /// Every lock that the plan asks for.
+    pub fn locks(&self) -> Vec<&LockSpec> {
+        let mut locks = Vec::new();
+        for client in &self.clients {
+            for task in client.tasks.iter().chain(&client.after_restart) {
+                for step in &task.steps {
+                    step.locks(&mut locks);
+                }
+            }
+        }
+        locks
+    }
+
+    /// The longest ttl of all locks.
+    pub fn longest_ttl(&self) -> Duration {
+        let ttls = self.locks().into_iter().map(|lock| lock.ttl_ms);
+        Duration::from_millis(ttls.max().unwrap_or(1000))
+    }
+
+    /// When the last fault is over.
+    pub fn healed(&self) -> Duration {
+        let last = self.faults.iter().map(|fault| fault.at_ms + fault.lasts());
+        let messages = if self.messages.is_empty() { 0 } else { 2500 };
+        Duration::from_millis(last.max().unwrap_or(0).max(messages))
+    }
+
+    /// How long everybody may take to get on after the last fault.
+    ///
+    /// All who hold may do so one after another; each lease that nobody gives back may run for
+    /// its ttl.
+    pub fn patience(&self) -> Duration {
+        let ttl_ms = u64::try_from(self.longest_ttl().as_millis()).unwrap_or(u64::MAX);
+        let (mut held_ms, mut left) = (0, 3);
+        for client in &self.clients {
+            for task in client.tasks.iter().chain(&client.after_restart) {
+                for step in &task.steps {
+                    step.costs(&mut held_ms, &mut left);
+                }
+            }
+        }
+        let troubles = self.faults.len() + self.messages.len();
+        left += 3 * u64::try_from(troubles).unwrap_or(u64::MAX);
+        let jumps = self.faults.iter().map(|fault| match fault.what {
+            FaultKind::StoreJump { by_ms } if by_ms < 0 => by_ms.unsigned_abs(),
+            _ => 0,
+        });
+        let jumps_ms: u64 = jumps.sum();
+        Duration::from_millis(
+            held_ms + left * (ttl_ms + 2 * self.setting.timeout_ms) + jumps_ms + 5_000,
+        )
+    }
+}
+
+impl Fault {
+    /// How long it lasts, in milliseconds.
+    pub fn lasts(&self) -> u64 {
+        match self.what {
+            FaultKind::Cut { for_ms, .. }
+            | FaultKind::Partition { for_ms, .. }
+            | FaultKind::Stop { for_ms, .. }
+            | FaultKind::StoreDown { for_ms, .. } => for_ms,
+            FaultKind::Kill { restart_ms, .. } => restart_ms.unwrap_or(0),
+            FaultKind::Suspend { .. }
+            | FaultKind::Drift { .. }
+            | FaultKind::StoreJump { .. }
+            | FaultKind::StoreDrift { .. } => 0,
+        }
+    }
+}
+
+impl Step {
+    /// Collects the locks of a step.
+    fn locks<'a>(&'a self, locks: &mut Vec<&'a LockSpec>) {
+        match self {
+            Self::Take(take) => take.locks(locks),
+            Self::ByHand(by_hand) => locks.push(&by_hand.lock),
+            Self::Once { lock, .. } => locks.push(lock),
+            _ => {}
+        }
+    }
+
+    /// Adds for how long the step holds something, and how many leases it may leave to expire.
+    fn costs(&self, held_ms: &mut u64, left: &mut u64) {
+        match self {
+            Self::Take(take) => {
+                let mut next = Some(take);
+                while let Some(take) = next {
+                    *held_ms += take.hold_ms + take.lock.at_least_ms + take.lock.keep_ms;
+                    next = take.inner.as_deref();
+                }
+            }
+            Self::ByHand(by_hand) => {
+                *held_ms += by_hand.hold_ms + by_hand.renew_after_ms.iter().sum::<u64>();
+                *left += 2;
+            }
+            Self::Once { for_ms, .. } => *held_ms += for_ms,
+            Self::Sleep(ms) => *held_ms += ms,
+            Self::Evict(_) | Self::List(_) | Self::Settle | Self::DropClient => {}
+        }
+    }
+}
+
+impl Take {
+    fn locks<'a>(&'a self, locks: &mut Vec<&'a LockSpec>) {
+        locks.push(&self.lock);
+        if let Some(inner) = &self.inner {
+            inner.locks(locks);
+        }
+    }
+}
+
+impl Plan {
+    /// Takes a client out, and all faults that hit it; later clients move up.
+    pub(crate) fn remove_client(&mut self, gone: usize) {
+        self.clients.remove(gone);
+        self.faults
+            .retain(|fault| fault.what.client() != Some(gone));
+        self.messages.retain(|fault| fault.client != gone);
+        let mut hit: Vec<&mut usize> = self.messages.iter_mut().map(|it| &mut it.client).collect();
+        hit.extend(self.faults.iter_mut().filter_map(|it| it.what.client_mut()));
+        for client in hit.into_iter().filter(|client| **client > gone) {
+            *client -= 1;
+        }
+    }
+}
+
+impl FaultKind {
+    fn client_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Cut { client, .. }
+            | Self::Partition { client, .. }
+            | Self::Stop { client, .. }
+            | Self::Kill { client, .. }
+            | Self::Suspend { client, .. }
+            | Self::Drift { client, .. } => Some(client),
+            Self::StoreJump { .. } | Self::StoreDrift { .. } | Self::StoreDown { .. } => None,
+        }
+    }
+
+    /// The client that it hits, if it hits one.
+    pub fn client(&self) -> Option<usize> {
+        match self {
+            Self::Cut { client, .. }
+            | Self::Partition { client, .. }
+            | Self::Stop { client, .. }
+            | Self::Kill { client, .. }
+            | Self::Suspend { client, .. }
+            | Self::Drift { client, .. } => Some(*client),
+            Self::StoreJump { .. } | Self::StoreDrift { .. } | Self::StoreDown { .. } => None,
+        }
+    }
+
+    /// Its class, as reports count it.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Cut { .. } => "cut",
+            Self::Partition { .. } => "partition",
+            Self::Stop { .. } => "stop",
+            Self::Kill { .. } => "kill",
+            Self::Suspend { .. } => "suspend",
+            Self::Drift { .. } => "drift",
+            Self::StoreJump { .. } => "store-jump",
+            Self::StoreDrift { .. } => "store-drift",
+            Self::StoreDown { forgets: false, .. } => "store-restart",
+            Self::StoreDown { forgets: true, .. } => "store-forgets",
+        }
+    }
+}
+
+impl MessageTrouble {
+    /// Its class, as reports count it.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::LoseRequest => "lost-request",
+            Self::LoseAnswer => "lost-answer",
+            Self::Duplicate(_) => "duplicate",
+            Self::SlowRequest(_) => "slow-request",
+            Self::SlowAnswer(_) => "slow-answer",
+            Self::SlowNews(_) => "slow-news",
+        }
+    }
+}
+
+impl Plan {
+    /// Whether an operator takes anything away.
+    pub(crate) fn evicts(&self) -> bool {
+        self.steps().any(|step| matches!(step, Step::Evict(_)))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        let tasks = self
+            .clients
+            .iter()
+            .flat_map(|client| client.tasks.iter().chain(&client.after_restart));
+        tasks.flat_map(|task| &task.steps)
+    }
+
+    /// Whether a step of some kind locks a name.
+    pub(crate) fn has_step(&self, name: &str, is: impl Fn(&Step) -> bool) -> bool {
+        self.steps().any(|step| {
+            let mut locks = Vec::new();
+            step.locks(&mut locks);
+            is(step)
+                && locks
+                    .iter()
+                    .any(|lock| crate::world::name(lock.name) == name)
+        })
+    }
+}

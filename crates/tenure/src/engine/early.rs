@@ -1,0 +1,85 @@
+//! News of a lease that overtakes the answer by which it is granted: remembered until that is here.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Tick;
+use crate::driver::Loss;
+use crate::engine::Engine;
+use crate::engine::lease::HeldLease;
+use crate::name::{ClaimId, Fence};
+
+/// The latest news of leases that were not known: most of them have just been released.
+#[derive(Debug, Default)]
+pub(super) struct EarlyNews(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    calls: VecDeque<(ClaimId, Fence)>,
+    losses: VecDeque<(ClaimId, Fence, Loss)>,
+    /// When calls may have been missed the last time.
+    missed: Option<Tick>,
+}
+
+impl Engine {
+    /// Looks whether a lease that was just granted is lost or called back already.
+    pub(super) fn hear_early_news(self: &Arc<Self>, lease: &Arc<HeldLease>) {
+        if let Some(loss) = self.early.loss_of(lease) {
+            self.lose(lease, loss);
+        }
+        if lease.claim.tell_if_wanted && self.early.is_called_for(lease) {
+            self.called(lease);
+        }
+    }
+}
+
+impl EarlyNews {
+    /// Notes that another client wants the name of a lease.
+    pub(super) fn note_call(&self, claim: &ClaimId, fence: Fence) {
+        push(&mut self.lock().calls, (claim.clone(), fence));
+    }
+
+    /// Notes that a lease is over.
+    pub(super) fn note_loss(&self, claim: &ClaimId, fence: Fence, loss: Loss) {
+        push(&mut self.lock().losses, (claim.clone(), fence, loss));
+    }
+
+    pub(super) fn calls_may_be_missed(&self, now: Tick) {
+        self.lock().missed = Some(now);
+    }
+
+    /// Whether this lease was called for, or may have been.
+    pub(super) fn is_called_for(&self, lease: &HeldLease) -> bool {
+        let mut early = self.lock();
+        let this =
+            |(claim, fence): &(ClaimId, Fence)| *fence == lease.fence && *claim == lease.claim.id;
+        let called = early.calls.iter().position(this);
+        if let Some(called) = called {
+            early.calls.remove(called);
+        }
+        called.is_some() || early.missed.is_some_and(|missed| lease.granted <= missed)
+    }
+
+    fn loss_of(&self, lease: &HeldLease) -> Option<Loss> {
+        let early = self.lock();
+        let mut losses = early.losses.iter();
+        let this =
+            losses.find(|(claim, fence, _)| *fence == lease.fence && *claim == lease.claim.id);
+        this.map(|(_, _, loss)| *loss)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        // Nothing panics while the news is half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push<T>(latest: &mut VecDeque<T>, news: T) {
+    if latest.len() == MOST {
+        latest.pop_front();
+    }
+    latest.push_back(news);
+}
+
+/// How much of each kind is remembered. What is pushed out is as good as lost.
+const MOST: usize = 64;
