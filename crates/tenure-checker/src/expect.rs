@@ -18,6 +18,7 @@ impl Expect {
             order_slack_us: 0,
             notice_us: 0,
             readers_share_fences: false,
+            owners_have_several_fences: false,
         }
     }
 
@@ -88,6 +89,13 @@ impl Expect {
     #[must_use]
     pub fn readers_share_fences(mut self) -> Self {
         self.readers_share_fences = true;
+        self
+    }
+
+    /// Lets claims of one owner that hold together have different fences, as they may where servers vote.
+    #[must_use]
+    pub fn owners_have_several_fences(mut self) -> Self {
+        self.owners_have_several_fences = true;
         self
     }
 

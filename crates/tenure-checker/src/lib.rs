@@ -16,7 +16,8 @@
 //!   write that was refused is as it should be.
 //! - [`GrowingFences`](Promise::GrowingFences): no fence is given twice, but to an owner that holds it already, in any process, until
 //!   one of its releases reports *freed*. A grant that was asked for after another was reported carries a larger one. A lock without any fence is not judged.
-//!   Readers that asked at the same time may share one where [`Expect::readers_share_fences`] says so.
+//!   Readers that asked at the same time may share one where [`Expect::readers_share_fences`] says so, and claims of one owner may have
+//!   different ones where [`Expect::owners_have_several_fences`] does.
 //! - [`OwnerOnly`](Promise::OwnerOnly): no release reports *freed* after another owner was granted the name, and before that
 //!   one let go. A smaller fence was granted earlier, however late its owner was told.
 //! - [`Order`](Promise::Order): nobody who asked after another was seen in line goes in before it, give or take

@@ -70,6 +70,9 @@ pub struct Expect {
     /// Whether readers that asked at the same time may have the same fence.
     #[serde(default)]
     pub readers_share_fences: bool,
+    /// Whether claims of one owner that hold together may have different fences.
+    #[serde(default)]
+    pub owners_have_several_fences: bool,
 }
 
 /// What came of a run.

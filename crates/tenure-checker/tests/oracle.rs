@@ -18,6 +18,10 @@ fn rules_say_what_a_slow_reading_says() {
         let expect = Expect::new()
             .order_slack(Duration::from_micros(rng.u64(0..4)))
             .notice(Duration::from_micros(rng.u64(0..4)));
+        let expect = match rng.bool() {
+            true => expect.owners_have_several_fences(),
+            false => expect,
+        };
         let slow = Slow::new(&history, &expect);
         let readings: [(Promise, bool); 4] = [
             (Promise::Exclusion, slow.overlap()),
@@ -239,20 +243,24 @@ impl<'a> Slow<'a> {
         granted().any(|(later, claim)| {
             let before =
                 |(other, it): &((usize, u64), &Claim)| other.0 < later.0 && it.fence == claim.fence;
-            let own = |it: &Claim| it.owner == claim.owner;
-            let last = granted().filter(before).max_by_key(|(other, it)| {
-                let freed = it.freed.unwrap_or(NEVER).0;
-                std::cmp::Reverse((freed, other.0))
-            });
-            let twice = last.is_some_and(|(_, it)| {
-                !own(it) || it.freed.is_some_and(|told| told.0 < claim.asked.0)
-            });
+            let own = |(_, it): &((usize, u64), &Claim)| it.owner == claim.owner;
+            let repeats = granted().any(|it| before(&it));
+            let owns = granted().any(|it| before(&it) && own(&it));
+            let freed = granted().filter(|it| before(it) && own(it));
+            let freed = freed.filter_map(|(_, it)| it.freed).min();
+            let twice = match owns {
+                true => freed.is_some_and(|told| told.0 < claim.asked.0),
+                false => repeats,
+            };
             let shares = match claim.mode {
-                Mode::Exclusive => last.is_some_and(|(_, it)| !own(it)),
-                _ => last.is_some() || self.shares_owner(claim),
+                Mode::Exclusive => repeats && !owns,
+                _ => repeats || self.shares_owner(claim),
             };
             let shrinks = !shares
-                && granted().any(|(other, it)| other.1 < claim.asked.1 && it.fence > claim.fence);
+                && granted().any(|(other, it)| {
+                    let differs = self.expect.owners_have_several_fences && it.owner == claim.owner;
+                    other.1 < claim.asked.1 && it.fence > claim.fence && !differs
+                });
             twice || shrinks
         })
     }

@@ -63,26 +63,32 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
 /// An owner that holds a name already may be given the fence that it has, in any process, until a release of it reports that
 /// the name is free: the store may hold a claim for longer than its client believes in it.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence the grant of which it was first told that it is over.
+    // Of each fence its first grant.
     let mut seen: HashMap<u64, usize> = HashMap::new();
+    // Of each fence of an owner the grant of which it was first told that the name is free.
+    let mut owned: HashMap<(u64, usize), usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
     let gone = |claim: usize| view.claims[claim].gone().unwrap_or(usize::MAX);
     for grant in grants {
         let claim = &view.claims[grant.claim];
-        let first = seen.get(&grant.fence).copied();
-        let owns = first.is_some_and(|first| view.claims[first].owner == claim.owner);
+        let first = *seen.entry(grant.fence).or_insert(grant.claim);
+        let own = *owned
+            .entry((grant.fence, claim.owner))
+            .or_insert(grant.claim);
+        let (repeats, owns) = (first != grant.claim, own != grant.claim);
         // Nobody else can have been granted more while the owner held the name alone. Beside others it may share with a claim of
         // which nothing was heard, as of a call that was dropped.
         let alone = claim.mode == Mode::Exclusive;
-        judged.push(first.is_some() && !(owns && alone) || claim.shares_owner && !alone);
-        if let Some(first) = first {
-            let again = !owns || gone(first) < claim.asked;
-            if again && !read_together(view, first, grant.claim) {
-                breaches.note(grant.event, || twice(view, first, grant));
-            }
+        judged.push(repeats && !(owns && alone) || claim.shares_owner && !alone);
+        let again = match owns {
+            true => (gone(own) < claim.asked).then_some(own),
+            false => (repeats && !read_together(view, first, grant.claim)).then_some(first),
+        };
+        if let Some(before) = again {
+            breaches.note(grant.event, || twice(view, before, grant));
         }
-        if first.is_none_or(|first| gone(grant.claim) < gone(first)) {
-            seen.insert(grant.fence, grant.claim);
+        if gone(grant.claim) < gone(own) {
+            owned.insert((grant.fence, claim.owner), grant.claim);
         }
     }
     judged
@@ -113,14 +119,16 @@ fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut 
     let mut by_ask: Vec<usize> = (0..grants.len()).collect();
     by_ask.sort_by_key(|number| asked(&grants[*number]));
     let mut reported = grants.iter().peekable();
-    let mut largest: Option<&Numbered> = None;
+    let mut largest = Largest::default();
     for number in by_ask {
         let grant = &grants[number];
         while let Some(before) = reported.next_if(|it| view.at(it.event) < asked(grant)) {
-            if largest.is_none_or(|largest| largest.fence < before.fence) {
-                largest = Some(before);
-            }
+            largest.add(view, before);
         }
+        let largest = match view.expect.owners_have_several_fences {
+            true => largest.but(view, view.claims[grant.claim].owner),
+            false => largest.first,
+        };
         let larger = largest.filter(|largest| largest.fence > grant.fence);
         // A lease that an operator has ended is passed on until its process is told.
         let granted_us = view.at(grant.event);
@@ -131,6 +139,34 @@ fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut 
         if let Some(largest) = larger.filter(|_| !judged[number]) {
             breaches.note(grant.event, || shrinks(view, largest, grant));
         }
+    }
+}
+
+/// The largest fences of two different owners: one of them is another's than anybody's.
+#[derive(Default)]
+struct Largest<'a> {
+    first: Option<&'a Numbered>,
+    second: Option<&'a Numbered>,
+}
+
+impl<'a> Largest<'a> {
+    fn add(&mut self, view: &View<'_>, grant: &'a Numbered) {
+        let larger = |it: Option<&Numbered>| it.is_none_or(|it| it.fence < grant.fence);
+        let owner = |it: &Numbered| view.claims[it.claim].owner;
+        let is_own = self.first.is_some_and(|it| owner(it) == owner(grant));
+        if larger(self.first) {
+            if !is_own {
+                self.second = self.first;
+            }
+            self.first = Some(grant);
+        } else if !is_own && larger(self.second) {
+            self.second = Some(grant);
+        }
+    }
+
+    fn but(&self, view: &View<'_>, owner: usize) -> Option<&'a Numbered> {
+        let first = self.first.filter(|it| view.claims[it.claim].owner != owner);
+        first.or(self.second)
     }
 }
 

@@ -89,6 +89,7 @@ fn expecting(expect: Expect, wanted: &str) -> Expect {
         "slack" => expect.order_slack(time()),
         "notice" => expect.notice(time()),
         "readers-share-fences" => expect.readers_share_fences(),
+        "owners-have-several-fences" => expect.owners_have_several_fences(),
         "without" => expect.without(promise(value)),
         "only" => expect.only(value.split_whitespace().map(promise)),
         _ => panic!("nothing like {what} can be expected"),

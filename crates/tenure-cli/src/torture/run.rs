@@ -148,8 +148,8 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
         .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
-    if stage.readers_share_fences() {
-        expect = expect.readers_share_fences();
+    if stage.votes_on_fences() {
+        expect = expect.readers_share_fences().owners_have_several_fences();
     }
     for fault in &plan.faults {
         expect = expect.fault(fault.word());

@@ -164,8 +164,9 @@ impl Stage {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether readers that ask at the same time may get the same fence, as those of servers that vote may.
-    pub(super) fn readers_share_fences(&self) -> bool {
+    /// Whether servers vote on fences: readers that ask at the same time may get the same one, and claims of one owner different
+    /// ones.
+    pub(super) fn votes_on_fences(&self) -> bool {
         self.kind == Kind::Redlock
     }
 
