@@ -312,15 +312,17 @@ impl Ledger {
 
     /// Frees a lease, or leaves the name taken by nobody.
     fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
-        let row = &mut self.rows[mine];
+        let mut row = self.rows.remove(mine);
         let owner = row.owner.clone();
-        if release.stays_taken.is_zero() {
-            self.rows.remove(mine);
-        } else {
+        if !release.stays_taken.is_zero() {
+            // What stays of an earlier grant of the claim, if a late repeat has asked for it again.
+            self.rows
+                .retain(|other| !(other.released && other.claim == row.claim));
             row.session = NOBODY;
             row.released = true;
             row.tells = false;
             row.ends = now.saturating_add(nanos(release.stays_taken));
+            self.rows.insert(mine.min(self.rows.len()), row);
         }
         let others = owner.map(|owner| count(self.rows.iter().filter(|row| row.is_of(&owner))));
         Released::Freed {
