@@ -92,7 +92,8 @@ impl Expect {
         self
     }
 
-    /// Lets claims of one owner that hold together have different fences, as they may where servers vote.
+    /// Lets claims of one owner that hold together have different fences, and one that joins them their fence even if a release has
+    /// reported *freed*: where servers vote, a claim may join some of them before it has a majority.
     #[must_use]
     pub fn owners_have_several_fences(mut self) -> Self {
         self.owners_have_several_fences = true;

@@ -70,7 +70,8 @@ pub struct Expect {
     /// Whether readers that asked at the same time may have the same fence.
     #[serde(default)]
     pub readers_share_fences: bool,
-    /// Whether claims of one owner that hold together may have different fences.
+    /// Whether claims of one owner that hold together may have different fences, and one that joins them their fence even if a
+    /// release has reported *freed*.
     #[serde(default)]
     pub owners_have_several_fences: bool,
 }

@@ -249,7 +249,10 @@ impl<'a> Slow<'a> {
             let freed = granted().filter(|it| before(it) && own(it));
             let freed = freed.filter_map(|(_, it)| it.freed).min();
             let twice = match owns {
-                true => freed.is_some_and(|told| told.0 < claim.asked.0),
+                true => {
+                    let told = freed.is_some_and(|told| told.0 < claim.asked.0);
+                    told && !self.expect.owners_have_several_fences
+                }
                 false => repeats,
             };
             let shares = match claim.mode {

@@ -80,8 +80,10 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
         // which nothing was heard, as of a call that was dropped.
         let alone = claim.mode == Mode::Exclusive;
         judged.push(repeats && !(owns && alone) || claim.shares_owner && !alone);
+        // Where servers vote, one that was told of as free may have been joined by another that was still voted on.
+        let joins = view.expect.owners_have_several_fences;
         let again = match owns {
-            true => (gone(own) < claim.asked).then_some(own),
+            true => (!joins && gone(own) < claim.asked).then_some(own),
             false => (repeats && !read_together(view, first, grant.claim)).then_some(first),
         };
         if let Some(before) = again {
