@@ -30,7 +30,7 @@ impl Group {
         let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.majority);
         let round = self.ask(let_go, is_decided).await;
         let freed = Freed::count(&round.answers);
-        let outcome = if let Some(left) = freed.left(self.majority) {
+        let outcome = if let Some(left) = freed.left(self.majority, self.nodes.len()) {
             Ok(Released::Freed { left })
         } else if freed.done.len() + freed.failed >= self.majority {
             // Even if no node was reached now, an older request may have been.
@@ -188,13 +188,18 @@ impl Freed {
         done >= majority || done + self.failed + self.open < majority
     }
 
-    /// How many claims of the same owner a majority still has at least; `None` if no majority freed
-    /// this one.
-    fn left(&self, majority: usize) -> Option<u32> {
+    /// How many claims of the same owner a majority may still have; `None` if no majority freed this
+    /// one.
+    ///
+    /// A claim that a majority has is at so many of those who freed this one, whichever they are.
+    fn left(&self, majority: usize, nodes: usize) -> Option<u32> {
+        if self.done.len() < majority {
+            return None;
+        }
         let mut left = self.done.clone();
         left.sort_unstable();
-        let quorum = left.len().checked_sub(majority)?;
-        Some(left[quorum])
+        let common = (majority + left.len()).saturating_sub(nodes).max(1);
+        Some(left[left.len() - common])
     }
 }
 
@@ -269,16 +274,17 @@ mod tests {
     }
 
     #[test]
-    fn as_many_claims_are_left_as_a_majority_has() {
+    fn as_many_claims_are_left_as_a_majority_may_have() {
         let left = |nodes: &[u32]| {
             let freed = nodes
                 .iter()
                 .map(|left| Some(Ok(Released::Freed { left: *left })));
-            Freed::count(&freed.collect::<Vec<_>>()).left(2)
+            Freed::count(&freed.collect::<Vec<_>>()).left(2, 3)
         };
         assert_eq!(left(&[1, 0, 1]), Some(1));
+        assert_eq!(left(&[1, 0, 0]), Some(0), "a minority has it");
         assert_eq!(left(&[2, 1, 1]), Some(1));
-        assert_eq!(left(&[0, 2]), Some(0));
+        assert_eq!(left(&[0, 2]), Some(2), "the third node may have them");
         assert_eq!(left(&[5]), None);
     }
 }
