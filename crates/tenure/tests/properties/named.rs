@@ -36,6 +36,7 @@ on_every_store!(
     a_claim_asked_for_after_its_release_is_a_claim_like_any_other,
     a_claim_for_more_permits_waits_until_its_owner_is_out,
     a_claim_that_stays_taken_twice_takes_no_permit_for_good,
+    a_claim_that_stays_taken_twice_keeps_its_place_among_holders,
     a_late_withdrawal_undoes_its_own_claim_alone,
     a_release_ends_what_its_claim_got_by_then,
     depth_counts_the_claims_that_live,
@@ -106,6 +107,23 @@ fn a_claim_that_stays_taken_twice_takes_no_permit_for_good() -> Case {
         stays(0),
         Step::Advance(20),
         Step::Acquire(2),
+    ];
+    Case { claims, steps }
+}
+
+/// It was granted before the one that came last.
+fn a_claim_that_stays_taken_twice_keeps_its_place_among_holders() -> Case {
+    let claims = vec![ask(0, None, Mode::Shared), ask(1, None, Mode::Shared)];
+    let stays = Step::Release {
+        target: target(0),
+        stays: 20,
+    };
+    let steps = vec![
+        Step::Acquire(0),
+        stays.clone(),
+        Step::Acquire(0),
+        Step::Acquire(1),
+        stays,
     ];
     Case { claims, steps }
 }
