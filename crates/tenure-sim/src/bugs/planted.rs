@@ -204,11 +204,11 @@ impl Planted {
         };
         let renewed = renewed.first().copied()?;
         Some(match (bug, renewed, told) {
-            (Bug::RenewalOfNobody, Renewed::Lost(_), Some(told)) => kept(told),
             (Bug::RenewalRecreates, Renewed::Lost(loss), Some(told)) => {
                 self.recreate(store, link, renewal, kept(told), loss)
             }
-            (
+            (Bug::RenewalOfNobody, Renewed::Lost(_), Some(told))
+            | (
                 Bug::FencesGoBack
                 | Bug::FencesRepeat
                 | Bug::LeaseShorterThanTold
@@ -249,10 +249,8 @@ impl Planted {
             }
             Bug::FencesGoBack | Bug::FencesRepeat => asked.fence = None,
             Bug::ReleaseFreesName => free(store, release.name.as_str(), None),
-            Bug::ReadersFreeEachOther => {
-                if claim.is_some_and(|claim| claim.mode == Mode::Shared) {
-                    free(store, release.name.as_str(), None);
-                }
+            Bug::ReadersFreeEachOther if claim.is_some_and(|claim| claim.mode == Mode::Shared) => {
+                free(store, release.name.as_str(), None);
             }
             _ => {}
         }

@@ -153,8 +153,7 @@ fn a_re_entrant_lock_of_blocking_code_is_entered_by_the_thread_that_asks() {
     let outer = lock.lock().unwrap();
     let nested = lock.try_lock().unwrap();
     assert!(nested.is_some(), "the same thread");
-    let clone = lock.clone();
-    let other = std::thread::spawn(move || clone.try_lock().unwrap().is_some());
+    let other = std::thread::spawn(move || lock.try_lock().unwrap().is_some());
     assert!(!other.join().unwrap(), "another thread");
     drop((outer, nested));
 }
