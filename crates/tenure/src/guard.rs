@@ -38,7 +38,7 @@ pub struct Guard {
 /// What a guard has to give back.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<HeldLease>,
     pub(crate) order: Arc<Order>,
     pub(crate) passes: u32,

@@ -63,8 +63,9 @@ impl Lock {
         }
     }
 
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
+    /// Whether no two callers can hold it together.
+    pub(crate) fn is_held_alone(&self) -> bool {
+        self.mode == Mode::Exclusive && self.owner.is_none()
     }
 
     /// Sets how long the lease lasts unless renewed: 30 s if not set.

@@ -1,6 +1,5 @@
 //! One makes a result, and the others wait for it or take what there was before.
 
-use crate::driver::Mode;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Health};
 use crate::lock::Lock;
@@ -134,13 +133,14 @@ impl Lock {
 
     /// Refuses a lock that several hold together: each of them would make the result.
     pub(crate) fn check_alone(&self) -> Result<()> {
-        if self.mode() == Mode::Exclusive {
+        if self.is_held_alone() {
             return Ok(());
         }
+        let reason = "a result is made once under a lock that one alone holds: use a mutex without \
+                      an owner";
         Err(Error::InvalidOption {
-            option: "mode",
-            reason: "a result is made once under a lock that one alone holds: use a mutex"
-                .to_owned(),
+            option: "mode or owner",
+            reason: reason.to_owned(),
         })
     }
 }

@@ -214,6 +214,13 @@ impl Lines {
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
+    /// Whether a named owner waits for a name in this client.
+    pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
+        let here = self.lock();
+        let lines = here.lines.get(name);
+        lines.is_some_and(|lines| !lines.named.is_empty())
+    }
+
     /// Makes tickets ask again: one name's, or all.
     pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
         let here = self.lock();

@@ -93,11 +93,12 @@ impl Order {
     }
 
     /// Who may enter the lock again in this client.
-    pub(crate) fn reenters_as(&self) -> Option<&Owner> {
-        // A lease by hand belongs to nobody in this process.
-        match self.life {
-            Life::Client => self.owner.as_ref().or(self.caller.as_ref()),
-            Life::Ttl => None,
+    pub(crate) fn reenters_as(&self) -> Option<Reenters> {
+        match (self.life, &self.owner, &self.caller) {
+            // A lease by hand belongs to nobody in this process.
+            (Life::Ttl, _, _) | (_, None, None) => None,
+            (_, Some(owner), _) => Some(Reenters::Named(owner.clone())),
+            (_, None, Some(caller)) => Some(Reenters::Caller(caller.clone())),
         }
     }
 
@@ -139,6 +140,14 @@ impl Order {
             && self.max_hold.is_none()
             && self.at_least.is_zero()
     }
+}
+
+/// Who may enter a lock again: an owner that is named, or the task or thread that asks, which nobody
+/// can become by naming it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Reenters {
+    Named(Owner),
+    Caller(Owner),
 }
 
 /// How many fences a plain lock asks for that nobody here waits behind: one for its grant, and some

@@ -14,21 +14,21 @@ use crate::driver::Mode;
 use crate::engine::Engine;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::{Standing, Turn};
-use crate::engine::order::Order;
+use crate::engine::order::{Order, Reenters};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold, Outcome};
-use crate::name::{Fence, Name, Owner};
+use crate::name::{Fence, Name};
 use crate::random::SeededMap;
 
 /// The entries of all owners that hold or wait for a lock that they may enter again.
 #[derive(Debug, Default)]
-pub(crate) struct Entries(Mutex<SeededMap<(Name, Owner), Weak<Entry>>>);
+pub(crate) struct Entries(Mutex<SeededMap<(Name, Reenters), Weak<Entry>>>);
 
 /// What the calls of one owner share that want the same name; gone with the last of them.
 #[derive(Debug)]
 pub(crate) struct Entry {
     entries: Arc<Entries>,
-    key: (Name, Owner),
+    key: (Name, Reenters),
     held: Mutex<Option<Outermost>>,
     changed: Notify,
 }
@@ -62,8 +62,8 @@ struct Calls {
 impl Engine {
     /// Finds or makes the entry of an order whose owner may enter again.
     pub(super) fn entry(&self, order: &Order) -> Option<Arc<Entry>> {
-        let owner = order.reenters_as()?;
-        Some(self.entries.of((order.name.clone(), owner.clone())))
+        let who = order.reenters_as()?;
+        Some(self.entries.of((order.name.clone(), who)))
     }
 
     /// Enters a lock again that the caller's owner holds in this client.
@@ -150,7 +150,7 @@ impl Engine {
 }
 
 impl Entries {
-    fn of(self: &Arc<Self>, key: (Name, Owner)) -> Arc<Entry> {
+    fn of(self: &Arc<Self>, key: (Name, Reenters)) -> Arc<Entry> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
             return entry;

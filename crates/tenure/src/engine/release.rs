@@ -169,7 +169,8 @@ impl Hold {
     /// a few passes and milliseconds. The call may be lost, so there is a bound in both cases.
     pub(super) fn goes_on(&self, now: Tick) -> bool {
         let (lease, order) = (&self.lease, &self.order);
-        let window = if lease.claim.tell_if_wanted {
+        // The store calls for others alone, not for owners that wait in this client.
+        let window = if lease.claim.tell_if_wanted && !self.is_wanted_by_an_owner_here() {
             order.ttl.max(order.keep)
         } else {
             PASS_WINDOW
@@ -180,6 +181,10 @@ impl Hold {
             && self.passes + 1 < lease.fences
             && now.since(lease.granted) < window
             && lease.health(now) == Health::Held
+    }
+
+    fn is_wanted_by_an_owner_here(&self) -> bool {
+        self.engine.lines.have_an_owner(&self.order.name)
     }
 
     /// Until when the name stays taken, also if released earlier.

@@ -240,3 +240,13 @@ async fn a_result_that_was_made_past_the_end_of_the_lease_is_not_reported_as_mad
     let made = lock.once(look, block_the_thread).await;
     assert!(matches!(made, Err(Error::Lost { .. })), "{made:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_an_owner_shares_makes_no_result() {
+    let world = World::new();
+    let shared = world.here.mutex("a").owner(tenure::Owner::unique());
+    let made = shared
+        .once(async || Ok(Seen::Missing), async |_| Ok::<_, Error>(1))
+        .await;
+    assert!(matches!(made, Err(Error::InvalidOption { .. })), "{made:?}");
+}

@@ -214,3 +214,34 @@ async fn the_longest_at_least_of_nested_calls_counts() {
         world.there.settled().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_enters_a_re_entrant_lock_by_naming_its_task() {
+    let world = World::new();
+    let _held = world.here.mutex("a").reentrant().lock().await.unwrap();
+    let named = world.here.mutex("a").owner(Owner::current());
+    assert!(named.try_lock().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_served_although_others_of_its_client_keep_the_lock() {
+    let world = World::new();
+    let lock = world.here.mutex("a").keep(secs(60));
+    let mut busy = JoinSet::new();
+    for _ in 0..2 {
+        let lock = lock.clone();
+        busy.spawn(async move {
+            loop {
+                let guard = lock.lock().await.unwrap();
+                sleep(millis(1)).await;
+                drop(guard);
+            }
+        });
+    }
+    sleep(millis(10)).await;
+    let named = world.here.mutex("a").owner(job());
+    let served = timeout(secs(1), named.lock()).await;
+    drop(served.expect("its turn").unwrap());
+    let by_hand = timeout(secs(1), world.here.mutex("a").lease()).await;
+    by_hand.expect("its turn").unwrap();
+}
