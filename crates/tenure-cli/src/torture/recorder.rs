@@ -1,21 +1,19 @@
 //! Where all events of a run come together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_checker::{Event, History, What};
 
 /// The events so far, and what they add up to.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
-    /// Owners with several claims at a time: which of them is seen in line is not known.
-    shared_owners: Vec<String>,
-    state: Mutex<State>,
-}
+pub(super) struct Recorder(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     events: History,
+    /// All who have asked. Of an owner with several claims nobody knows which is seen in line.
+    owners: HashSet<String>,
     /// The claims that wait for an answer, by owner.
     open: HashMap<String, u64>,
     /// The claims that somebody believes to hold.
@@ -42,20 +40,15 @@ pub(super) struct Counts {
 }
 
 impl Recorder {
-    /// Makes one for a run in which clients share these owners.
-    pub(super) fn new(shared_owners: &[String]) -> Self {
-        Self {
-            shared_owners: shared_owners.to_vec(),
-            state: Mutex::default(),
-        }
-    }
-
     /// Notes an event.
     pub(super) fn note(&self, event: Event) {
         let mut state = self.state();
         match &event.what {
-            What::Asked { claim, owner, .. } if !self.shared_owners.contains(owner) => {
-                state.open.insert(owner.clone(), *claim);
+            What::Asked { claim, owner, .. } => {
+                match state.owners.insert(owner.clone()) {
+                    true => state.open.insert(owner.clone(), *claim),
+                    false => state.open.remove(owner),
+                };
             }
             What::Granted { claim, .. } => {
                 state.counts.grants += 1;
@@ -169,7 +162,7 @@ impl Recorder {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,6 +202,15 @@ mod tests {
         assert_eq!(recorder.seen_in_line("ann"), None);
         note(&recorder, 3, What::Refused { claim: 2 });
         assert_eq!(recorder.seen_in_line("bob"), None);
+    }
+
+    #[test]
+    fn of_an_owner_with_two_claims_nobody_knows_which_is_seen() {
+        let recorder = Recorder::default();
+        note(&recorder, 1, asked(1, "ann"));
+        note(&recorder, 2, What::Releasing { claim: 1 });
+        note(&recorder, 3, asked(2, "ann"));
+        assert_eq!(recorder.seen_in_line("ann"), None);
     }
 
     #[test]

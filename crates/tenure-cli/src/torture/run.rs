@@ -25,15 +25,14 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
     let expect = expect(&stage, plan);
     let client = tenure::open(stage.direct()).await?;
     let names = names(plan)?;
-    let owners = owners();
-    let recorder = Arc::new(Recorder::new(&owners));
+    let recorder = Arc::new(Recorder::default());
     let register = Register::start(&recorder)?;
     let order = Order {
         process: 0,
         seed: plan.seed,
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
         ttl: plan.ttl,
-        owners,
+        owners: owners(),
         register: register.port(),
     };
     let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;

@@ -210,10 +210,10 @@ impl Lots {
 
     fn way(&mut self) -> Way {
         match self.lots.u32(..100) {
-            0..45 => Way::Wait,
-            45..60 => Way::Try,
-            60..70 => Way::Patience(self.lots.u32(1..=20) * self.ttl / 10),
-            70..82 => Way::Retry {
+            0..40 => Way::Wait,
+            40..55 => Way::Try,
+            55..62 => Way::Patience(self.lots.u32(1..=20) * self.ttl / 10),
+            62..82 => Way::Retry {
                 patience: Duration::from_micros(self.lots.u64(500..20_000)),
                 tries: self.lots.u32(2..30),
             },

@@ -80,14 +80,13 @@ impl Task {
             Way::Retry { tries, .. } => tries,
             _ => 1,
         };
+        let owner = self.owner(draft.who)?;
         for _ in 0..tries {
-            // Each try has an owner of its own: of two claims with one owner nobody knows which is seen in line.
-            let owner = self.owner(draft.who)?;
             let asked = Asked {
                 claim: self.notes.claim(),
                 name: self.order.names[draft.name].clone(),
                 mode: draft.mode,
-                owner,
+                owner: owner.clone(),
                 is_shared: matches!(draft.who, Who::Shared(_)),
             };
             if let Some(held) = self.granted(&asked, draft).await? {
