@@ -9,7 +9,7 @@ use crate::engine::backoff::Backoff;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
-use crate::engine::ticket::{Action, Event, Granted, Ticket};
+use crate::engine::ticket::{Action, Event, Granted, Place, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -97,10 +97,10 @@ impl Engine {
         let asked = self.ask_until_known(&ticket.claim, ticket.first_sent).await;
         let answer = match asked {
             Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
-            Ok((_, Answer::Queued { ask_again })) => {
+            Ok((sent, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
                 let standing = self.lines.stand_first(&ticket);
-                self.queued(&ticket, ask_again);
+                self.queued(&ticket, sent, ask_again);
                 self.attend(Arc::clone(&ticket.order));
                 return Ok(First::Stand(standing));
             }
@@ -168,14 +168,15 @@ impl Engine {
             }
             Ok(Answer::Queued { ask_again }) => {
                 trouble.over();
-                self.queued(ticket, ask_again);
+                self.queued(ticket, sent, ask_again);
             }
             Ok(Answer::Busy) => self.give_up(ticket, self.refused(ticket)),
             Err(error)
                 if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
             {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
-                self.queued(ticket, Some(trouble.backoff.pause()));
+                // Nothing new is known of when it was not granted yet.
+                self.queued(ticket, ticket.first_sent, Some(trouble.backoff.pause()));
             }
             Err(error) => {
                 trouble.over();
@@ -199,15 +200,15 @@ impl Engine {
         }
     }
 
-    /// Notes that a ticket stands in line, or serves it if news of its grant came meanwhile.
-    fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, ask_again: Option<Duration>) {
+    /// Notes that a ticket stands in line, as the answer says to a request that went out at `asked`.
+    fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, asked: Tick, ask_again: Option<Duration>) {
         let until = ask_again.map_or(Tick::NEVER, |ask_again| {
             let jitter = (ask_again / 100)
                 .min(LONGEST_JITTER)
                 .mul_f64(fastrand::f64());
             self.clock.now() + ask_again + jitter + A_MOMENT
         });
-        self.act(ticket, Event::AnsweredQueued(until));
+        self.act(ticket, Event::AnsweredQueued(Place { asked, until }));
     }
 
     /// Lets an event happen to a ticket, and does what follows from it.

@@ -57,10 +57,19 @@ enum State {
         /// Whether the store told something meanwhile: the answer may be older than that.
         again: bool,
     },
-    /// The claim stands in the store's line; ask again at this time if no news came.
-    Queued(Tick),
+    /// The claim stands in the store's line.
+    Queued(Place),
     /// It was served or withdrawn.
     Spent,
+}
+
+/// A place in the store's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// When the request went out that was answered with it: the claim was not granted before.
+    pub(crate) asked: Tick,
+    /// When to ask again if no news came.
+    pub(crate) until: Tick,
 }
 
 /// What happens to a ticket.
@@ -70,8 +79,8 @@ pub(crate) enum Event {
     Look,
     /// The store said to ask again.
     AskAgain,
-    /// The answer: it stands in line, to be asked for again at this time.
-    AnsweredQueued(Tick),
+    /// The answer: it stands in line.
+    AnsweredQueued(Place),
     /// The answer: it is granted.
     AnsweredGranted(Granted),
     /// News: it is granted.
@@ -155,7 +164,7 @@ impl State {
         match event {
             Event::Look => self.look(now),
             Event::AskAgain => (self.ask_again(), Action::Wait),
-            Event::AnsweredQueued(until) => (self.answered_queued(until), Action::Wait),
+            Event::AnsweredQueued(place) => (self.answered_queued(place), Action::Wait),
             Event::AnsweredGranted(granted) => self.unless_spent(Action::Serve(granted)),
             Event::ToldGranted(granted) => self.told_granted(granted, now),
             Event::End => self.unless_spent(Action::Withdraw),
@@ -164,7 +173,7 @@ impl State {
 
     fn look(self, now: Tick) -> (Self, Action) {
         match self {
-            Self::Queued(until) if now < until => (self, Action::Sleep(until)),
+            Self::Queued(place) if now < place.until => (self, Action::Sleep(place.until)),
             Self::Due | Self::Queued(_) => (Self::Asking { again: false }, Action::Send),
             Self::Asking { .. } | Self::Spent => (self, Action::Wait),
         }
@@ -178,18 +187,19 @@ impl State {
         }
     }
 
-    fn answered_queued(self, until: Tick) -> Self {
+    fn answered_queued(self, place: Place) -> Self {
         match self {
             Self::Asking { again: true } => Self::Due,
-            Self::Asking { again: false } | Self::Due | Self::Queued(_) => Self::Queued(until),
+            Self::Asking { again: false } | Self::Due | Self::Queued(_) => Self::Queued(place),
             Self::Spent => self,
         }
     }
 
     fn told_granted(self, granted: Granted, now: Tick) -> (Self, Action) {
         match self {
-            Self::Due | Self::Queued(_) if granted.is_certain(now) => {
-                (Self::Spent, Action::Serve(granted))
+            Self::Queued(place) if granted.is_certain(place, now) => {
+                let start = place.asked;
+                (Self::Spent, Action::Serve(Granted { start, ..granted }))
             }
             other => (other.ask_again(), Action::Wait),
         }
@@ -207,10 +217,12 @@ impl Granted {
     /// Whether news of a grant can be believed as it is.
     ///
     /// When it was made is known by the clock of the store, which may have jumped while the claim
-    /// waited. A grant from the future shows that; one from long ago may be older than it looks,
-    /// and is better renewed first. Asking again settles both.
-    fn is_certain(&self, now: Tick) -> bool {
-        self.start <= now && now.since(self.start) <= self.grant.valid / 10
+    /// waited. So the lease is counted from the last answer that the claim is in line, which is no
+    /// later, and only if that is not long ago. What seems older than that answer is old news, and
+    /// what seems to be from the future shows a jump. Asking again settles all of them.
+    fn is_certain(&self, place: Place, now: Tick) -> bool {
+        let in_between = place.asked <= self.start && self.start <= now;
+        in_between && now.since(place.asked) <= self.grant.valid / 4
     }
 }
 
@@ -232,6 +244,17 @@ mod tests {
         Tick::default() + Duration::from_millis(ms)
     }
 
+    fn place(until_ms: u64) -> Place {
+        Place {
+            asked: at(500),
+            until: at(until_ms),
+        }
+    }
+
+    fn queued(until_ms: u64) -> State {
+        State::Queued(place(until_ms))
+    }
+
     /// Lets the events happen one second after the first tick, and returns the last action.
     fn after(mut state: State, events: &[Event]) -> (State, Action) {
         let mut action = Action::Wait;
@@ -250,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_queued_ticket_sleeps_until_its_time() {
-        let queued = State::Queued(at(5000));
+        let queued = queued(5000);
         assert_eq!(
             queued.on(Event::Look, at(4999)).1,
             Action::Sleep(at(5000)),
@@ -262,7 +285,7 @@ mod tests {
     #[test]
     fn a_call_to_ask_again_that_overtakes_the_answer_is_not_forgotten() {
         let asking = State::Asking { again: false };
-        let events = [Event::AskAgain, Event::AnsweredQueued(at(9000))];
+        let events = [Event::AskAgain, Event::AnsweredQueued(place(9000))];
         assert_eq!(after(asking, &events), (State::Due, Action::Wait));
     }
 
@@ -271,7 +294,7 @@ mod tests {
         let asking = State::Asking { again: false };
         let events = [
             Event::ToldGranted(granted(900)),
-            Event::AnsweredQueued(at(9000)),
+            Event::AnsweredQueued(place(9000)),
         ];
         assert_eq!(after(asking, &events), (State::Due, Action::Wait));
     }
@@ -287,13 +310,20 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_from_long_ago_or_from_the_future_is_asked_for_again() {
-        let queued = State::Queued(at(20_000));
+    fn a_grant_that_is_told_counts_from_the_answer_before() {
         let told = Event::ToldGranted(granted(900));
-        assert_eq!(queued.on(told, at(1900)).1, Action::Serve(granted(900)));
-        assert_eq!(queued.on(told, at(1901)), (State::Due, Action::Wait));
-        let future = Event::ToldGranted(granted(1001));
-        assert_eq!(after(queued, &[future]), (State::Due, Action::Wait));
+        let served = (State::Spent, Action::Serve(granted(500)));
+        assert_eq!(after(queued(20_000), &[told]), served);
+    }
+
+    #[test]
+    fn a_grant_long_after_the_last_answer_before_it_or_from_the_future_is_asked_for_again() {
+        let queued = queued(20_000);
+        let told = |start_ms| Event::ToldGranted(granted(start_ms));
+        assert!(matches!(queued.on(told(900), at(3000)).1, Action::Serve(_)));
+        assert_eq!(queued.on(told(900), at(3001)), (State::Due, Action::Wait));
+        assert_eq!(after(queued, &[told(499)]), (State::Due, Action::Wait));
+        assert_eq!(after(queued, &[told(1001)]), (State::Due, Action::Wait));
     }
 
     #[test]
@@ -301,7 +331,7 @@ mod tests {
         let all = [
             Event::Look,
             Event::AskAgain,
-            Event::AnsweredQueued(at(9000)),
+            Event::AnsweredQueued(place(9000)),
             Event::AnsweredGranted(granted(900)),
             Event::ToldGranted(granted(900)),
             Event::End,
@@ -310,7 +340,7 @@ mod tests {
             State::Due,
             State::Asking { again: false },
             State::Asking { again: true },
-            State::Queued(at(9000)),
+            queued(9000),
         ];
         for state in states {
             assert_eq!(after(state, &[Event::End]).1, Action::Withdraw);
