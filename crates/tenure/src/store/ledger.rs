@@ -316,13 +316,16 @@ impl Ledger {
         let owner = row.owner.clone();
         if !release.stays_taken.is_zero() {
             // What stays of an earlier grant of the claim, if a late repeat has asked for it again.
+            let before = self.rows.len();
             self.rows
                 .retain(|other| !(other.released && other.claim == row.claim));
+            // It stood before this one.
+            let mine = mine - (before - self.rows.len());
             row.session = NOBODY;
             row.released = true;
             row.tells = false;
             row.ends = now.saturating_add(nanos(release.stays_taken));
-            self.rows.insert(mine.min(self.rows.len()), row);
+            self.rows.insert(mine, row);
         }
         let others = owner.map(|owner| count(self.rows.iter().filter(|row| row.is_of(&owner))));
         Released::Freed {
