@@ -96,14 +96,18 @@ struct Pass {
 fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
     let slack = view.expect.order_slack_us;
     let granted = places.iter_mut().filter_map(|(since_us, number)| {
-        let entry = enters(view, *number)?;
+        let entry = goes_in(view, *number)?;
         let fence = view.claims[*number].granted?.fence?;
         Some((fence, entry, since_us))
     });
     let mut granted: Vec<_> = granted.collect();
-    granted.sort_unstable_by_key(|(fence, ..)| *fence);
+    granted.sort_unstable_by_key(|(fence, entry, _)| (*fence, entry.granted_us));
     let mut last: Option<Pass> = None;
     for (fence, entry, since_us) in granted {
+        // A nested call has the place of the outer one.
+        if last.is_some_and(|it| it.fence == fence && it.process == entry.process) {
+            continue;
+        }
         let passed = last.filter(|it| {
             let in_time = entry.granted_us <= it.first_us.saturating_add(slack);
             let is_next = it.fence.checked_add(1) == Some(fence) && it.process == entry.process;
@@ -148,11 +152,16 @@ fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
     (!paused && queued_us < until_us).then_some((queued_us, until_us))
 }
 
-/// When a claim went in. A nested call of the holder goes past nobody.
+/// When a claim went in, if it might have passed others: owners that are in already may.
 fn enters(view: &View<'_>, number: usize) -> Option<Entry> {
+    goes_in(view, number).filter(|_| !view.claims[number].shares_owner)
+}
+
+/// When a claim went in. A nested call of the holder goes past nobody.
+fn goes_in(view: &View<'_>, number: usize) -> Option<Entry> {
     let claim = &view.claims[number];
     let grant = claim.granted?;
-    let counts = claim.mode == Mode::Exclusive && !claim.reentry && !claim.shares_owner;
+    let counts = claim.mode == Mode::Exclusive && !claim.reentry;
     counts.then(|| Entry {
         claim: number,
         process: claim.process,

@@ -341,12 +341,13 @@ impl Engine {
     /// Registers a grant, and makes the guard for it.
     fn guard(self: &Arc<Self>, claim: Claim, order: &Arc<Order>, granted: Granted) -> Guard {
         let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
-        let Granted { grant, start } = granted;
+        let fence = granted.grant.fence;
         self.leases.add(&lease);
         self.hear_early_news(&lease);
         self.meter.granted();
-        tracing::debug!(name = %lease.claim.name, fence = %grant.fence, "granted");
-        Guard::new(self, &lease, order, grant.fence, 0, start)
+        tracing::debug!(name = %lease.claim.name, %fence, "granted");
+        // The lease may count from long before its holder had it.
+        Guard::new(self, &lease, order, fence, 0, self.clock.now())
     }
 
     fn ended(&self) -> Error {

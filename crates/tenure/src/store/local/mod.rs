@@ -4,7 +4,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `format` | `tenure local 1`: the layout of this folder |
+//! | `format` | `tenure local 2`: the layout of this folder |
 //! | `lock` | empty; whoever reads or changes the state holds an exclusive file lock on it |
 //! | `fence` | a ceiling of all fences given out, on the disk, with a checksum |
 //! | `state-<boot>.mdb` | an LMDB file: a ledger for each name that is held or waited for, and the next fence; of one boot of the machine |
