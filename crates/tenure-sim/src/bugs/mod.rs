@@ -1,6 +1,6 @@
 //! Planted bugs: mistakes on purpose at the boundary of the store, to see whether the simulator bites.
 //!
-//! Each is a mistake that a lock in the wild has had. They are layers around the store, so the library knows nothing of them.
+//! Some are known from other locks, and say which. They are layers around the store, so the library knows nothing of them.
 
 mod planted;
 

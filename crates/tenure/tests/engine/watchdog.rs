@@ -144,6 +144,22 @@ async fn stops_at_max_hold() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_short_max_hold_is_told_as_such() {
+    let world = World::new();
+    for longest in [millis(10), millis(50), millis(99)] {
+        let guard = world
+            .here
+            .mutex("a")
+            .max_hold(longest)
+            .lock()
+            .await
+            .unwrap();
+        assert_eq!(guard.lost().await, Loss::MaxHold, "{longest:?}");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_max_hold_shorter_than_the_ttl_ends_the_lease_in_the_store() {
     let world = World::new();
     let lock = world.here.mutex("a").ttl(secs(3600)).max_hold(secs(2));
