@@ -17,11 +17,8 @@
 //! # }
 //! ```
 
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
-
-use tokio::runtime::{Builder, Handle};
 
 use crate::driver::{Entry, Holder, Loss};
 use crate::error::{Error, Result};
@@ -76,6 +73,20 @@ impl Client {
     pub fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
         let (client, only) = (self.inner.clone(), only.cloned());
         wait(async move { client.list(only.as_ref()).await })
+    }
+
+    /// Waits until nothing of this client goes on in the background; see
+    /// [`Client::settled`](crate::Client::settled).
+    ///
+    /// Leases that are only kept are released first. A program that ends calls this if it
+    /// [keeps](Lock::keep) leases, or had calls on threads that it does not wait for.
+    pub fn settled(&self) {
+        let client = self.inner.clone();
+        // Fails only without the thread that would have something to do.
+        let _ = wait(async move {
+            client.settled().await;
+            Ok(())
+        });
     }
 
     /// Takes a lock away from all its holders; see [`Client::evict`](crate::Client::evict).
@@ -229,7 +240,7 @@ fn make_if_missing<T, E: From<Error>>(
         return Ok(Once::Found(result));
     }
     let result = make(guard.fence())?;
-    check_held(&guard.inner)?;
+    check_held(guard.inner())?;
     Ok(Once::Made(result))
 }
 
@@ -271,35 +282,46 @@ impl Semaphore {
 }
 
 /// A lock that was granted, held until released or dropped; see [`tenure::Guard`](crate::Guard).
+///
+/// Dropping it waits for the store's answer, but at most a second: at the end of `main` nobody
+/// else would send the release. Call [`release`](Self::release) to see errors.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
-    inner: crate::Guard,
+    /// Taken out when the lock is given back.
+    inner: Option<crate::Guard>,
 }
 
 impl Guard {
     fn new(inner: crate::Guard) -> Self {
-        Self { inner }
+        Self { inner: Some(inner) }
+    }
+
+    fn inner(&self) -> &crate::Guard {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("only a release and a drop take it out, and both end the guard"),
+        }
     }
 
     /// Returns the number that proves this grant to the resource.
     pub fn fence(&self) -> Fence {
-        self.inner.fence()
+        self.inner().fence()
     }
 
     /// Returns what is locked.
     pub fn name(&self) -> &Name {
-        self.inner.name()
+        self.inner().name()
     }
 
     /// Returns whether the lock is held, at risk or lost, by this machine's clock.
     pub fn health(&self) -> Health {
-        self.inner.health()
+        self.inner().health()
     }
 
     /// Waits until the lock is lost, for `patience` at the longest; `None` if it is still held.
     pub fn lost_timeout(&self, patience: Duration) -> Option<Loss> {
-        let lost = self.inner.lost_handle();
+        let lost = self.inner().lost_handle();
         wait(async move {
             let lost = tokio::time::timeout(patience, async {
                 match lost {
@@ -317,41 +339,47 @@ impl Guard {
     /// # Errors
     ///
     /// As [`Guard::release`](crate::Guard::release).
-    pub fn release(self) -> Result<Outcome> {
-        let guard = self.inner;
-        wait(async move { guard.release().await })
+    pub fn release(mut self) -> Result<Outcome> {
+        match self.inner.take() {
+            Some(guard) => wait(async move { guard.release().await }),
+            None => Ok(Outcome::NotHeld(Loss::Gone)),
+        }
     }
 }
 
-/// Runs a call on the shared thread, and blocks this one until it is done.
-fn wait<T: Send + 'static>(call: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let (sender, answer) = mpsc::sync_channel(1);
-    runtime()?.spawn(async move {
-        // The receiver waits below; it can only be gone if its thread was ended.
-        let _ = sender.send(call.await);
-    });
-    answer
-        .recv()
-        .unwrap_or_else(|_| Err(no_thread("the thread of the blocking clients has ended")))
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(guard) = self.inner.take()
+            && let Ok(answer) = start(async move { guard.release().await })
+        {
+            // An error is tried again in the background, as after any release.
+            let _ = answer.recv_timeout(LONGEST_DROP);
+        }
+    }
 }
 
-/// The runtime of all blocking clients, on a thread of its own.
-///
-/// A runtime's own threads refuse to block on another runtime; a plain channel they do not mind.
-fn runtime() -> Result<Handle> {
-    static RUNTIME: OnceLock<Option<Handle>> = OnceLock::new();
-    let handle = RUNTIME.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name("tenure".to_owned());
-        thread
-            .spawn(move || runtime.block_on(std::future::pending::<()>()))
-            .ok()?;
-        Some(handle)
-    });
-    handle
-        .clone()
-        .ok_or_else(|| no_thread("no thread could be started for the blocking clients"))
+/// How long a guard that is dropped waits for the store.
+const LONGEST_DROP: Duration = Duration::from_secs(1);
+
+/// Runs a call on the shared thread, and blocks this one until it is done.
+fn wait<T: Send + 'static>(call: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let ended = |_| Err(no_thread("the thread of the blocking clients has ended"));
+    start(call)?.recv().unwrap_or_else(ended)
+}
+
+/// Starts a call on the shared thread, and returns where its answer will be.
+fn start<T: Send + 'static>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<mpsc::Receiver<Result<T>>> {
+    let (sender, answer) = mpsc::sync_channel(1);
+    let none = || no_thread("no thread could be started for the blocking clients");
+    crate::thread::runtime()
+        .ok_or_else(none)?
+        .spawn(async move {
+            // Nobody may wait for it any more.
+            let _ = sender.send(call.await);
+        });
+    Ok(answer)
 }
 
 fn no_thread(reason: &'static str) -> Error {

@@ -86,9 +86,9 @@ impl Client {
 
     /// Waits until nothing of this client goes on in the background.
     ///
-    /// Guards that were dropped and calls that were cut short are given back in the background. A
-    /// program that ends right after that calls this first, or others wait for what it left behind
-    /// until the store finds out. Leases that are only [kept](crate::Lock::keep) are released
+    /// Guards that were dropped and calls that were cut short are given back in the background. The
+    /// end of the runtime waits for that only for a second; a program that wants to be sure, or
+    /// that calls [`std::process::exit`], calls this first. Leases that are only [kept](crate::Lock::keep) are released
     /// first. Calls that still wait for a lock keep this waiting as well.
     ///
     /// # Cancel safety

@@ -4,6 +4,7 @@
 //! cancellation, release on drop, retries and metrics are the engine's, written once.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -168,7 +169,19 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// Cancel safe: requests in flight go on.
     async fn settled(&self);
+
+    /// Opens the store once more in the name of this client, on the runtime that polls it.
+    ///
+    /// When the runtime of a client ends, the engine releases and withdraws by this what the client
+    /// has left behind. `None`, unless a driver has it: such leases then end by their ttl, or with
+    /// the client where the store [sees](Capabilities::sees_clients_end) that.
+    fn reopen(self: Arc<Self>) -> Option<Reopening> {
+        None
+    }
 }
+
+/// A driver that is about to be opened; see [`Driver::reopen`].
+pub type Reopening = Pin<Box<dyn Future<Output = Result<Arc<dyn Driver>>> + Send>>;
 
 /// The clock on which an engine counts its leases and sleeps.
 #[derive(Debug, Clone)]

@@ -23,8 +23,10 @@ pub use crate::engine::lease::Health;
 ///
 /// # Release on drop is not immediate
 ///
-/// Dropping hands the release to the Tokio runtime and does not wait for it; if the runtime shuts
-/// down first, the lease ends by its `ttl`, or with the process where the store sees that. Call
+/// Dropping hands the release to the Tokio runtime and does not wait for it. If the runtime shuts
+/// down first, as at the end of `main`, the release is sent all the same, and the shutdown waits for
+/// it, for a second at the longest. A process that is killed or calls [`std::process::exit`] sends
+/// nothing: the lease then ends by its `ttl`, or with the process where the store sees that. Call
 /// [`release`](Self::release) to wait and to see errors.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]

@@ -11,7 +11,7 @@
 //! let locks = tenure::open("memory:").await?; // or "local:", across processes, with no server
 //! let guard = locks.mutex("inventory:001").lock().await?; // waits its turn, renews itself
 //! println!("send fence {} along with every write", guard.fence());
-//! guard.release().await?; // or just drop it
+//! guard.release().await?; // or drop it, also at the end of main
 //! # Ok(())
 //! # }
 //! ```
@@ -59,6 +59,7 @@ mod once;
 mod open;
 mod random;
 pub mod store;
+mod thread;
 
 pub use crate::by_hand::Lease;
 pub use crate::client::Client;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
+use crate::engine::farewell::Debt;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
@@ -80,10 +81,14 @@ impl Engine {
         };
         let (engine, order) = (Arc::clone(self), Arc::clone(order));
         let guard = to_end(&self.background, async move {
-            let (start, answer) = engine.ask_until_known(&claim, now).await?;
-            Ok(match answer {
+            let asked = engine.ask_until_known(claim, now).await?;
+            Ok(match asked.answer {
                 Answer::Granted(grant) => {
-                    Some(engine.guard(claim, &order, Granted { grant, start }))
+                    let granted = Granted {
+                        grant,
+                        start: asked.sent,
+                    };
+                    Some(engine.guard(asked.claim, &order, granted))
                 }
                 Answer::Busy | Answer::Queued { .. } => None,
             })
@@ -94,8 +99,8 @@ impl Engine {
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let asked = self.ask_until_known(&ticket.claim, ticket.first_sent).await;
-        let answer = match asked {
+        let asked = self.ask_until_known(Arc::clone(&ticket), ticket.first_sent);
+        let answer = match asked.await.map(|asked| (asked.sent, asked.answer)) {
             Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
             Ok((sent, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
@@ -138,8 +143,9 @@ impl Engine {
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
             Action::Send => {
-                let answer = self.driver.acquire(&ticket.claim).await;
-                self.answered(ticket, now, answer, trouble);
+                let asked = self.owe(Arc::clone(ticket));
+                let answer = self.driver.acquire(&asked.claim).await;
+                self.answered(&asked.paid(), now, answer, trouble);
             }
             // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
             Action::Sleep(until) => tokio::select! {
@@ -293,21 +299,33 @@ impl Engine {
 
     /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
     ///
-    /// Returns when the request went out that was answered; `now` is for the first.
-    async fn ask_until_known(self: &Arc<Self>, claim: &Claim, now: Tick) -> Result<(Tick, Answer)> {
+    /// The first request goes out at `now`.
+    async fn ask_until_known<C: HasClaim>(
+        self: &Arc<Self>,
+        claim: C,
+        now: Tick,
+    ) -> Result<Asked<C>> {
+        let owed = self.owe(claim);
         let (mut sent, mut tries) = (now, 1);
         let mut backoff = Backoff::default();
         loop {
-            match self.driver.acquire(claim).await {
-                Ok(answer) => return Ok((sent, answer)),
+            match self.driver.acquire(owed.claim()).await {
+                Ok(answer) => {
+                    return Ok(Asked {
+                        claim: owed.paid(),
+                        sent,
+                        answer,
+                    });
+                }
                 Err(error) if !error.nothing_changed() && tries < TRIES => {
-                    tracing::debug!(name = %claim.name, %error, "asking again");
+                    tracing::debug!(name = %owed.claim().name, %error, "asking again");
                 }
                 Err(error) => {
                     // An earlier try may have taken effect even if this one did not.
                     if tries > 1 || !error.nothing_changed() {
-                        self.undo(claim.clone());
+                        self.undo(owed.claim().clone());
                     }
+                    owed.paid();
                     return Err(match error {
                         Error::Unavailable { driver, source } if tries > 1 => {
                             Error::Indeterminate { driver, source }
@@ -324,17 +342,18 @@ impl Engine {
 
     /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
     pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
-        let engine = Arc::clone(self);
+        let (engine, claim) = (Arc::clone(self), self.owe(claim));
         self.background.spawn(async move {
             let give_up = engine.clock.now() + claim.ttl;
             let mut backoff = Backoff::default();
             while let Err(error) = engine.driver.withdraw(&claim).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
-                    return;
+                    break;
                 }
                 engine.clock.sleep(backoff.pause()).await;
             }
+            claim.paid();
         });
     }
 
@@ -368,6 +387,32 @@ impl Engine {
             driver: self.driver.kind(),
             source: what.into(),
         }
+    }
+}
+
+/// A request that was answered.
+#[derive(Debug)]
+struct Asked<C> {
+    claim: C,
+    /// When it went out.
+    sent: Tick,
+    answer: Answer,
+}
+
+/// What asks for a claim: the claim itself, or the ticket that is out for it.
+trait HasClaim: Into<Debt> {
+    fn claim(&self) -> &Claim;
+}
+
+impl HasClaim for Claim {
+    fn claim(&self) -> &Claim {
+        self
+    }
+}
+
+impl HasClaim for Arc<Ticket> {
+    fn claim(&self) -> &Claim {
+        &self.claim
     }
 }
 

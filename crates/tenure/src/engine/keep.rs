@@ -253,13 +253,17 @@ impl Engine {
             return;
         }
         let driver = Arc::clone(&self.driver);
+        let requests = kept
+            .into_iter()
+            .map(|kept| kept.lease.release(Duration::ZERO));
+        let requests: Vec<_> = requests.map(|request| self.owe(request)).collect();
         self.background.spawn(async move {
-            for Kept { lease, .. } in kept {
-                let request = lease.release(Duration::ZERO);
+            for request in requests {
                 if let Err(error) = driver.release(&request).await {
                     let name = &request.name;
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
                 }
+                request.paid();
             }
         });
     }
@@ -273,10 +277,10 @@ impl Engine {
     }
 
     fn free_later(self: &Arc<Self>, kept: Kept) {
-        let (engine, now) = (Arc::clone(self), self.clock.now());
+        let name = kept.order.name.clone();
+        let freed = Arc::clone(self).free(kept.lease, self.clock.now(), Duration::ZERO);
         self.background.spawn(async move {
-            let name = kept.order.name.clone();
-            if let Err(error) = engine.free(kept.lease, now, Duration::ZERO).await {
+            if let Err(error) = freed.await {
                 tracing::warn!(%name, %error, "releasing a kept lease failed, trying again");
             }
         });

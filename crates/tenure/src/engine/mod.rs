@@ -3,6 +3,7 @@
 mod ask;
 mod backoff;
 mod early;
+mod farewell;
 mod keep;
 pub(crate) mod lease;
 mod line;
@@ -23,6 +24,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::driver::{Capabilities, Driver, Loss};
 use crate::engine::early::EarlyNews;
+use crate::engine::farewell::Farewell;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
@@ -36,6 +38,7 @@ pub(crate) struct Engine {
     pub(crate) capabilities: Capabilities,
     pub(crate) clock: Arc<Clock>,
     pub(crate) background: Background,
+    farewell: Option<Arc<Farewell>>,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
     entries: Arc<Entries>,
@@ -51,10 +54,13 @@ impl Engine {
     ///
     /// Outside a Tokio runtime.
     pub(crate) fn start(driver: Arc<dyn Driver>) -> Arc<Self> {
+        let capabilities = driver.capabilities();
+        let sees_the_end = capabilities.sees_clients_end;
         let engine = Arc::new(Self {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
-            capabilities: driver.capabilities(),
+            capabilities,
+            farewell: (!sees_the_end).then(|| Farewell::to(&driver)),
             clock: Arc::new(Clock::start(driver.clock())),
             background: Background::on(Handle::current()),
             lines: Arc::default(),

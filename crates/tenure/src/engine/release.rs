@@ -40,10 +40,10 @@ impl Engine {
         };
         let now = self.clock.now();
         if let Err(hold) = self.pass_on_or_keep(hold, now) {
-            let engine = Arc::clone(self);
+            let name = hold.lease.claim.name.clone();
+            let released = Arc::clone(self).release(hold, now);
             self.background.spawn(async move {
-                let name = hold.lease.claim.name.clone();
-                if let Err(error) = engine.release(hold, now).await {
+                if let Err(error) = released.await {
                     tracing::warn!(%name, %error, "release on drop failed, trying again");
                 }
             });
@@ -98,35 +98,43 @@ impl Engine {
         }
     }
 
-    /// Frees the lease of a hold that was let go at `now`.
-    async fn release(self: Arc<Self>, hold: Hold, now: Tick) -> Result<Outcome> {
+    /// Ends a hold that was let go at `now`, and returns what tells the store.
+    fn release(
+        self: Arc<Self>,
+        hold: Hold,
+        now: Tick,
+    ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
         self.meter.given_back(now.since(hold.since));
         let stays_taken = hold.taken_until().since(now);
-        self.free(hold.lease, now, stays_taken).await
+        self.free(hold.lease, now, stays_taken)
     }
 
-    /// Frees a lease that nobody here holds any more.
-    pub(super) async fn free(
+    /// Ends a lease that nobody here holds any more, and returns what tells the store.
+    pub(super) fn free(
         self: Arc<Self>,
         lease: Arc<HeldLease>,
         now: Tick,
         stays_taken: Duration,
-    ) -> Result<Outcome> {
+    ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
         if let Health::Lost(loss) = lease.health(now) {
             self.lose(&lease, loss);
         }
         lease.retire();
-        let request = lease.release(stays_taken);
-        let answer = self.driver.release(&request).await;
-        self.leases.remove(&lease);
-        match (answer, lease.loss()) {
-            // The store is told all the same: by its clock the lease may run a little longer.
-            (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
-            (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
-            (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
-            (Err(error), None) => {
-                self.release_later(request, lease.claim.ttl);
-                Err(error)
+        // Owed already, as a runtime that ends may never begin with the rest.
+        let request = self.owe(lease.release(stays_taken));
+        async move {
+            let answer = self.driver.release(&request).await;
+            let request = request.paid();
+            self.leases.remove(&lease);
+            match (answer, lease.loss()) {
+                // The store is told all the same: by its clock the lease may run a little longer.
+                (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
+                (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
+                (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
+                (Err(error), None) => {
+                    self.release_later(request, lease.claim.ttl);
+                    Err(error)
+                }
             }
         }
     }
@@ -146,7 +154,7 @@ impl Engine {
 
     /// Sends a release in the background until the store confirms it or the lease is over anyway.
     fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
-        let engine = Arc::clone(self);
+        let (engine, request) = (Arc::clone(self), self.owe(request));
         self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
             let mut backoff = Backoff::default();
@@ -154,10 +162,11 @@ impl Engine {
                 if engine.clock.now() >= give_up || !error.is_outage() {
                     let name = &request.name;
                     tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
-                    return;
+                    break;
                 }
                 engine.clock.sleep(backoff.pause()).await;
             }
+            request.paid();
         });
     }
 }

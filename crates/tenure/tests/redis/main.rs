@@ -4,6 +4,7 @@
 mod cluster;
 mod deployments;
 mod doctor;
+mod ending;
 mod forgetting;
 mod keys;
 mod native;

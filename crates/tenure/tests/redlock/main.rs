@@ -3,6 +3,7 @@
 
 mod clocks;
 mod doctor;
+mod ending;
 mod majority;
 mod minority;
 mod nodes;

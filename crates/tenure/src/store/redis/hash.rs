@@ -1,6 +1,7 @@
 //! The default layout: a hash with the owner as field, changed by scripts alone.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, Life, Mode, News, Release,
-    Released, Renewal, Renewed, Wait,
+    Released, Renewal, Renewed, Reopening, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
@@ -77,6 +78,27 @@ impl Hash {
     /// The connection to the server, to see how it is.
     pub(crate) fn link(&self) -> &Link {
         &self.link
+    }
+
+    /// The same client once more, on the runtime of the caller. It is told nothing.
+    pub(crate) fn again(&self) -> Self {
+        let session = self.session.clone();
+        let greeting = if self.link.votes() {
+            Greeting::Join(format!("{}{session}-", self.keys.inboxes()))
+        } else {
+            Greeting::Nothing
+        };
+        let (link, heard) = Link::start(self.settings().clone(), greeting);
+        Self {
+            link,
+            keys: Keys::new(&self.settings().prefix),
+            scripts: Scripts::new(),
+            session,
+            about_us: self.about_us.clone(),
+            usual: self.usual.clone(),
+            heard: Mutex::new(heard),
+            ..*self
+        }
     }
 
     fn start(
@@ -362,6 +384,14 @@ impl Driver for Hash {
 
     /// Every request is waited for by whoever made it.
     async fn settled(&self) {}
+
+    fn reopen(self: Arc<Self>) -> Option<Reopening> {
+        Some(Box::pin(async move {
+            let again = self.again();
+            again.link.next_try().await?;
+            Ok(Arc::new(again) as Arc<dyn Driver>)
+        }))
+    }
 }
 
 /// What the number of a grant has to be, where several servers vote on it.

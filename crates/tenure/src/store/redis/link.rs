@@ -132,6 +132,11 @@ impl Link {
         self.shared.current.borrow().is_some()
     }
 
+    /// Whether this is one of several servers that vote.
+    pub(crate) fn votes(&self) -> bool {
+        self.shared.votes()
+    }
+
     /// Why there is none.
     pub(crate) fn no_connection(&self) -> Error {
         self.shared.no_connection()

@@ -4,7 +4,7 @@
 //! told by the server when the key changes (client-side caching), whoever changed it.
 
 use std::collections::{HashMap, HashSet, hash_map};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Grant, Holder, Life, Loss,
-    Mode, News, Release, Released, Renewal, Renewed, Wait,
+    Mode, News, Release, Released, Renewal, Renewed, Reopening, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Fence, Name, Owner};
@@ -544,6 +544,15 @@ impl Driver for StringLocks {
 
     /// Every request is waited for by whoever made it.
     async fn settled(&self) {}
+
+    fn reopen(self: Arc<Self>) -> Option<Reopening> {
+        Some(Box::pin(async move {
+            let settings = self.link.settings().clone();
+            let scripts = !matches!(self.compare, Compare::Watch(_));
+            let again = Self::open(settings, scripts, self.fences).await?;
+            Ok(Arc::new(again) as Arc<dyn Driver>)
+        }))
+    }
 }
 
 /// Makes one change if the lock is the claim's and stays so until it is made.

@@ -43,7 +43,7 @@ use tokio::task::JoinSet;
 
 use crate::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Holder, News, Release, Released,
-    Renewal, Renewed,
+    Renewal, Renewed, Reopening,
 };
 use crate::error::Result;
 use crate::name::Name;
@@ -78,6 +78,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
     let nodes = nodes
         .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())))
         .collect();
+    join(nodes, settings).await
+}
+
+/// Makes one client of nodes that are being connected to.
+async fn join(nodes: Vec<Arc<Hash>>, settings: Settings) -> Result<Arc<dyn Driver>> {
     let (tell, told) = mpsc::unbounded_channel();
     let group = Arc::new(Group::new(nodes, settings, tell));
     group.connect().await?;
@@ -154,5 +159,13 @@ impl Driver for Redlock {
     /// Waits for answers that came too late to matter, and for what they make necessary.
     async fn settled(&self) {
         self.group.background.over().await;
+    }
+
+    fn reopen(self: Arc<Self>) -> Option<Reopening> {
+        Some(Box::pin(async move {
+            let nodes = self.group.nodes.iter();
+            let again = nodes.map(|node| Arc::new(node.again())).collect();
+            join(again, self.group.settings.clone()).await
+        }))
     }
 }

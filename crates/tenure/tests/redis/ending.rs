@@ -1,0 +1,207 @@
+//! What a program leaves behind when its runtime ends.
+
+use std::future::Future;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tenure::{Client, Guard, Name};
+use tenure_testkit::{Fault, Proxy, RedisServer};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{LONG, open, until};
+
+/// Runs a `main` on a runtime of one thread and on one of two, and returns how many of the locks
+/// that [`locked`] takes are still held afterwards.
+fn left_behind<F: Future<Output = ()>>(url: &str, main: impl Fn(String) -> F) -> [usize; 2] {
+    runtimes().map(|runtime| {
+        runtime.block_on(main(url.to_owned()));
+        drop(runtime);
+        one_thread().block_on(async {
+            let client = open(url).await;
+            let mut held = 0;
+            for number in 0..LOCKS {
+                let name: Name = name(number).parse().unwrap();
+                held += client.list(Some(&name)).await.unwrap().len();
+            }
+            held
+        })
+    })
+}
+
+/// How many locks a test takes at the most.
+const LOCKS: usize = 100;
+
+fn name(number: usize) -> String {
+    format!("a {number}")
+}
+
+fn runtimes() -> [Runtime; 2] {
+    let mut several = Builder::new_multi_thread();
+    let several = several.worker_threads(2).enable_all().build();
+    [one_thread(), several.unwrap()]
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn locked(client: &Client, number: usize) -> Guard {
+    client
+        .mutex(&name(number))
+        .ttl(LONG)
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("free")
+}
+
+#[test]
+fn a_guard_dropped_at_the_end_of_main_leaves_nothing() {
+    let server = RedisServer::start().unwrap();
+    for layout in ["", "?layout=string"] {
+        let left = left_behind(&format!("{}{layout}", server.url()), |url| async move {
+            let client = open(&url).await;
+            let _guard = locked(&client, 0).await;
+        });
+        assert_eq!(left, [0, 0], "{layout}");
+    }
+}
+
+#[test]
+fn many_guards_dropped_at_the_end_of_main_leave_nothing() {
+    let server = RedisServer::start().unwrap();
+    let left = left_behind(&server.url(), |url| async move {
+        let client = open(&url).await;
+        let mut guards = Vec::new();
+        for number in 0..LOCKS {
+            guards.push(locked(&client, number).await);
+        }
+    });
+    assert_eq!(left, [0, 0]);
+}
+
+#[test]
+fn a_guard_in_a_task_that_the_runtime_drops_leaves_nothing() {
+    let server = RedisServer::start().unwrap();
+    let left = left_behind(&server.url(), |url| async move {
+        let client = open(&url).await;
+        let guard = locked(&client, 0).await;
+        tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(guard);
+        });
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(left, [0, 0]);
+}
+
+#[test]
+fn a_guard_that_outlives_its_runtime_leaves_nothing() {
+    let server = RedisServer::start().unwrap();
+    for runtime in runtimes() {
+        let (client, guard) = runtime.block_on(async {
+            let client = open(&server.url()).await;
+            let guard = locked(&client, 0).await;
+            (client, guard)
+        });
+        drop(runtime);
+        drop(guard);
+        drop(client);
+    }
+    assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+}
+
+#[test]
+fn a_kept_lease_is_not_left_behind() {
+    let server = RedisServer::start().unwrap();
+    let left = left_behind(&server.url(), |url| async move {
+        let client = open(&url).await;
+        let kept = client.mutex(&name(0)).ttl(LONG).keep(LONG);
+        kept.try_lock()
+            .await
+            .unwrap()
+            .expect("free")
+            .release()
+            .await
+            .unwrap();
+    });
+    assert_eq!(left, [0, 0]);
+}
+
+#[test]
+fn a_claim_in_flight_at_the_end_is_withdrawn() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let client = open(&url).await;
+            // The server knows the scripts from now on.
+            locked(&client, 1).await.release().await.unwrap();
+            let before = proxy.replies_swallowed();
+            proxy.set(Fault::LoseReplies);
+            tokio::spawn(async move { locked(&client, 0).await });
+            until("the claim to arrive", async || {
+                proxy.replies_swallowed() > before
+            })
+            .await;
+            proxy.set(Fault::Pass);
+        });
+    }
+    assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+}
+
+/// Not a speed: without a bound a program could hang at its end.
+#[test]
+fn a_server_that_stands_still_does_not_keep_a_program_from_ending() {
+    let server = RedisServer::start().unwrap();
+    let runtime = one_thread();
+    runtime.block_on(async {
+        let client = open(&server.url()).await;
+        let mut guards = Vec::new();
+        for number in 0..20 {
+            guards.push(locked(&client, number).await);
+        }
+        server.freeze().unwrap();
+    });
+    let ending = Instant::now();
+    drop(runtime);
+    let ended = ending.elapsed();
+    server.thaw().unwrap();
+    assert!(ended < Duration::from_secs(10), "{ended:?}");
+}
+
+/// Not a test: a program that is not async, and ends right after it has dropped a guard.
+#[test]
+fn blocking_program() {
+    if let Ok(url) = std::env::var(PROGRAM) {
+        let client = tenure::blocking::open(&url).unwrap();
+        let _guard = client.mutex(&name(0)).ttl(LONG).lock().unwrap();
+    }
+}
+
+const PROGRAM: &str = "TENURE_TEST_BLOCKING_PROGRAM";
+
+#[test]
+fn a_blocking_guard_dropped_at_the_end_of_main_leaves_nothing() {
+    let server = RedisServer::start().unwrap();
+    for _ in 0..5 {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "ending::blocking_program"]);
+        let ended = program.env(PROGRAM, server.url()).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+    }
+}
+
+#[test]
+fn a_blocking_client_can_wait_for_what_it_keeps() {
+    let server = RedisServer::start().unwrap();
+    let client = tenure::blocking::open(&server.url()).unwrap();
+    let other = tenure::blocking::open(&server.url()).unwrap();
+    let kept = client.mutex("a").ttl(LONG).keep(LONG);
+    kept.lock().unwrap().release().unwrap();
+    assert_eq!(other.list(None).unwrap().len(), 1);
+    client.settled();
+    assert!(other.list(None).unwrap().is_empty());
+}
