@@ -235,6 +235,8 @@ pub struct Capabilities {
     pub longest_ttl: Duration,
     /// How many fences a grant can set aside.
     pub most_fences: u32,
+    /// How long a request may stay without an answer before it fails; `None` if it cannot.
+    pub timeout: Option<Duration>,
 }
 
 impl Capabilities {
@@ -252,6 +254,7 @@ impl Capabilities {
             shortest_ttl: Duration::from_millis(10),
             longest_ttl: Duration::from_secs(365 * 24 * 60 * 60),
             most_fences: u32::MAX,
+            timeout: None,
         }
     }
 }
@@ -491,8 +494,8 @@ pub enum Loss {
     /// It reached the longest time that its holder allowed itself.
     #[error("the lock was held for as long as max_hold allows")]
     MaxHold,
-    /// Another owner has it.
-    #[error("another owner holds the lock")]
+    /// Another claim has it.
+    #[error("another claim holds the lock")]
     TakenOver,
     /// The store could not be reached until the lease was over.
     #[error("the store could not be reached until the lease was over")]

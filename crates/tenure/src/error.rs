@@ -147,6 +147,16 @@ impl Error {
         }
     }
 
+    /// The cause of a fault, without what every such fault says.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Unavailable { source, .. } | Self::Indeterminate { source, .. } => {
+                source.to_string()
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// Whether asking again later may help.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Indeterminate { .. } | Self::Unavailable { .. })

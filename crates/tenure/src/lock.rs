@@ -208,7 +208,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] once `patience` has run out; otherwise as [`lock`](Self::lock).
+    /// [`Error::TimedOut`] once `patience` has run out, or [`Error::Indeterminate`] if the store has
+    /// not answered until then; otherwise as [`lock`](Self::lock).
     ///
     /// # Cancel safety
     ///
@@ -263,13 +264,12 @@ impl Lock {
 
     async fn wait(&self, order: &Arc<Order>, patience: Duration) -> Result<Guard> {
         let engine = &self.client.engine;
+        // Still in line when the time is over, so that the line tells why.
+        let mut lock = std::pin::pin!(engine.lock(order));
         tokio::select! {
             biased;
-            guard = engine.lock(order) => guard,
-            () = engine.clock.sleep(patience) => Err(Error::TimedOut {
-                name: order.name.clone(),
-                waited: patience,
-            }),
+            guard = &mut lock => guard,
+            () = engine.clock.sleep(patience) => Err(engine.too_late(order, patience)),
         }
     }
 
@@ -302,6 +302,7 @@ impl Lock {
             about: About::this_process(self.reason.as_ref()),
         };
         order.check(engine.driver.kind(), &engine.capabilities)?;
+        engine.warn_of_a_short_ttl(&order);
         Ok(Arc::new(order))
     }
 }

@@ -97,6 +97,20 @@ impl Engine {
         Ok(guard.map(|guard| self.admit(entry.as_ref(), guard)))
     }
 
+    /// Why somebody who has waited for so long was not served.
+    pub(crate) fn too_late(&self, order: &Order, waited: Duration) -> Error {
+        match self.lines.silence(order) {
+            Some(why) => Error::Indeterminate {
+                driver: self.driver.kind(),
+                source: format!("{why}; gave up after {waited:?}").into(),
+            },
+            None => Error::TimedOut {
+                name: order.name.clone(),
+                waited,
+            },
+        }
+    }
+
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
         let asked = self.ask_until_known(Arc::clone(&ticket), ticket.first_sent);
@@ -105,6 +119,7 @@ impl Engine {
             Ok((sent, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
                 let standing = self.lines.stand_first(&ticket);
+                ticket.hear(Ok(()));
                 self.queued(&ticket, sent, ask_again);
                 self.attend(Arc::clone(&ticket.order));
                 return Ok(First::Stand(standing));
@@ -174,6 +189,7 @@ impl Engine {
             }
             Ok(Answer::Queued { ask_again }) => {
                 trouble.over();
+                ticket.hear(Ok(()));
                 self.queued(ticket, sent, ask_again);
             }
             Ok(Answer::Busy) => self.give_up(ticket, self.refused(ticket)),
@@ -181,6 +197,7 @@ impl Engine {
                 if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
             {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
+                ticket.hear(Err(&error));
                 // Nothing new is known of when it was not granted yet.
                 self.queued(ticket, ticket.first_sent, Some(trouble.backoff.pause()));
             }
@@ -318,6 +335,7 @@ impl Engine {
                     });
                 }
                 Err(error) if !error.nothing_changed() && tries < TRIES => {
+                    owed.note_fault(&error);
                     tracing::debug!(name = %owed.claim().name, %error, "asking again");
                 }
                 Err(error) => {
@@ -402,6 +420,9 @@ struct Asked<C> {
 /// What asks for a claim: the claim itself, or the ticket that is out for it.
 trait HasClaim: Into<Debt> {
     fn claim(&self) -> &Claim;
+
+    /// Takes note of a fault, for others who wait for the outcome.
+    fn note_fault(&self, _fault: &Error) {}
 }
 
 impl HasClaim for Claim {
@@ -413,6 +434,10 @@ impl HasClaim for Claim {
 impl HasClaim for Arc<Ticket> {
     fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    fn note_fault(&self, fault: &Error) {
+        self.hear(Err(fault));
     }
 }
 

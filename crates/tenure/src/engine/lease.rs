@@ -259,7 +259,8 @@ impl HeldLease {
         let margin = state.valid.saturating_sub(safe(state.valid));
         if self.ends_by.is_some_and(|end| state.until + margin >= end) {
             Loss::MaxHold
-        } else if state.failing {
+        } else if state.failing || state.renew_at == Tick::NEVER {
+            // A renewal failed, or is still without an answer.
             Loss::Unreachable
         } else {
             Loss::Expired

@@ -214,6 +214,12 @@ impl Lines {
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
+    /// Why whoever stands in a line knows nothing of its place, if so.
+    pub(crate) fn silence(&self, order: &Order) -> Option<String> {
+        let mut here = self.lock();
+        here.line(order)?.ticket.as_ref()?.silence()
+    }
+
     /// Whether a named owner waits for a name in this client.
     pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
         let here = self.lock();

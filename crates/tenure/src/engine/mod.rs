@@ -15,7 +15,8 @@ mod ticket;
 pub(crate) mod to_end;
 mod watchdog;
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -28,6 +29,7 @@ use crate::engine::farewell::Farewell;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
+use crate::engine::order::Order;
 use crate::engine::reentry::Entries;
 use crate::engine::watchdog::Leases;
 
@@ -45,7 +47,11 @@ pub(crate) struct Engine {
     early: EarlyNews,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
+    short_ttl: Once,
 }
+
+/// A lease is renewed after a third of its ttl, and once more if that fails.
+const LEAST_TTL_IN_TIMEOUTS: u32 = 3;
 
 impl Engine {
     /// Starts an engine on the runtime that the caller is in.
@@ -68,6 +74,7 @@ impl Engine {
             entries: Arc::default(),
             early: EarlyNews::default(),
             tasks: OnceLock::new(),
+            short_ttl: Once::new(),
         });
         // These two run for as long as the engine, so they do not count as work in the background.
         let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
@@ -79,6 +86,21 @@ impl Engine {
             .tasks
             .set([news.abort_handle(), watchdog.abort_handle()]);
         engine
+    }
+
+    /// Warns, once, of leases that one lost answer would end.
+    pub(crate) fn warn_of_a_short_ttl(&self, order: &Order) {
+        let is_short = |timeout: &Duration| order.ttl < *timeout * LEAST_TTL_IN_TIMEOUTS;
+        if let Some(timeout) = self.capabilities.timeout.filter(is_short) {
+            self.short_ttl.call_once(|| {
+                let (name, ttl) = (&order.name, order.ttl);
+                tracing::warn!(
+                    %name, ?ttl, ?timeout,
+                    "one lost answer can end this lease: make its ttl at least three times the \
+                     store's timeout"
+                );
+            });
+        }
     }
 
     /// Ends a lease that the store or the clock has taken away: the one way by which leases are lost.

@@ -34,6 +34,7 @@ use tokio::sync::Notify;
 use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
 use crate::engine::order::Order;
+use crate::error::Error;
 
 /// A claim on its way through a store's line.
 #[derive(Debug)]
@@ -43,8 +44,21 @@ pub(crate) struct Ticket {
     /// When the first request went out: the store took the claim in no earlier.
     pub(crate) first_sent: Tick,
     state: Mutex<State>,
+    heard: Mutex<Heard>,
     /// Rung at every transition, for the attendant of the line.
     pub(crate) changed: Notify,
+}
+
+/// What the store said to the last request about a ticket that is over.
+#[derive(Debug, Default)]
+enum Heard {
+    /// Nothing so far.
+    #[default]
+    Nothing,
+    /// An answer.
+    Answer,
+    /// A fault.
+    Fault(String),
 }
 
 /// How far a ticket has come.
@@ -128,6 +142,7 @@ impl Ticket {
             claim,
             first_sent: now,
             state: Mutex::new(state),
+            heard: Mutex::default(),
             changed: Notify::new(),
         })
     }
@@ -151,6 +166,28 @@ impl Ticket {
     pub(crate) fn told(&self, grant: Grant, after: Duration) -> Granted {
         let start = self.first_sent + after - after / 1000;
         Granted { grant, start }
+    }
+
+    /// Notes how a request about it ended.
+    pub(crate) fn hear(&self, answer: Result<(), &Error>) {
+        *self.heard() = match answer {
+            Ok(()) => Heard::Answer,
+            Err(error) => Heard::Fault(error.why()),
+        };
+    }
+
+    /// Why nothing is known of its place in line, if so: the store does not answer.
+    pub(crate) fn silence(&self) -> Option<String> {
+        match &*self.heard() {
+            Heard::Nothing => Some("the store has not answered".to_owned()),
+            Heard::Answer => None,
+            Heard::Fault(why) => Some(why.clone()),
+        }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        // Nothing panics while it is half changed.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

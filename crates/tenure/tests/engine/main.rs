@@ -8,6 +8,7 @@ mod keep;
 mod lease;
 mod news;
 mod once;
+mod outage;
 mod owners;
 mod passing;
 mod reentry;

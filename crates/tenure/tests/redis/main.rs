@@ -14,6 +14,7 @@ mod replicas;
 mod resource;
 mod rights;
 mod sentinel;
+mod short_ttl;
 mod store;
 mod storms;
 mod string;

@@ -285,6 +285,7 @@ impl Driver for Hash {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             sees_clients_end: false,
+            timeout: Some(self.settings().timeout),
             ..Capabilities::all()
         }
     }

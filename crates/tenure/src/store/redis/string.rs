@@ -426,6 +426,7 @@ impl Driver for StringLocks {
             fairness: Fairness::Any,
             calls: false,
             sees_clients_end: false,
+            timeout: Some(self.link.settings().timeout),
             most_fences: MOST_FENCES,
             ..Capabilities::all()
         }

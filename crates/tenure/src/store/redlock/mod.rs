@@ -124,6 +124,13 @@ impl Driver for Redlock {
             fairness: Fairness::Any,
             sees_clients_end: false,
             longest_ttl: self.group.settings.longest_ttl(),
+            timeout: self
+                .group
+                .settings
+                .nodes
+                .iter()
+                .map(|node| node.timeout)
+                .max(),
             ..Capabilities::all()
         }
     }

@@ -1,0 +1,65 @@
+//! A store that does not answer is not taken for a lock that others hold.
+
+use std::time::Duration;
+
+use tenure::driver::Loss;
+use tenure::layer::{Call, Trouble};
+use tenure::{Error, Health};
+
+use crate::{World, secs};
+
+/// Longer than any test waits.
+const NEVER: Duration = Duration::from_secs(100_000);
+
+fn is_outage(error: &Error) -> bool {
+    matches!(error, Error::Indeterminate { .. })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_is_not_a_lock_that_is_taken() {
+    let world = World::new();
+    world
+        .fault
+        .always(Call::Acquire, Trouble::LateAnswer(NEVER));
+    let lock = world.here.mutex("a");
+    let first = async { lock.lock_timeout(secs(5)).await.unwrap_err() };
+    let second = async { lock.lock_timeout(secs(6)).await.unwrap_err() };
+    let (first, second) = tokio::join!(first, second);
+    assert!(is_outage(&first), "{first:?}");
+    assert!(is_outage(&second), "{second:?}: it stood behind the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_begins_in_line_is_told_with_its_reason() {
+    let world = World::new();
+    let held = world.there.mutex("a").ttl(secs(20)).lock().await.unwrap();
+    let lock = world.here.mutex("a").ttl(secs(3600));
+    let waiting = tokio::spawn(async move { lock.lock_timeout(secs(60)).await });
+    tokio::time::sleep(secs(1)).await;
+    world.fault.always(Call::Acquire, Trouble::Refuse);
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(is_outage(&error), "{error:?}");
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_others_hold_times_out_also_after_an_outage() {
+    let world = World::new();
+    let held = world.there.mutex("a").ttl(secs(20)).lock().await.unwrap();
+    let lock = world.here.mutex("a").ttl(secs(3600));
+    let waiting = tokio::spawn(async move { lock.lock_timeout(secs(60)).await });
+    tokio::time::sleep(secs(1)).await;
+    world.fault.next(Call::Acquire, Trouble::Refuse, 3);
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_renewal_gets_no_answer_is_lost_to_the_outage() {
+    let world = World::new();
+    let guard = world.here.mutex("a").ttl(secs(3)).lock().await.unwrap();
+    world.fault.always(Call::Renew, Trouble::LateAnswer(NEVER));
+    assert_eq!(guard.lost().await, Loss::Unreachable);
+    assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
+}
