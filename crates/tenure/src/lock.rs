@@ -145,7 +145,8 @@ impl Lock {
     ///
     /// In this client only the outermost call asks the store. The calls nested in it cost no request, and share its lease:
     /// its fence, its ttl, its `max_hold` and its fate. Each client has a lease of its own, which ends with its last call;
-    /// the name is free when the last of them has ended.
+    /// the name is free when the last of them has ended. Until then the fence stays the same, also for a call that comes
+    /// while the release of the one before is still on its way.
     ///
     /// Without an owner each call excludes all others, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
