@@ -23,7 +23,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let lock = args.ask.lock(&client, &name)?;
     let granted = signals.unless(args.ask.lease(&lock, &name)).await;
     ask::settle(&client).await;
-    let lease = granted.map_err(|signal| Failure::silent(exit_code::of_signal(signal)))??;
+    let lease = granted??;
     LeaseJson {
         name: lease.name.as_str(),
         owner: lease.owner.as_str(),

@@ -88,7 +88,8 @@ Examples:
 /// Hold a lock around a command
 ///
 /// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
-/// ends. The exit code is COMMAND's. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
+/// ends. The exit code is COMMAND's; if a signal ends COMMAND, `tenure` releases the lock and dies by
+/// the same signal, so that ctrl-c also ends the script around it. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
 /// its environment; the fence is a number that grows with every grant: send it along with what you
 /// write, and let the receiver refuse smaller ones.
 ///

@@ -5,10 +5,12 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use rustix::process::Signal;
 use tenure::Error;
 
 use crate::exit_code;
 use crate::output::escape;
+use crate::run::raw::{self, Death};
 
 /// A result of the command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -19,6 +21,8 @@ pub(crate) struct Failure {
     code: u8,
     /// Empty where there is nothing to say.
     sentence: String,
+    /// How to die instead of ending with `code`.
+    death: Option<Death>,
 }
 
 impl Failure {
@@ -27,6 +31,7 @@ impl Failure {
         Self {
             code,
             sentence: escape(&sentence.into()),
+            death: None,
         }
     }
 
@@ -35,10 +40,13 @@ impl Failure {
         Self::new(code, "")
     }
 
-    /// Prints the sentence, and returns the exit code.
+    /// Prints the sentence, and dies or returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.sentence.is_empty() {
             anstream::eprintln!("tenure: {self}");
+        }
+        if let Some(death) = self.death {
+            raw::die(death);
         }
         ExitCode::from(self.code)
     }
@@ -46,6 +54,14 @@ impl Failure {
     /// Returns whether the lock was taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.code == exit_code::BUSY
+    }
+
+    /// The same failure, but dies by a signal so that shells know of it.
+    pub(crate) fn dying(mut self, death: Death) -> Self {
+        self.code = exit_code::of_signal_number(death.signal());
+        // Whoever sees `tenure` itself killed must take the lock for not released.
+        self.death = (death.signal() != libc::SIGKILL).then_some(death);
+        self
     }
 
     /// The same failure with another exit code.
@@ -74,6 +90,13 @@ impl From<Error> for Failure {
             _ => exit_code::UNAVAILABLE,
         };
         Self::new(code, format!("{}{}", chain(&error), advice(&error)))
+    }
+}
+
+impl From<Signal> for Failure {
+    /// A signal to `tenure` has ended what it did.
+    fn from(signal: Signal) -> Self {
+        Self::silent(0).dying(Death::Alone(signal.as_raw()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The exit codes of `tenure`, in one place because scripts depend on them.
 //!
-//! `run` ends with the code of its command, or 128 plus the number of the signal that ended it; the
-//! codes here are those of `tenure` itself.
+//! `run` ends with the code of its command, or dies by the signal that ended it; the codes here are
+//! those of `tenure` itself.
 
 use std::process::ExitCode;
 
@@ -52,7 +52,8 @@ Exit codes:
    76  lost: the lock was lost while the command ran, or is not held by this owner
   126  the command cannot be run
   127  the command was not found
-  128 + N  the command ended by signal N, or the wait for the lock did
+  128 + N  as shells show it: the command, or the wait for the lock, ended by signal N, and
+       tenure then died by it too; only for KILL it exits with 137 instead
 `run` ends with the exit code of its command otherwise.";
 
 /// The exit code of a run that ended well.

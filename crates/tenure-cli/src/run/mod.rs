@@ -16,7 +16,7 @@ use crate::ask::{self, LONGEST_GOODBYE};
 use crate::cli::RunArgs;
 use crate::error::{Failure, Result};
 use crate::exit_code;
-use crate::run::child::Child;
+use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::run::vigil::{Ended, Vigil};
 use crate::signals::Signals;
@@ -63,7 +63,7 @@ async fn granted(
         Ok(Ok(guard)) => return Ok(guard),
         Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
         Ok(Err(failure)) => failure,
-        Err(signal) => Failure::silent(exit_code::of_signal(signal)),
+        Err(signal) => signal.into(),
     };
     ask::settle(client).await;
     Err(failure)
@@ -121,10 +121,16 @@ fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
             let sentence = format!("{name} was lost before the command ended: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
-        (Ended::ByItself(code), Released::Yes) => Ok(ExitCode::from(code)),
-        (Ended::ByItself(code), Released::Unknown(why)) => {
+        (Ended::ByItself(Exit::Code(code)), Released::Yes) => Ok(ExitCode::from(code)),
+        (Ended::ByItself(Exit::Signal(death)), Released::Yes) => {
+            Err(Failure::silent(0).dying(death))
+        }
+        (Ended::ByItself(exit), Released::Unknown(why)) => {
             let sentence = format!("{name} was not released, its lease ends by itself: {why}");
-            Err(Failure::new(code, sentence))
+            Err(match exit {
+                Exit::Code(code) => Failure::new(code, sentence),
+                Exit::Signal(death) => Failure::new(0, sentence).dying(death),
+            })
         }
     }
 }
