@@ -19,9 +19,10 @@ use crate::{ask, exit_code};
 pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
-    let client = store.open().await?;
+    let mut wait = args.ask.wait();
+    let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
-    let granted = signals.unless(args.ask.lease(&lock, &name)).await;
+    let granted = signals.unless(wait.lease(&lock, &name)).await;
     ask::settle(&client).await;
     let lease = granted??;
     LeaseJson {

@@ -23,6 +23,8 @@ pub(crate) struct Failure {
     sentence: String,
     /// How to die instead of ending with `code`.
     death: Option<Death>,
+    /// Why the store is away, if it may be back later.
+    outage: Option<String>,
 }
 
 impl Failure {
@@ -32,6 +34,7 @@ impl Failure {
             code,
             sentence: escape(&sentence.into()),
             death: None,
+            outage: None,
         }
     }
 
@@ -49,6 +52,11 @@ impl Failure {
             raw::die(death);
         }
         ExitCode::from(self.code)
+    }
+
+    /// Returns why the store is away, if it may be back later.
+    pub(crate) fn outage(&self) -> Option<&str> {
+        self.outage.as_deref()
     }
 
     /// Returns whether the lock was taken.
@@ -89,7 +97,11 @@ impl From<Error> for Failure {
             Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
             _ => exit_code::UNAVAILABLE,
         };
-        Self::new(code, format!("{}{}", chain(&error), advice(&error)))
+        let reason = chain(&error);
+        Self {
+            outage: error.may_pass().then(|| escape(&reason)),
+            ..Self::new(code, reason + advice(&error))
+        }
     }
 }
 

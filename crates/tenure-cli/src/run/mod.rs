@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tenure::{Client, Guard, Name, Outcome, Owner};
 use tokio::time::timeout;
 
-use crate::ask::{self, LONGEST_GOODBYE};
+use crate::ask::{self, LONGEST_GOODBYE, Wait};
 use crate::cli::RunArgs;
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -26,8 +26,9 @@ use crate::store::Store;
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
-    let client = store.open().await?;
-    let guard = granted(&client, &name, &args, &mut signals).await?;
+    let mut wait = args.ask.wait();
+    let client = signals.unless(wait.open(store)).await??;
+    let guard = granted(&client, &name, &args, wait, &mut signals).await?;
     let ended = match start(&guard, &args) {
         Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
             .keep(&mut signals)
@@ -45,6 +46,7 @@ async fn granted(
     client: &Client,
     name: &Name,
     args: &RunArgs,
+    mut wait: Wait,
     signals: &mut Signals,
 ) -> Result<Guard> {
     let mut lock = args.ask.lock(client, name)?;
@@ -58,7 +60,7 @@ async fn granted(
     if let Some(longest) = args.max_hold {
         lock = lock.max_hold(longest);
     }
-    let answer = signals.unless(args.ask.guard(&lock, name)).await;
+    let answer = signals.unless(wait.guard(&lock, name)).await;
     let failure = match answer {
         Ok(Ok(guard)) => return Ok(guard),
         Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
