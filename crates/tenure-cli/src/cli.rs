@@ -139,15 +139,20 @@ pub(crate) struct RunArgs {
 
 /// Take a lock by hand, for scripts
 ///
-/// Prints the name, owner, claim, fence and ttl. The lease belongs to no process: it lasts its ttl
-/// unless renewed, whoever exits. Whoever knows the owner can renew and release it. An owner that
-/// acquires a lock three times has three leases, to be released one by one.
+/// Prints the name, owner, claim, fence and ttl, as assignments for a shell. The lease belongs to no
+/// process: it lasts its ttl unless renewed, whoever exits. Whoever knows the owner can renew and
+/// release it. An owner that acquires a lock three times has three leases, to be released one by one.
+///
+/// If it fails it prints a line that ends the script by which it is evaluated, with the same exit code
+/// (a shell that people type in stays open). If the answer cannot be written, the lock is given back.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  eval \"$(tenure acquire deploy --ttl 10m)\"       # sets TENURE_OWNER, TENURE_CLAIM, TENURE_FENCE …
-  tenure renew deploy --owner \"$TENURE_OWNER\"
-  tenure release deploy --owner \"$TENURE_OWNER\" --fence \"$TENURE_FENCE\"
+  lease=$(tenure acquire job --ttl 60s) || exit   # ends the script if there is no lock
+  eval \"$lease\"                                 # exports TENURE_OWNER, TENURE_FENCE and more
+  trap 'tenure release job' EXIT
+  tenure renew job                                # for another 60s
+  if lease=$(tenure acquire job --no-wait); then eval \"$lease\"; else echo busy; fi
   tenure acquire deploy --no-wait --json | jq -r .owner")]
 pub(crate) struct AcquireArgs {
     /// What to lock
@@ -164,11 +169,13 @@ pub(crate) struct AcquireArgs {
 /// Restart the ttl of a lock that was acquired by hand
 ///
 /// Renews all leases of the owner, unless --claim or --fence says which. Ends with 76 if the owner does
-/// not hold the lock any more; nothing is changed then.
+/// not hold the lock any more; nothing is changed then. Under 'tenure run' there is nothing to renew:
+/// it does so itself.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tenure renew deploy --owner \"$TENURE_OWNER\" --ttl 10m")]
+  tenure renew deploy                     # after: eval \"$lease\", see 'tenure acquire --help'
+  tenure renew deploy --owner job-7 --ttl 10m")]
 pub(crate) struct RenewArgs {
     /// What is locked
     pub(crate) name: String,
@@ -176,9 +183,10 @@ pub(crate) struct RenewArgs {
     #[command(flatten)]
     pub(crate) held: HeldArgs,
 
-    /// How long the lease lasts from now
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
-    pub(crate) ttl: Duration,
+    /// How long the lease lasts from now [default: the ttl that `tenure acquire` printed, if it is in
+    /// the environment; else 30s, or what is left of the lease if that is more]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// Release a lock that was acquired by hand
@@ -329,6 +337,14 @@ pub(crate) struct DoctorArgs {
 
 /// Does what the command line asks for.
 pub(crate) fn run() -> Result<ExitCode> {
+    let done = parse_and_run();
+    if let Err(failure) = &done {
+        by_hand::end_script(failure);
+    }
+    done
+}
+
+fn parse_and_run() -> Result<ExitCode> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),

@@ -54,6 +54,11 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
+    /// Returns the exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Returns why the store is away, if it may be back later.
     pub(crate) fn outage(&self) -> Option<&str> {
         self.outage.as_deref()

@@ -20,6 +20,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub(crate) const UNAVAILABLE: u8 = 69;
+/// The answer of `acquire`, `renew` or `release` could not be written.
+pub(crate) const OUTPUT: u8 = 74;
 /// The lock is busy, or was not free in time.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost while the command ran, or is not held by this owner.
@@ -48,6 +50,8 @@ Exit codes:
     2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
     3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable
+   74  the answer of acquire, renew or release could not be written; acquire has given the lock
+       back, the others have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner
   126  the command cannot be run

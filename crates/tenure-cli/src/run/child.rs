@@ -72,6 +72,10 @@ impl Child {
         let mut process = Command::new(program);
         process
             .args(arguments)
+            // What a script around us has acquired by hand is not what the command runs under.
+            .env_remove("TENURE_OWNER")
+            .env_remove("TENURE_CLAIM")
+            .env_remove("TENURE_TTL_MS")
             .envs(environment.iter().map(|(key, value)| (key, value)))
             .process_group(0);
         first_steps.before(&mut process);
