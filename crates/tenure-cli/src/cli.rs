@@ -319,7 +319,8 @@ pub(crate) struct EvictArgs {
 /// do not work or are lost in daily use) or unknown (the store would not show it); and what to do.
 /// For Redis that is eviction, persistence, replicas, clocks, versions, the user's rights with the
 /// least rule that works, and how a cluster or sentinels stand. Keys of a random name are used to try
-/// out what is allowed; nobody's lock is touched.
+/// out what is allowed, and one lock of a random name is taken and released; nobody else's lock is
+/// touched.
 ///
 /// Ends with 1 if there is a problem. Warnings and unknowns alone end with 0.
 #[derive(Debug, Args)]
