@@ -176,6 +176,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_store_that_is_away_is_not_a_lock_that_is_taken() {
+        let source = || "no answer in 2s".into();
+        let driver = "redis";
+        let waited = std::time::Duration::from_secs(1);
+        let name = "a".parse().unwrap();
+        let cases = [
+            (
+                Error::Unavailable {
+                    driver,
+                    source: source(),
+                },
+                69,
+                true,
+            ),
+            (
+                Error::Indeterminate {
+                    driver,
+                    source: source(),
+                },
+                69,
+                true,
+            ),
+            (
+                Error::Damaged {
+                    driver,
+                    source: source(),
+                },
+                69,
+                false,
+            ),
+            (Error::TimedOut { name, waited }, 75, false),
+        ];
+        for (error, code, may_be_back) in cases {
+            let failure = Failure::from(error);
+            assert_eq!(
+                (failure.code, failure.outage().is_some()),
+                (code, may_be_back)
+            );
+        }
+    }
+
+    #[test]
     fn causes_are_named_once() {
         let error = Error::Unavailable {
             driver: "local",

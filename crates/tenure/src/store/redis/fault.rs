@@ -212,6 +212,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_somebody_has_to_change_does_not_pass() {
+        let cases = [
+            ("LOADING Redis is loading the dataset in memory", true),
+            ("BUSY Redis is busy running a script", true),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'",
+                true,
+            ),
+            ("READONLY You can't write against a read only replica", true),
+            ("WRONGPASS invalid username-password pair", false),
+            ("NOAUTH Authentication required", false),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                false,
+            ),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                false,
+            ),
+        ];
+        for (said, passes) in cases {
+            let line = format!("-{said}\r\n");
+            let error = || {
+                let refusal = redis::parse_redis_value(line.as_bytes()).unwrap();
+                refusal.extract_error().unwrap_err()
+            };
+            assert_eq!(Fault::of(error()).error.may_pass(), passes, "{said}");
+            let unreachable = unreachable("a:1", false, &error());
+            assert_eq!(unreachable.may_pass(), passes, "{said}");
+        }
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
+        assert!(unreachable("a:1", false, &refused).may_pass());
+    }
+
+    #[test]
     fn a_hint_is_given_where_it_may_help() {
         let cases = [
             (io::ErrorKind::ConnectionReset, false, "write rediss://"),
