@@ -18,8 +18,8 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
 
-    /// Give up if NAME is not free in time, and wait as long for a store that is away [default: wait
-    /// for NAME for ever, but not for a store]
+    /// Give up if NAME is not free in time; within that time also wait for a store that is away
+    /// [default: wait for NAME for ever, but fail at once if the store is away]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "no_wait")]
     wait: Option<Duration>,
 

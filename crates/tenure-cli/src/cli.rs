@@ -149,7 +149,7 @@ pub(crate) struct RunArgs {
 #[command(after_long_help = "\
 Examples:
   lease=$(tenure acquire job --ttl 60s) || exit   # ends the script if there is no lock
-  eval \"$lease\"                                 # exports TENURE_OWNER, TENURE_FENCE and more
+  eval \"$lease\"                                   # exports TENURE_OWNER, TENURE_FENCE and more
   trap 'tenure release job' EXIT
   tenure renew job                                # for another 60s
   if lease=$(tenure acquire job --no-wait); then eval \"$lease\"; else echo busy; fi

@@ -169,8 +169,4 @@ impl Error {
 /// A cause that stays until somebody does something about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-#[cfg_attr(
-    not(any(feature = "redis", all(feature = "local", target_os = "linux"))),
-    expect(dead_code, reason = "the memory store has no such causes")
-)]
 pub(crate) struct Lasting(pub(crate) BoxError);
