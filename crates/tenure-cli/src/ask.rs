@@ -160,6 +160,8 @@ impl Wait {
     fn left(&mut self) -> Patience {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         match self.patience {
+            // A store that is back at the last moment is asked once.
+            Patience::For(time) if begun.elapsed() >= time => Patience::None,
             Patience::For(time) => Patience::For(time.saturating_sub(begun.elapsed())),
             other => other,
         }
@@ -170,9 +172,6 @@ impl Wait {
         let (Some(reason), Patience::For(left)) = (failure.outage(), self.left()) else {
             return Err(failure);
         };
-        if left.is_zero() {
-            return Err(failure);
-        }
         // A reason that counts down is still the same.
         let told = reason.replace(|c: char| c.is_ascii_digit(), "");
         if told != self.told {
@@ -184,9 +183,6 @@ impl Wait {
         Ok(())
     }
 }
-
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 struct Permits {
@@ -215,3 +211,7 @@ pub(crate) async fn settle(client: &Client) {
 
 /// How long the end of the command waits for the store.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
+
+/// Between two tries to reach a store that is away.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -195,8 +195,10 @@ impl<'a> Wanted<'a> {
         let mut renewed: Option<Renewed> = None;
         let mut last_loss = Loss::Gone;
         let leases = match self.leases(client, "renewed").await {
-            Err(not_held) => return self.renewed_elsewhere(client).await?.ok_or(not_held),
-            Ok(leases) => leases,
+            Err(failure) if failure.code() == exit_code::LOST => {
+                return self.renewed_elsewhere(client).await?.ok_or(failure);
+            }
+            leases => leases?,
         };
         for mut lease in leases {
             lease.ttl = told.unwrap_or_else(|| lease.ttl.max(printed.unwrap_or(DEFAULT_TTL)));

@@ -49,7 +49,7 @@ Exit codes:
        was broken, or a broken lock of the lab was not flagged
     2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
     3  torture: unknown, the run had too little of something to say anything
-   69  the store is unavailable
+   69  the store is unavailable; with --wait, still at the end of that time
    74  the answer of acquire, renew or release could not be written; acquire has given the lock
        back, the others have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
