@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Client, Guard, Lease, Lock, Name, Owner};
-use tokio::time::timeout;
+use tenure::{Client, Error, Guard, Lease, Lock, Name, Owner};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::store::Store;
 
 /// The flags of a request.
 #[derive(Debug, Args)]
@@ -17,7 +18,8 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
 
-    /// Give up if NAME is not free in time (waits for ever if not given)
+    /// Give up if NAME is not free in time; within that time also wait for a store that is away
+    /// [default: wait for NAME for ever, but fail at once if the store is away]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "no_wait")]
     wait: Option<Duration>,
 
@@ -66,31 +68,33 @@ impl Ask {
         self.owner.is_some()
     }
 
-    /// Waits for the lock as long as the flags say.
-    pub(crate) async fn guard(&self, lock: &Lock, name: &Name) -> Result<Guard> {
-        match self.patience() {
-            Patience::None => lock.try_lock().await?.ok_or_else(|| busy(name)),
-            Patience::For(time) => Ok(lock.lock_timeout(time).await?),
-            Patience::Endless => Ok(lock.lock().await?),
-        }
-    }
-
-    /// Waits for a lease by hand as long as the flags say.
-    pub(crate) async fn lease(&self, lock: &Lock, name: &Name) -> Result<Lease> {
-        match self.patience() {
-            Patience::None => lock.try_lease().await?.ok_or_else(|| busy(name)),
-            Patience::For(time) => Ok(lock.lease_timeout(time).await?),
-            Patience::Endless => Ok(lock.lease().await?),
-        }
-    }
-
-    fn patience(&self) -> Patience {
-        match self.wait {
+    /// Begins to wait for as long as the flags say.
+    pub(crate) fn wait(&self) -> Wait {
+        let patience = match self.wait {
             Some(time) if !time.is_zero() => Patience::For(time),
             None if !self.no_wait => Patience::Endless,
             _ => Patience::None,
+        };
+        Wait {
+            patience,
+            begun: None,
+            told: String::new(),
+            pause: SHORTEST_PAUSE,
         }
     }
+}
+
+/// The wait for a lock, and for its store where the time is limited.
+///
+/// Without a limit a store that is away is told at once: it may be away for ever.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    patience: Patience,
+    /// When the store gave its first answer, or failed to.
+    begun: Option<Instant>,
+    /// Why the store was away when that was last said.
+    told: String,
+    pause: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +102,86 @@ enum Patience {
     None,
     For(Duration),
     Endless,
+}
+
+impl Wait {
+    /// Opens the store.
+    pub(crate) async fn open(&mut self, store: &Store) -> Result<Client> {
+        loop {
+            match store.open().await {
+                Ok(client) => return Ok(client),
+                Err(failure) => self.again_after(failure).await?,
+            }
+        }
+    }
+
+    /// Waits for the lock.
+    pub(crate) async fn guard(&mut self, lock: &Lock, name: &Name) -> Result<Guard> {
+        loop {
+            let answer = match self.left() {
+                Patience::None => lock.try_lock().await,
+                Patience::For(time) => lock.lock_timeout(time).await.map(Some),
+                Patience::Endless => lock.lock().await.map(Some),
+            };
+            match self.granted(answer, name) {
+                Ok(guard) => return Ok(guard),
+                Err(failure) => self.again_after(failure).await?,
+            }
+        }
+    }
+
+    /// Waits for a lease by hand.
+    pub(crate) async fn lease(&mut self, lock: &Lock, name: &Name) -> Result<Lease> {
+        loop {
+            let answer = match self.left() {
+                Patience::None => lock.try_lease().await,
+                Patience::For(time) => lock.lease_timeout(time).await.map(Some),
+                Patience::Endless => lock.lease().await.map(Some),
+            };
+            match self.granted(answer, name) {
+                Ok(lease) => return Ok(lease),
+                Err(failure) => self.again_after(failure).await?,
+            }
+        }
+    }
+
+    fn granted<T>(&self, answer: tenure::Result<Option<T>>, name: &Name) -> Result<T> {
+        match (answer, self.patience) {
+            (Ok(granted), _) => granted.ok_or_else(|| busy(name)),
+            // The last try had only what others had left of the time.
+            (Err(Error::TimedOut { name, .. }), Patience::For(waited)) => {
+                Err(Error::TimedOut { name, waited }.into())
+            }
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    /// What is left of the time.
+    fn left(&mut self) -> Patience {
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        match self.patience {
+            // A store that is back at the last moment is asked once.
+            Patience::For(time) if begun.elapsed() >= time => Patience::None,
+            Patience::For(time) => Patience::For(time.saturating_sub(begun.elapsed())),
+            other => other,
+        }
+    }
+
+    /// Waits for a moment if the store may be back in time; else returns the failure.
+    async fn again_after(&mut self, failure: Failure) -> Result<()> {
+        let (Some(reason), Patience::For(left)) = (failure.outage(), self.left()) else {
+            return Err(failure);
+        };
+        // A reason that counts down is still the same.
+        let told = reason.replace(|c: char| c.is_ascii_digit(), "");
+        if told != self.told {
+            anstream::eprintln!("tenure: {reason}; waiting for the store");
+            self.told = told;
+        }
+        sleep(self.pause.min(left)).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -127,3 +211,7 @@ pub(crate) async fn settle(client: &Client) {
 
 /// How long the end of the command waits for the store.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
+
+/// Between two tries to reach a store that is away.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,30 +1,33 @@
 //! `acquire`, `renew` and `release`: leases that belong to no process, for scripts.
 
-use std::io::Write;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::{ClaimId, Client, Error, Fence, Lease, Loss, Name, Outcome};
+use tenure::driver::{Holder, Life};
+use tenure::{ClaimId, Client, DEFAULT_TTL, Error, Fence, Lease, Loss, Name, Outcome};
 use tokio::time::sleep;
 
 use crate::cli::{AcquireArgs, HeldArgs, ReleaseArgs, RenewArgs};
+use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::output::{millis, print_json, quote};
+use crate::output::{self, escape, millis, quote, who};
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::{ask, exit_code};
 
-/// Takes a lease and prints it.
+/// Takes a lease and prints it, or gives it back if that is not possible.
 pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
-    let client = store.open().await?;
+    let mut wait = args.ask.wait();
+    let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
-    let granted = signals.unless(args.ask.lease(&lock, &name)).await;
+    let granted = signals.unless(wait.lease(&lock, &name)).await;
     ask::settle(&client).await;
-    let lease = granted.map_err(|signal| Failure::silent(exit_code::of_signal(signal)))??;
-    LeaseJson {
+    let lease = granted??;
+    let text = LeaseJson {
         name: lease.name.as_str(),
         owner: lease.owner.as_str(),
         claim: Some(lease.claim.as_str()),
@@ -32,30 +35,82 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
         ttl_ms: millis(lease.ttl),
         renewed: None,
     }
-    .print(args.json)
+    .text(args.json)?;
+    // Whoever did not get this does not know the owner, also if it was a pipe that nobody reads.
+    let Err(error) = output::print(&text) else {
+        return Ok(exit_code::DONE);
+    };
+    let given_back = release_claim(&client, &lease).await;
+    ask::settle(&client).await;
+    let became = match given_back {
+        Ok(_) => "was given back".to_owned(),
+        Err(failure) => {
+            let ttl = Rounded(lease.ttl);
+            format!("stays taken for up to {ttl}, because it could not be given back ({failure})")
+        }
+    };
+    let sentence = format!("the answer could not be written, so {name} {became}: {error}");
+    Err(Failure::new(exit_code::OUTPUT, sentence))
+}
+
+/// Ends the script that evaluates what `acquire` prints, if this is one that failed.
+///
+/// A shell forgets how the command in `eval "$(tenure acquire …)"` ended, and would go on without the
+/// lock. People who type it only see it fail: their shell is not closed.
+pub(crate) fn end_script(failure: &Failure) {
+    let mut arguments = std::env::args_os().skip(1);
+    let mut is_acquire = false;
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--json") => return,
+            Some("--store") => _ = arguments.next(),
+            Some(flag) if flag.starts_with('-') => {}
+            verb if !is_acquire && verb != Some("acquire") => return,
+            _ => is_acquire = true,
+        }
+    }
+    if is_acquire && !io::stdout().is_terminal() {
+        let code = failure.code();
+        // If it cannot be written, nobody evaluates it.
+        let _ = output::print(&format!(
+            "case $- in (*i*) (exit {code}) ;; (*) exit {code} ;; esac\n"
+        ));
+    }
 }
 
 /// Restarts the ttl of all leases of an owner and prints what they have in common.
 pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
     let wanted = Wanted::new(&args.name, &args.held)?;
     // The library checks a ttl where a lease is renewed, and there may be none.
-    if args.ttl.is_zero() {
+    if args.ttl.is_some_and(|ttl| ttl.is_zero()) {
         let sentence = "invalid ttl: it is zero; write for example --ttl 30s";
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let client = store.open().await?;
     let renewed = wanted.renew(&client, args.ttl).await;
     ask::settle(&client).await;
-    let Renewed { fence, count } = renewed?;
-    LeaseJson {
+    let Renewed { fence, ttl, count } = renewed?;
+    let text = LeaseJson {
         name: wanted.name.as_str(),
         owner: wanted.owner,
         claim: None,
         fence: Some(fence.get()),
-        ttl_ms: millis(args.ttl),
+        ttl_ms: millis(ttl),
         renewed: Some(count),
     }
-    .print(args.held.json)
+    .text(args.held.json)?;
+    tell(&text, &format!("{} was renewed", wanted.name))
+}
+
+/// Says what was done. Where nobody reads it, the exit code is enough.
+fn tell(text: &str, done: &str) -> Result<ExitCode> {
+    match output::print(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let sentence = format!("{done}, but the answer could not be written: {error}");
+            Err(Failure::new(exit_code::OUTPUT, sentence))
+        }
+        _ => Ok(exit_code::DONE),
+    }
 }
 
 /// Frees the newest lease of an owner, and says how many are left.
@@ -65,13 +120,14 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
     let released = wanted.release(&client).await;
     ask::settle(&client).await;
     let (left, name) = (released?, &wanted.name);
+    let done = format!("{name} was released");
     if args.held.json {
-        print_json(&ReleasedJson {
+        let text = output::json(&ReleasedJson {
             name: name.as_str(),
             released: true,
             left,
         })?;
-        return Ok(exit_code::DONE);
+        return tell(&text, &done);
     }
     let still = match left {
         0 => String::new(),
@@ -79,8 +135,8 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
         2 => ", still held twice by this owner".to_owned(),
         left => format!(", still held {left} times by this owner"),
     };
-    writeln!(std::io::stdout(), "released {name}{still}")?;
-    Ok(exit_code::DONE)
+    let text = format!("released {}{still}\n", escape(name.as_str()));
+    tell(&text, &done)
 }
 
 /// Which leases by hand are meant.
@@ -96,7 +152,9 @@ struct Wanted<'a> {
 #[derive(Debug)]
 struct Renewed {
     fence: Fence,
-    /// How many leases go on.
+    /// For how long, the longest of them.
+    ttl: Duration,
+    /// How many leases were renewed.
     count: usize,
 }
 
@@ -121,11 +179,7 @@ impl<'a> Wanted<'a> {
         if leases.is_empty() {
             return Err(self.not_held(verb, "does not hold it by hand"));
         }
-        let is_wanted = |lease: &Lease| {
-            let fence = self.fence.is_none() || lease.fence == self.fence;
-            fence && self.claim.is_none_or(|claim| lease.claim.as_str() == claim)
-        };
-        leases.retain(is_wanted);
+        leases.retain(|lease| self.is_wanted(&lease.claim, lease.fence));
         // The claim says enough: it has had one grant. Where servers vote, one that was late may have another fence.
         leases.iter_mut().for_each(|lease| lease.fence = None);
         match (leases.is_empty(), self.claim) {
@@ -135,19 +189,78 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    async fn renew(&self, client: &Client, ttl: Duration) -> Result<Renewed> {
+    /// Renews for `told`, or for the ttl that `acquire` printed, and then shortens no lease.
+    async fn renew(&self, client: &Client, told: Option<Duration>) -> Result<Renewed> {
+        let printed = self.printed_ttl();
         let mut renewed: Option<Renewed> = None;
         let mut last_loss = Loss::Gone;
-        for lease in self.leases(client, "renewed").await? {
-            match client.renew(&Lease { ttl, ..lease }).await? {
+        let leases = match self.leases(client, "renewed").await {
+            Err(failure) if failure.code() == exit_code::LOST => {
+                return self.renewed_elsewhere(client).await?.ok_or(failure);
+            }
+            leases => leases?,
+        };
+        for mut lease in leases {
+            lease.ttl = told.unwrap_or_else(|| lease.ttl.max(printed.unwrap_or(DEFAULT_TTL)));
+            match client.renew(&lease).await? {
                 Ok(fence) => {
-                    let count = renewed.map_or(0, |so_far| so_far.count) + 1;
-                    renewed = Some(Renewed { fence, count });
+                    let so_far = renewed.as_ref();
+                    renewed = Some(Renewed {
+                        fence,
+                        ttl: so_far.map_or(lease.ttl, |so_far| so_far.ttl.max(lease.ttl)),
+                        count: so_far.map_or(0, |so_far| so_far.count) + 1,
+                    });
                 }
                 Err(loss) => last_loss = loss,
             }
         }
-        renewed.ok_or_else(|| self.lost("renewed", last_loss))
+        let renewed = renewed.ok_or_else(|| self.lost("renewed", last_loss))?;
+        if told.or(printed).is_none() && renewed.ttl > DEFAULT_TTL {
+            let (name, ttl) = (escape(self.name.as_str()), Rounded(renewed.ttl));
+            anstream::eprintln!(
+                "tenure: {name} still ends in {ttl}: with which ttl it was acquired is not known here; \
+                 use --ttl, or 'eval' what 'tenure acquire' prints"
+            );
+        }
+        Ok(renewed)
+    }
+
+    /// The ttl in the environment, if it is that of this lease.
+    fn printed_ttl(&self) -> Option<Duration> {
+        let is = |variable, text| std::env::var(variable).is_ok_and(|value| value == text);
+        if !is("TENURE_NAME", self.name.as_str()) || !is("TENURE_OWNER", self.owner) {
+            return None;
+        }
+        let ttl_ms = std::env::var("TENURE_TTL_MS").ok()?.parse().ok()?;
+        Some(Duration::from_millis(ttl_ms))
+    }
+
+    /// Looks whether a process holds the lock for this owner: it renews its lease by itself.
+    async fn renewed_elsewhere(&self, client: &Client) -> Result<Option<Renewed>> {
+        let entries = client.list(Some(&self.name)).await?;
+        let mut holders = entries.iter().flat_map(|entry| &entry.holders);
+        let is_wanted = |holder: &&Holder| {
+            let is_live = holder.life == Life::Client && holder.depth > 0;
+            is_live
+                && holder.owner.as_str() == self.owner
+                && self.is_wanted(&holder.claim, Some(holder.fence))
+        };
+        Ok(holders.find(is_wanted).map(|holder| {
+            let (name, who) = (escape(self.name.as_str()), who(&holder.about));
+            anstream::eprintln!(
+                "tenure: {name} is renewed by the process that holds it, {who}: nothing was changed"
+            );
+            Renewed {
+                fence: holder.fence,
+                ttl: holder.expires_in,
+                count: 0,
+            }
+        }))
+    }
+
+    fn is_wanted(&self, claim: &ClaimId, fence: Option<Fence>) -> bool {
+        let is_named = self.claim.is_none_or(|wanted| claim.as_str() == wanted);
+        is_named && (self.fence.is_none() || self.fence == fence)
     }
 
     /// Releases one lease, and returns how many claims of the owner are left.
@@ -156,42 +269,13 @@ impl<'a> Wanted<'a> {
         // The newest first, as nested calls end. Somebody else may release one of them meanwhile, and then it is the turn of
         // the next: of as many releases as there are leases, each frees one.
         for lease in self.leases(client, "released").await?.iter().rev() {
-            match self.release_claim(client, lease).await? {
+            match release_claim(client, lease).await? {
                 Outcome::NotHeld(loss) => last_loss = loss,
                 Outcome::Lowered { depth } => return Ok(depth),
                 _ => return Ok(0),
             }
         }
         Err(self.lost("released", last_loss))
-    }
-
-    /// Releases one claim; asks again for the same one if the answer was lost.
-    async fn release_claim(&self, client: &Client, lease: &Lease) -> Result<Outcome> {
-        let unknown = match client.release(lease).await {
-            Err(error) if !error.nothing_changed() => error,
-            answer => return Ok(answer?),
-        };
-        for _ in 0..RETRIES {
-            sleep(AGAIN).await;
-            match client.release(lease).await {
-                // A request before has freed it, though its answer was lost.
-                Ok(Outcome::NotHeld(_)) => return Ok(self.outcome(client).await?),
-                Ok(outcome) => return Ok(outcome),
-                Err(_) => {}
-            }
-        }
-        Err(unknown.into())
-    }
-
-    /// Counts the claims that are left of the owner, after a release whose answer was lost.
-    async fn outcome(&self, client: &Client) -> Result<Outcome, Error> {
-        let entries = client.list(Some(&self.name)).await?;
-        let holders = entries.iter().flat_map(|entry| &entry.holders);
-        let own = holders.filter(|holder| holder.depth > 0 && holder.owner.as_str() == self.owner);
-        Ok(match u32::try_from(own.count()).unwrap_or(u32::MAX) {
-            0 => Outcome::Released,
-            depth => Outcome::Lowered { depth },
-        })
     }
 
     fn lost(&self, verb: &str, loss: Loss) -> Failure {
@@ -202,6 +286,35 @@ impl<'a> Wanted<'a> {
         let sentence = format!("{} was not {verb}, this owner {why}", self.name);
         Failure::new(exit_code::LOST, sentence)
     }
+}
+
+/// Releases one claim; asks again for the same one if the answer was lost.
+async fn release_claim(client: &Client, lease: &Lease) -> Result<Outcome> {
+    let unknown = match client.release(lease).await {
+        Err(error) if !error.nothing_changed() => error,
+        answer => return Ok(answer?),
+    };
+    for _ in 0..RETRIES {
+        sleep(AGAIN).await;
+        match client.release(lease).await {
+            // A request before has freed it, though its answer was lost.
+            Ok(Outcome::NotHeld(_)) => return Ok(outcome(client, lease).await?),
+            Ok(outcome) => return Ok(outcome),
+            Err(_) => {}
+        }
+    }
+    Err(unknown.into())
+}
+
+/// Counts the claims that are left of the owner, after a release whose answer was lost.
+async fn outcome(client: &Client, lease: &Lease) -> Result<Outcome, Error> {
+    let entries = client.list(Some(&lease.name)).await?;
+    let holders = entries.iter().flat_map(|entry| &entry.holders);
+    let own = holders.filter(|holder| holder.depth > 0 && holder.owner == lease.owner);
+    Ok(match u32::try_from(own.count()).unwrap_or(u32::MAX) {
+        0 => Outcome::Released,
+        depth => Outcome::Lowered { depth },
+    })
 }
 
 /// A lease, or several of one owner, as scripts see it.
@@ -219,27 +332,28 @@ struct LeaseJson<'a> {
 }
 
 impl LeaseJson<'_> {
-    fn print(&self, json: bool) -> Result<ExitCode> {
-        match json {
-            true => print_json(self)?,
-            false => self.print_assignments()?,
-        }
-        Ok(exit_code::DONE)
+    fn text(&self, json: bool) -> Result<String> {
+        Ok(match json {
+            true => output::json(self)?,
+            false => self.assignments(),
+        })
     }
 
-    /// Prints assignments that a shell can evaluate.
-    fn print_assignments(&self) -> Result<()> {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "TENURE_NAME={}", quote(self.name))?;
-        writeln!(out, "TENURE_OWNER={}", quote(self.owner))?;
-        if let Some(claim) = self.claim {
-            writeln!(out, "TENURE_CLAIM={}", quote(claim))?;
+    /// Assignments that a shell can evaluate; exported, so that `renew` and `release` find them.
+    fn assignments(&self) -> String {
+        let mut variables = vec![
+            ("TENURE_NAME", quote(self.name)),
+            ("TENURE_OWNER", quote(self.owner)),
+        ];
+        variables.extend(self.claim.map(|claim| ("TENURE_CLAIM", quote(claim))));
+        variables.extend(self.fence.map(|fence| ("TENURE_FENCE", fence.to_string())));
+        variables.push(("TENURE_TTL_MS", self.ttl_ms.to_string()));
+        let mut text = String::new();
+        for (variable, value) in &variables {
+            text += &format!("{variable}={value}\n");
         }
-        if let Some(fence) = self.fence {
-            writeln!(out, "TENURE_FENCE={fence}")?;
-        }
-        writeln!(out, "TENURE_TTL_MS={}", self.ttl_ms)?;
-        Ok(())
+        let names: Vec<_> = variables.iter().map(|(variable, _)| *variable).collect();
+        text + &format!("export {}\n", names.join(" "))
     }
 }
 

@@ -88,7 +88,8 @@ Examples:
 /// Hold a lock around a command
 ///
 /// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
-/// ends. The exit code is COMMAND's. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
+/// ends. The exit code is COMMAND's; if a signal ends COMMAND, `tenure` releases the lock and dies by
+/// the same signal, so that ctrl-c also ends the script around it. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
 /// its environment; the fence is a number that grows with every grant: send it along with what you
 /// write, and let the receiver refuse smaller ones.
 ///
@@ -138,15 +139,20 @@ pub(crate) struct RunArgs {
 
 /// Take a lock by hand, for scripts
 ///
-/// Prints the name, owner, claim, fence and ttl. The lease belongs to no process: it lasts its ttl
-/// unless renewed, whoever exits. Whoever knows the owner can renew and release it. An owner that
-/// acquires a lock three times has three leases, to be released one by one.
+/// Prints the name, owner, claim, fence and ttl, as assignments for a shell. The lease belongs to no
+/// process: it lasts its ttl unless renewed, whoever exits. Whoever knows the owner can renew and
+/// release it. An owner that acquires a lock three times has three leases, to be released one by one.
+///
+/// If it fails it prints a line that ends the script by which it is evaluated, with the same exit code
+/// (a shell that people type in stays open). If the answer cannot be written, the lock is given back.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  eval \"$(tenure acquire deploy --ttl 10m)\"       # sets TENURE_OWNER, TENURE_CLAIM, TENURE_FENCE …
-  tenure renew deploy --owner \"$TENURE_OWNER\"
-  tenure release deploy --owner \"$TENURE_OWNER\" --fence \"$TENURE_FENCE\"
+  lease=$(tenure acquire job --ttl 60s) || exit   # ends the script if there is no lock
+  eval \"$lease\"                                   # exports TENURE_OWNER, TENURE_FENCE and more
+  trap 'tenure release job' EXIT
+  tenure renew job                                # for another 60s
+  if lease=$(tenure acquire job --no-wait); then eval \"$lease\"; else echo busy; fi
   tenure acquire deploy --no-wait --json | jq -r .owner")]
 pub(crate) struct AcquireArgs {
     /// What to lock
@@ -163,11 +169,13 @@ pub(crate) struct AcquireArgs {
 /// Restart the ttl of a lock that was acquired by hand
 ///
 /// Renews all leases of the owner, unless --claim or --fence says which. Ends with 76 if the owner does
-/// not hold the lock any more; nothing is changed then.
+/// not hold the lock any more; nothing is changed then. Under 'tenure run' there is nothing to renew:
+/// it does so itself.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tenure renew deploy --owner \"$TENURE_OWNER\" --ttl 10m")]
+  tenure renew deploy                     # after: eval \"$lease\", see 'tenure acquire --help'
+  tenure renew deploy --owner job-7 --ttl 10m")]
 pub(crate) struct RenewArgs {
     /// What is locked
     pub(crate) name: String,
@@ -175,9 +183,10 @@ pub(crate) struct RenewArgs {
     #[command(flatten)]
     pub(crate) held: HeldArgs,
 
-    /// How long the lease lasts from now
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
-    pub(crate) ttl: Duration,
+    /// How long the lease lasts from now [default: the ttl that `tenure acquire` printed, if it is in
+    /// the environment; else 30s, or what is left of the lease if that is more]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// Release a lock that was acquired by hand
@@ -310,7 +319,8 @@ pub(crate) struct EvictArgs {
 /// do not work or are lost in daily use) or unknown (the store would not show it); and what to do.
 /// For Redis that is eviction, persistence, replicas, clocks, versions, the user's rights with the
 /// least rule that works, and how a cluster or sentinels stand. Keys of a random name are used to try
-/// out what is allowed; nobody's lock is touched.
+/// out what is allowed, and one lock of a random name is taken and released; nobody else's lock is
+/// touched.
 ///
 /// Ends with 1 if there is a problem. Warnings and unknowns alone end with 0.
 #[derive(Debug, Args)]
@@ -328,6 +338,14 @@ pub(crate) struct DoctorArgs {
 
 /// Does what the command line asks for.
 pub(crate) fn run() -> Result<ExitCode> {
+    let done = parse_and_run();
+    if let Err(failure) = &done {
+        by_hand::end_script(failure);
+    }
+    done
+}
+
+fn parse_and_run() -> Result<ExitCode> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),

@@ -5,10 +5,12 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use rustix::process::Signal;
 use tenure::Error;
 
 use crate::exit_code;
 use crate::output::escape;
+use crate::run::raw::{self, Death};
 
 /// A result of the command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -19,6 +21,10 @@ pub(crate) struct Failure {
     code: u8,
     /// Empty where there is nothing to say.
     sentence: String,
+    /// How to die instead of ending with `code`.
+    death: Option<Death>,
+    /// Why the store is away, if it may be back later.
+    outage: Option<String>,
 }
 
 impl Failure {
@@ -27,6 +33,8 @@ impl Failure {
         Self {
             code,
             sentence: escape(&sentence.into()),
+            death: None,
+            outage: None,
         }
     }
 
@@ -35,17 +43,38 @@ impl Failure {
         Self::new(code, "")
     }
 
-    /// Prints the sentence, and returns the exit code.
+    /// Prints the sentence, and dies or returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.sentence.is_empty() {
             anstream::eprintln!("tenure: {self}");
         }
+        if let Some(death) = self.death {
+            raw::die(death);
+        }
         ExitCode::from(self.code)
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Returns why the store is away, if it may be back later.
+    pub(crate) fn outage(&self) -> Option<&str> {
+        self.outage.as_deref()
     }
 
     /// Returns whether the lock was taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.code == exit_code::BUSY
+    }
+
+    /// The same failure, but dies by a signal so that shells know of it.
+    pub(crate) fn dying(mut self, death: Death) -> Self {
+        self.code = exit_code::of_signal_number(death.signal());
+        // Whoever sees `tenure` itself killed must take the lock for not released.
+        self.death = (death.signal() != libc::SIGKILL).then_some(death);
+        self
     }
 
     /// The same failure with another exit code.
@@ -73,7 +102,18 @@ impl From<Error> for Failure {
             Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
             _ => exit_code::UNAVAILABLE,
         };
-        Self::new(code, format!("{}{}", chain(&error), advice(&error)))
+        let reason = chain(&error);
+        Self {
+            outage: error.may_pass().then(|| escape(&reason)),
+            ..Self::new(code, reason + advice(&error))
+        }
+    }
+}
+
+impl From<Signal> for Failure {
+    /// A signal to `tenure` has ended what it did.
+    fn from(signal: Signal) -> Self {
+        Self::silent(0).dying(Death::Alone(signal.as_raw()))
     }
 }
 
@@ -134,6 +174,48 @@ fn advice(error: &Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_is_away_is_not_a_lock_that_is_taken() {
+        let source = || "no answer in 2s".into();
+        let driver = "redis";
+        let waited = std::time::Duration::from_secs(1);
+        let name = "a".parse().unwrap();
+        let cases = [
+            (
+                Error::Unavailable {
+                    driver,
+                    source: source(),
+                },
+                69,
+                true,
+            ),
+            (
+                Error::Indeterminate {
+                    driver,
+                    source: source(),
+                },
+                69,
+                true,
+            ),
+            (
+                Error::Damaged {
+                    driver,
+                    source: source(),
+                },
+                69,
+                false,
+            ),
+            (Error::TimedOut { name, waited }, 75, false),
+        ];
+        for (error, code, may_be_back) in cases {
+            let failure = Failure::from(error);
+            assert_eq!(
+                (failure.code, failure.outage().is_some()),
+                (code, may_be_back)
+            );
+        }
+    }
 
     #[test]
     fn causes_are_named_once() {

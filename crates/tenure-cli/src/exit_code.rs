@@ -1,7 +1,7 @@
 //! The exit codes of `tenure`, in one place because scripts depend on them.
 //!
-//! `run` ends with the code of its command, or 128 plus the number of the signal that ended it; the
-//! codes here are those of `tenure` itself.
+//! `run` ends with the code of its command, or dies by the signal that ended it; the codes here are
+//! those of `tenure` itself.
 
 use std::process::ExitCode;
 
@@ -20,6 +20,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub(crate) const UNAVAILABLE: u8 = 69;
+/// The answer of `acquire`, `renew` or `release` could not be written.
+pub(crate) const OUTPUT: u8 = 74;
 /// The lock is busy, or was not free in time.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost while the command ran, or is not held by this owner.
@@ -47,12 +49,15 @@ Exit codes:
        was broken, or a broken lock of the lab was not flagged
     2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
     3  torture: unknown, the run had too little of something to say anything
-   69  the store is unavailable
+   69  the store is unavailable; with --wait, still at the end of that time
+   74  the answer of acquire, renew or release could not be written; acquire has given the lock
+       back, the others have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner
   126  the command cannot be run
   127  the command was not found
-  128 + N  the command ended by signal N, or the wait for the lock did
+  128 + N  as shells show it: the command, or the wait for the lock, ended by signal N, and
+       tenure then died by it too; only for KILL it exits with 137 instead
 `run` ends with the exit code of its command otherwise.";
 
 /// The exit code of a run that ended well.

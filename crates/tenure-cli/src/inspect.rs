@@ -10,7 +10,7 @@ use crate::cli::{EvictArgs, LsArgs, ShowArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::holding::Holding;
-use crate::output::{LockJson, holders_json, print_json, print_table, short};
+use crate::output::{LockJson, escape, holders_json, print_json, print_table, short};
 use crate::pattern::Pattern;
 use crate::store::Store;
 use crate::{ask, exit_code};
@@ -75,6 +75,7 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
     }
     if !args.json {
         let mut out = std::io::stdout().lock();
+        let name = escape(name.as_str());
         for holding in Holding::all(&holders) {
             let owner = short(holding.first.owner.as_str());
             let (who, held) = (holding.who(), Rounded(holding.held()));

@@ -1,6 +1,6 @@
 //! What is printed: locks as JSON and as tables, and the log.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -160,10 +160,34 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 /// Prints a value as one JSON document.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    Ok(print(&json(value)?)?)
+}
+
+/// Returns a value as one JSON document on lines of its own.
+pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
+    Ok(visible_json(&serde_json::to_string_pretty(value)?) + "\n")
+}
+
+/// Writes the escapes of JSON for hidden characters, which leaves the value as it is.
+pub(crate) fn visible_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Outside of strings there is only ASCII, and inside there is no bare end of a line.
+        match c != '\n' && is_hidden(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Prints a text, and makes sure that it is written.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
@@ -249,17 +273,39 @@ pub(crate) fn short(owner: &str) -> String {
     escape(&head) + "…"
 }
 
-/// Makes control characters visible, so that no text can steer the terminal; lines stay lines.
+/// Makes hidden characters visible, so that no text can steer the terminal or pass for another.
 pub(crate) fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\n' => shown.push(c),
-            _ if c.is_control() => shown.extend(c.escape_default()),
-            _ => shown.push(c),
+        match is_hidden(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
         }
     }
     shown
+}
+
+/// Whether a character has no shape of its own, or changes how others are drawn: controls, format
+/// characters such as those that turn the direction, unusual spaces, fillers and selectors of variants.
+fn is_hidden(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    // Letters, symbols and marks to Unicode, but nothing is drawn for them.
+    let is_blank = matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{e0100}'..='\u{e01ef}'
+    );
+    // The standard library knows the others. Behind another letter it leaves accents alone.
+    is_blank || format!("a{c}").escape_debug().nth(1) == Some('\\')
 }
 
 /// Quotes a text for a shell.
@@ -274,9 +320,31 @@ pub(crate) fn start_log(default: Option<&str>) {
     if let Some(filter) = wanted.or(default) {
         tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::builder().parse_lossy(filter))
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr)
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(|| Log)
             .init();
+    }
+}
+
+/// The log on stderr, in which hidden characters are visible.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut shown = String::with_capacity(line.len());
+        // Control characters in ASCII are the log's own: ends of lines, and colours.
+        for c in String::from_utf8_lossy(line).chars() {
+            match !c.is_ascii() && is_hidden(c) {
+                true => shown.extend(c.escape_default()),
+                false => shown.push(c),
+            }
+        }
+        io::stderr().write_all(shown.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
@@ -305,7 +373,62 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_become_visible() {
-        assert_eq!(escape("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+    fn hidden_characters_become_visible() {
+        assert_eq!(escape("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        let hidden = [
+            '\u{7f}',
+            '\u{85}',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{180b}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{200e}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2069}',
+            '\u{2800}',
+            '\u{3000}',
+            '\u{3164}',
+            '\u{e000}',
+            '\u{fe0e}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fffb}',
+            '\u{1d173}',
+            '\u{e0001}',
+            '\u{e0101}',
+        ];
+        for c in hidden {
+            let code = format!("\\u{{{:x}}}", u32::from(c));
+            assert_eq!(escape(&format!("a{c}b")), format!("a{code}b"));
+        }
+    }
+
+    #[test]
+    fn what_can_be_seen_stays_as_it_is() {
+        for text in [
+            "it's \"a\\b\"",
+            "größe",
+            "e\u{301}",
+            "ก็",
+            "名前",
+            "שם",
+            "🔒",
+        ] {
+            assert_eq!(escape(text), text);
+        }
+    }
+
+    #[test]
+    fn json_escapes_hidden_characters_and_says_the_same() {
+        let text = "a\u{202e}b\u{7f}\u{e0041}ß\n";
+        let json = json(&text).unwrap();
+        assert_eq!(json, "\"a\\u202eb\\u007f\\udb40\\udc41ß\\n\"\n");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 }

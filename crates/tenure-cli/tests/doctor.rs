@@ -22,7 +22,7 @@ fn a_sound_store_gives_0_and_a_line_for_each_check() {
     assert!(
         sound
             .out
-            .contains("\n0 problems, 0 warnings, 4 ok in local:/"),
+            .contains("\n0 problems, 0 warnings, 5 ok in local:/"),
         "{}",
         sound.out
     );
@@ -172,6 +172,108 @@ fn a_password_is_never_shown() {
     let wrong = doctor(&server.url_as("ann", "hunter3"), &[]);
     assert_eq!(wrong.code, 69);
     assert!(!wrong.err.contains("hunter3"), "{}", wrong.err);
+}
+
+/// The finding of the lock that was tried, and whether the doctor passed the store.
+fn lock_tried(store: &str) -> (String, i32) {
+    let found = doctor(store, &[]);
+    let line = found.out.lines().find(|line| line.contains("  lock: "));
+    let line = line.unwrap_or_else(|| panic!("no lock was tried: {}{}", found.out, found.err));
+    (line.to_owned(), found.code)
+}
+
+#[test]
+fn a_store_that_grants_passes() {
+    let place = Place::new();
+    let server = RedisServer::builder().persistence(Persistence::AofAlways);
+    let server = server.start().unwrap();
+    let string = format!("{}?layout=string&prefix=lock:", server.url());
+    for store in [place.store(), server.url(), string] {
+        let (line, code) = lock_tried(&store);
+        assert!(line.starts_with("ok  "), "{store}: {line}");
+        assert_eq!(code, 0, "{store}");
+    }
+    let left = server.cli(&["KEYS", "*"]);
+    for key in left.lines() {
+        assert!(key.ends_with("fence"), "{key}");
+        assert!(server.cli(&["PTTL", key]).parse::<i64>().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_server_without_memory_does_not_pass() {
+    let server = RedisServer::builder().max_memory("0", "noeviction");
+    let server = server.persistence(Persistence::AofAlways).start().unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (line, code) = lock_tried(&server.url());
+    assert!(line.starts_with("problem"), "{line}");
+    assert!(line.contains("out of memory"), "{line}");
+    assert_eq!(code, 1);
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn a_server_that_is_busy_with_a_script_does_not_pass() {
+    let server = RedisServer::builder().config("busy-reply-threshold 50");
+    let server = server.start().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.command(&["EVAL", "while true do end", "0"]));
+        common::wait_for("the server to be busy", || {
+            let answer = server.command(&["PING"]);
+            answer.is_err_and(|error| format!("{error:?}").contains("BUSY"))
+        });
+        let (line, code) = lock_tried(&server.url());
+        server.cli(&["SCRIPT", "KILL"]);
+        assert!(line.starts_with("problem"), "{line}");
+        assert!(line.contains("SCRIPT KILL"), "{line}");
+        assert_eq!(code, 1);
+    });
+}
+
+#[test]
+fn a_server_that_loads_its_data_does_not_pass() {
+    let server = RedisServer::builder()
+        .debug_command()
+        .config("loading-process-events-interval-bytes 1024")
+        .start()
+        .unwrap();
+    server.cli(&["DEBUG", "POPULATE", "5000"]);
+    server.cli(&["SAVE"]);
+    server.cli(&["CONFIG", "SET", "key-load-delay", "2000"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.command(&["DEBUG", "RELOAD", "NOSAVE"]));
+        common::wait_for("the server to load", || {
+            server.info("loading").unwrap() == "1"
+        });
+        let (line, code) = lock_tried(&server.url());
+        server.cli(&["CONFIG", "SET", "key-load-delay", "0"]);
+        assert!(line.starts_with("problem"), "{line}");
+        assert!(line.contains("loading"), "{line}");
+        assert_eq!(code, 1);
+    });
+}
+
+#[test]
+fn the_least_rights_are_enough_to_try_a_lock_and_fewer_are_told() {
+    let server = RedisServer::builder().persistence(Persistence::AofAlways);
+    let server = server.start().unwrap();
+    let rights = doctor(&server.url(), &["--json"]).out;
+    let report: Value = serde_json::from_str(&rights).unwrap();
+    let all = report["findings"].as_array().unwrap().iter();
+    let rights = all.clone().find(|found| found["check"] == "rights");
+    let advice = rights.unwrap()["advice"].as_str().unwrap();
+    let (_, rule) = advice.split_once("ACL SETUSER tenure ").unwrap();
+    let rule = rule.replace(">PASSWORD", ">hunter2");
+    let rule: Vec<_> = rule.split(' ').collect();
+    server.cli(&[&["ACL", "SETUSER", "ann"], &rule[..]].concat());
+    let url = server.url_as("ann", "hunter2");
+    let (line, _) = lock_tried(&url);
+    assert!(line.starts_with("ok  "), "{line}");
+    server.cli(&["ACL", "SETUSER", "ann", "-evalsha", "-eval"]);
+    let lacks = doctor(&url, &[]);
+    assert_eq!(lacks.code, 1);
+    let said = "problem  rights: the user lacks the right to eval, evalsha";
+    assert!(lacks.out.contains(said), "{}", lacks.out);
 }
 
 fn keys(value: &Value) -> Vec<&str> {

@@ -233,6 +233,70 @@ fn output_that_nobody_reads_is_no_fault() {
     );
 }
 
+/// Letters that are drawn from right to left, have no width, or are variants of others.
+const HIDDEN: [char; 12] = [
+    '\u{ad}',
+    '\u{34f}',
+    '\u{200b}',
+    '\u{200d}',
+    '\u{200f}',
+    '\u{202e}',
+    '\u{2028}',
+    '\u{2066}',
+    '\u{3164}',
+    '\u{fe0f}',
+    '\u{feff}',
+    '\u{e0041}',
+];
+
+#[test]
+fn what_people_see_has_no_hidden_characters() {
+    let place = Place::new();
+    for hidden in HIDDEN {
+        let text = format!("größe{hidden}txt");
+        let waiting = ["run", &text, "--reason", &text, "--", "true"];
+        let own = ["--owner", text.as_str(), "--reason", text.as_str()];
+        assert_eq!(place.run(&[&["acquire", &text], &own[..]].concat()).code, 0);
+        let waiter = common::Running::start(&mut place.tenure(&waiting));
+        wait_for("the waiter", || !place.pids(&text, "waiters").is_empty());
+        let watch = Watch::start(&place, &["watch", "--plain", "--every", "20ms"]);
+        let mut shown = vec![watch.until("held"), watch.until("waiting")];
+        let busy = place.run(&["acquire", &text, "--no-wait"]);
+        shown.push(busy.err);
+        for verb in [&["ls"][..], &["show", &text], &["evict", &text]] {
+            shown.push(place.run(verb).out);
+        }
+        waiter.ended();
+        place.run(&[&["acquire", &text], &own[..]].concat());
+        shown.push(place.run(&["release", &text, "--owner", &text]).out);
+        shown.push(place.run(&["show", &text]).err);
+        shown.push(place.run(&["-v", "run", &text, "--", "true"]).err);
+        let code = format!("\\u{{{:x}}}", u32::from(hidden));
+        for shown in shown {
+            assert!(!shown.contains(HIDDEN), "{hidden:?}: {shown:?}");
+            assert!(shown.contains(&code), "{hidden:?}: {shown}");
+            assert!(shown.contains("größe"), "{hidden:?}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn json_is_exact_and_shows_hidden_characters() {
+    let place = Place::new();
+    let name: String = HIDDEN.iter().collect();
+    let taken = place.run(&["acquire", &name, "--reason", &name, "--json"]);
+    let watch = Watch::start(&place, &["watch", "--json", "--every", "20ms"]);
+    let mut shown = vec![taken.out, watch.until("held")];
+    for verb in [&["ls"][..], &["show", &name], &["evict", &name]] {
+        shown.push(place.run(&[verb, &["--json"]].concat()).out);
+    }
+    for shown in shown {
+        assert!(!shown.contains(HIDDEN), "{shown:?}");
+        let value: Value = serde_json::from_str(&shown).unwrap();
+        assert!(value.to_string().contains(&name), "{shown}");
+    }
+}
+
 /// A watch whose lines are read on a thread.
 struct Watch {
     child: Child,

@@ -32,7 +32,8 @@ impl Client {
     /// Returns the leases by hand of one owner on a name, oldest first.
     ///
     /// An owner that has acquired a lock three times has three of them, each to be renewed and
-    /// released by itself. Their `ttl` is the default, as a store does not know how they are renewed.
+    /// released by itself. A store does not know with which ttl they were acquired. Their `ttl` is the
+    /// default, or what is left of them if that is more: renewing them as they are shortens none.
     ///
     /// # Errors
     ///
@@ -52,7 +53,10 @@ impl Client {
             claim: holder.claim,
             owner: holder.owner,
             fence: Some(holder.fence),
-            ttl: DEFAULT_TTL,
+            ttl: holder
+                .expires_in
+                .max(DEFAULT_TTL)
+                .min(self.engine.capabilities.longest_ttl),
         });
         Ok(leases.collect())
     }

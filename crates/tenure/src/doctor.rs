@@ -1,7 +1,14 @@
 //! Settings of a store that endanger locks: what was found, and what to do about it.
 
-use crate::error::Result;
+use std::error::Error as _;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::error::{Error, Result};
+use crate::guard::Outcome;
 use crate::open;
+use crate::random::random_u128;
 
 /// What one look at a store found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +41,8 @@ pub enum Verdict {
 /// Looks at the store that a URL names for what endangers locks.
 ///
 /// The URL is that of [`open`](crate::open()). Where the store has to be tried out, keys of a
-/// random name are used that end by themselves. Nobody's lock is touched.
+/// random name are used that end by themselves. At last one lock of a random name is taken and
+/// released. Nobody else's lock is touched.
 ///
 /// # Errors
 ///
@@ -61,7 +69,53 @@ pub enum Verdict {
 /// # }
 /// ```
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
-    open::doctor(url).await
+    let mut findings = open::doctor(url).await?;
+    let lacks = |finding: &Finding| finding.check == RIGHTS && finding.verdict == Verdict::Problem;
+    // A script that lacks a right is stopped half way, and would leave behind what it has done.
+    if !findings.iter().any(lacks) {
+        findings.push(try_out(url).await);
+    }
+    Ok(findings)
+}
+
+/// Takes a lock as programs do: settings do not show all that a store may refuse.
+async fn try_out(url: &str) -> Finding {
+    let found = match take_and_release(url).await {
+        Ok(Some(Outcome::NotHeld(loss))) => {
+            format!("a lock was lost as soon as it was taken: {loss}")
+        }
+        Ok(Some(_)) => return Finding::fine(LOCK, "a lock was taken and released"),
+        Ok(None) => "no lock can be taken: a name that nobody can know is taken".to_owned(),
+        Err(error) => format!("no lock can be taken: {}", chain(&error)),
+    };
+    let advice = "mend this first: programs that lock fail in the same way";
+    Finding::problem(LOCK, found, advice)
+}
+
+async fn take_and_release(url: &str) -> Result<Option<Outcome>> {
+    let client = open::open(url).await?;
+    let ttl = LOCK_TTL.min(client.capabilities().longest_ttl);
+    let name = format!("tenure-doctor-{:032x}", random_u128());
+    let lock = client.mutex(&name).ttl(ttl).reason("tenure doctor");
+    let outcome = match lock.try_lock().await {
+        Ok(Some(guard)) => guard.release().await.map(Some),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    };
+    // What a store that does not answer keeps, ends with its ttl.
+    let _ = timeout(ttl, client.settled()).await;
+    outcome
+}
+
+/// The error with its causes.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 impl Finding {
@@ -85,7 +139,6 @@ impl Finding {
     }
 
     /// Something that goes wrong.
-    #[cfg(any(feature = "redis", all(feature = "local", target_os = "linux")))]
     pub(crate) fn problem(
         check: &'static str,
         found: impl Into<String>,
@@ -125,3 +178,10 @@ impl Verdict {
         }
     }
 }
+
+/// The check of what a user may do.
+pub(crate) const RIGHTS: &str = "rights";
+
+const LOCK: &str = "lock";
+
+const LOCK_TTL: Duration = Duration::from_secs(5);

@@ -157,8 +157,26 @@ impl Error {
         }
     }
 
+    /// Returns whether the same call may succeed later though nobody changes a setting.
+    ///
+    /// So it is with a store that cannot be reached, is starting, is full or lacks votes. It is not so with a
+    /// wrong password, a missing right or a folder that may not be written to.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Indeterminate { source, .. } | Self::Unavailable { source, .. } => {
+                !source.is::<Lasting>()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether asking again later may help.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Indeterminate { .. } | Self::Unavailable { .. })
     }
 }
+
+/// A cause that stays until somebody does something about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Lasting(pub(crate) BoxError);

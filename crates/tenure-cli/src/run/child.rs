@@ -17,7 +17,7 @@ use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::output::escape;
 use crate::run::guardian::Guardian;
-use crate::run::raw::FirstSteps;
+use crate::run::raw::{Death, FirstSteps};
 use crate::run::terminal::Terminal;
 
 /// A command that runs.
@@ -32,10 +32,19 @@ pub(super) struct Child {
 /// What the command did.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
-    /// It ended, with this exit code.
-    Ended(u8),
+    /// It ended.
+    Ended(Exit),
     /// It was stopped by this signal.
     Stopped(Signal),
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Exit {
+    /// With this exit code.
+    Code(u8),
+    /// By a signal, by which we die too.
+    Signal(Death),
 }
 
 impl Child {
@@ -63,6 +72,10 @@ impl Child {
         let mut process = Command::new(program);
         process
             .args(arguments)
+            // What a script around us has acquired by hand is not what the command runs under.
+            .env_remove("TENURE_OWNER")
+            .env_remove("TENURE_CLAIM")
+            .env_remove("TENURE_TTL_MS")
             .envs(environment.iter().map(|(key, value)| (key, value)))
             .process_group(0);
         first_steps.before(&mut process);
@@ -105,17 +118,30 @@ impl Child {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         // Nobody else waits for our child, so an error can only mean that it is gone.
         let Ok(waited) = waitpid(Some(self.group), options) else {
-            return Some(Change::Ended(exit_code::CANNOT_RUN));
+            return Some(Change::Ended(Exit::Code(exit_code::CANNOT_RUN)));
         };
         let (_, status) = waited?;
         if let Some(code) = status.exit_status() {
-            return Some(Change::Ended(u8::try_from(code).unwrap_or(u8::MAX)));
+            let code = u8::try_from(code).unwrap_or(u8::MAX);
+            return Some(Change::Ended(Exit::Code(code)));
         }
         if let Some(number) = status.terminating_signal() {
-            return Some(Change::Ended(exit_code::of_signal_number(number)));
+            return Some(Change::Ended(Exit::Signal(self.death_by(number))));
         }
         let signal = status.stopping_signal().and_then(Signal::from_named_raw);
         Some(Change::Stopped(signal.unwrap_or(Signal::STOP)))
+    }
+
+    /// How we die after a command that a signal has ended.
+    ///
+    /// A key such as ctrl-c reaches only the group that has the terminal. Shells around us expect to
+    /// hear of it themselves, and go on with their script if they do not.
+    fn death_by(&self, number: i32) -> Death {
+        let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_lent);
+        match number {
+            libc::SIGINT | libc::SIGQUIT if has_terminal => Death::WithGroup(number),
+            _ => Death::Alone(number),
+        }
     }
 
     /// Sends a signal to the whole group.

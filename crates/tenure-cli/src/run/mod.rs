@@ -12,11 +12,11 @@ use rustix::process::Signal;
 use tenure::{Client, Guard, Name, Outcome, Owner};
 use tokio::time::timeout;
 
-use crate::ask::{self, LONGEST_GOODBYE};
+use crate::ask::{self, LONGEST_GOODBYE, Wait};
 use crate::cli::RunArgs;
 use crate::error::{Failure, Result};
 use crate::exit_code;
-use crate::run::child::Child;
+use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::run::vigil::{Ended, Vigil};
 use crate::signals::Signals;
@@ -26,8 +26,9 @@ use crate::store::Store;
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
-    let client = store.open().await?;
-    let guard = granted(&client, &name, &args, &mut signals).await?;
+    let mut wait = args.ask.wait();
+    let client = signals.unless(wait.open(store)).await??;
+    let guard = granted(&client, &name, &args, wait, &mut signals).await?;
     let ended = match start(&guard, &args) {
         Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
             .keep(&mut signals)
@@ -45,6 +46,7 @@ async fn granted(
     client: &Client,
     name: &Name,
     args: &RunArgs,
+    mut wait: Wait,
     signals: &mut Signals,
 ) -> Result<Guard> {
     let mut lock = args.ask.lock(client, name)?;
@@ -58,12 +60,12 @@ async fn granted(
     if let Some(longest) = args.max_hold {
         lock = lock.max_hold(longest);
     }
-    let answer = signals.unless(args.ask.guard(&lock, name)).await;
+    let answer = signals.unless(wait.guard(&lock, name)).await;
     let failure = match answer {
         Ok(Ok(guard)) => return Ok(guard),
         Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
         Ok(Err(failure)) => failure,
-        Err(signal) => Failure::silent(exit_code::of_signal(signal)),
+        Err(signal) => signal.into(),
     };
     ask::settle(client).await;
     Err(failure)
@@ -121,10 +123,16 @@ fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
             let sentence = format!("{name} was lost before the command ended: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
-        (Ended::ByItself(code), Released::Yes) => Ok(ExitCode::from(code)),
-        (Ended::ByItself(code), Released::Unknown(why)) => {
+        (Ended::ByItself(Exit::Code(code)), Released::Yes) => Ok(ExitCode::from(code)),
+        (Ended::ByItself(Exit::Signal(death)), Released::Yes) => {
+            Err(Failure::silent(0).dying(death))
+        }
+        (Ended::ByItself(exit), Released::Unknown(why)) => {
             let sentence = format!("{name} was not released, its lease ends by itself: {why}");
-            Err(Failure::new(code, sentence))
+            Err(match exit {
+                Exit::Code(code) => Failure::new(code, sentence),
+                Exit::Signal(death) => Failure::new(0, sentence).dying(death),
+            })
         }
     }
 }

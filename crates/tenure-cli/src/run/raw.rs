@@ -1,8 +1,8 @@
-//! The few calls around a new process that have no safe form.
+//! The few calls around the start and the end of a process that have no safe form.
 
 #![allow(
     unsafe_code,
-    reason = "signal masks and the time between fork and exec; see each proof"
+    reason = "signals, and the time between fork and exec; see each proof"
 )]
 
 use std::io::{self, Write};
@@ -11,10 +11,57 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, getpid, getppid};
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getppid, setrlimit};
 use rustix::termios::tcsetpgrp;
 
 use crate::run::guardian::Order;
+
+/// A death by a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// Of this process.
+    Alone(i32),
+    /// Of all processes of our group, as if the key had been typed while the terminal was theirs.
+    WithGroup(i32),
+}
+
+impl Death {
+    /// The number of the signal.
+    pub(crate) fn signal(self) -> i32 {
+        let (Self::Alone(signal) | Self::WithGroup(signal)) = self;
+        signal
+    }
+}
+
+/// Dies by a signal as if it had never been caught, and leaves no core.
+///
+/// Returns where the kernel does not let it happen: the first process of a container is immune.
+pub(crate) fn die(death: Death) {
+    // Either is enough: programs that collect cores do not look at the limit, and other systems than
+    // Linux have no such flag.
+    #[cfg(target_os = "linux")]
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    let mut own = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: no handler is installed but the default one, `own` is written by `sigemptyset` before it is
+    // read, and a signal number that does not exist makes each of these calls fail and nothing else.
+    unsafe {
+        libc::signal(death.signal(), libc::SIG_DFL);
+        libc::sigemptyset(own.as_mut_ptr());
+        libc::sigaddset(own.as_mut_ptr(), death.signal());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, own.as_ptr(), std::ptr::null_mut());
+        match death {
+            Death::Alone(signal) => libc::raise(signal),
+            Death::WithGroup(signal) => libc::kill(0, signal),
+        };
+    }
+}
 
 /// What a new process does between fork and exec.
 #[derive(Debug)]

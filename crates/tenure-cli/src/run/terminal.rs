@@ -50,6 +50,11 @@ impl Terminal {
         ours
     }
 
+    /// Returns whether the command has the terminal.
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
     /// Takes the terminal back if it was lent; returns whether it was.
     pub(super) fn take_back(&mut self) -> bool {
         let lent = std::mem::take(&mut self.lent);

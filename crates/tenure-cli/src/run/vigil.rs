@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::RunArgs;
 use crate::run::JOB_CONTROL;
-use crate::run::child::{Change, Child};
+use crate::run::child::{Change, Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::signals::Signals;
 
@@ -48,8 +48,8 @@ struct Ending {
 /// How the command ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// By itself, with this exit code.
-    ByItself(u8),
+    /// By itself.
+    ByItself(Exit),
     /// Because the lock was lost, and why.
     Early(String),
 }
@@ -78,11 +78,11 @@ impl<'a> Vigil<'a> {
         }
         let mut lost = std::pin::pin!(self.guard.lost());
         let mut told = false;
-        let code = loop {
+        let exit = loop {
             let nap = self.look();
             tokio::select! {
                 change = self.child.changed() => match change {
-                    Change::Ended(code) => break code,
+                    Change::Ended(exit) => break exit,
                     Change::Stopped(signal) => self.child.stopped_by(signal),
                 },
                 signal = signals.next() => self.child.signal(signal),
@@ -100,7 +100,7 @@ impl<'a> Vigil<'a> {
         self.child.take_back_terminal();
         Ok(match self.ending {
             Some(ending) => Ended::Early(ending.why),
-            None => Ended::ByItself(code),
+            None => Ended::ByItself(exit),
         })
     }
 

@@ -9,7 +9,7 @@ use tenure::Fence;
 use tokio::time::{Instant, sleep};
 
 use crate::error::Result;
-use crate::output::{self, AboutJson, PermitsJson, millis, short, who};
+use crate::output::{self, AboutJson, PermitsJson, escape, millis, short, visible_json, who};
 use crate::watch::Watched;
 use crate::watch::changes::{self, Change};
 
@@ -51,7 +51,7 @@ fn print_all(changes: &[Change], print: Print) -> io::Result<()> {
 /// Prints a change for people.
 pub(super) fn print_line(change: &Change) -> io::Result<()> {
     let time = clock(since_epoch());
-    let (event, name) = (change.event.word(), change.name.as_str());
+    let (event, name) = (change.event.word(), escape(change.name.as_str()));
     let (who, owner) = (who(&change.about), short(change.owner.as_str()));
     let mut line = format!("{time} {event:8} {name}  {who}  owner {owner}");
     if let Some(fence) = change.fence {
@@ -68,9 +68,8 @@ pub(super) fn print_line(change: &Change) -> io::Result<()> {
 
 /// Prints a change as a JSON object on a line of its own.
 pub(super) fn print_json(change: &Change) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &ChangeJson::from(change))?;
-    writeln!(out)
+    let json = serde_json::to_string(&ChangeJson::from(change))?;
+    writeln!(io::stdout(), "{}", visible_json(&json))
 }
 
 #[derive(Debug, Serialize)]

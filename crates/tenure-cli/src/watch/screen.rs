@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::exit_code;
 use crate::signals::Signals;
 use crate::watch::Watched;
@@ -44,7 +44,7 @@ pub(super) async fn watch(watched: Watched, every: Duration, store: String) -> R
                 // The terminal is gone.
                 None => break Ok(exit_code::DONE),
             },
-            signal = signals.next() => break Err(Failure::silent(exit_code::of_signal(signal))),
+            signal = signals.next() => break Err(signal.into()),
             // Time goes on, and with it the leases.
             () = sleep(every.min(LONGEST_STILL)) => {}
         }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -113,16 +114,28 @@ impl Place {
 pub(crate) fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(arguments);
-    for variable in ["NAME", "OWNER", "FENCE", "STORE", "LOG"] {
+    let variables = ["NAME", "OWNER", "CLAIM", "FENCE", "TTL_MS", "STORE", "LOG"];
+    for variable in variables {
         command.env_remove(format!("TENURE_{variable}"));
     }
     command
 }
 
+/// `PATH` with `tenure` in it, as people have it.
+pub(crate) fn path_with_tenure() -> String {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
+    let folder = program.parent().unwrap().display();
+    format!("{folder}:{}", std::env::var("PATH").unwrap())
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
+    /// As shells have it: 128 and more for a signal.
     pub(crate) code: i32,
+    /// The signal that it died by.
+    pub(crate) signal: Option<i32>,
+    pub(crate) dumped_core: bool,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -136,6 +149,8 @@ impl From<Output> for Ended {
     fn from(output: Output) -> Self {
         Self {
             code: code(output.status),
+            signal: output.status.signal(),
+            dumped_core: output.status.core_dumped(),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
@@ -143,7 +158,8 @@ impl From<Output> for Ended {
 }
 
 fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or(-1)
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).unwrap()
 }
 
 /// A `tenure` that runs; killed if the test forgets it.

@@ -71,6 +71,7 @@ async fn three_nodes_that_forget_nothing_are_sound() {
         "persistence",
         "rights",
         "clock",
+        "lock",
     ];
     assert_eq!(checks, expected);
     assert!(

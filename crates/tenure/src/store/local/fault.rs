@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, Error, Lasting};
 
 /// The kind of this store, as errors and metrics name it.
 pub(super) const KIND: &str = "local";
@@ -27,7 +27,7 @@ pub(super) fn damaged(why: impl Into<BoxError>) -> Error {
 /// Maps a fault of the file system at `path`, before anything was changed.
 pub(super) fn io(path: &Path, error: &io::Error) -> Error {
     let path = path.display();
-    unavailable(match error.kind() {
+    let why = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "{path} is not writable for this user: choose another folder with \
              local:/some/folder, or let your group write to it"
@@ -42,7 +42,13 @@ pub(super) fn io(path: &Path, error: &io::Error) -> Error {
             format!("{path} is not a folder: choose another with local:/some/folder")
         }
         _ => format!("{path} cannot be used: {error}"),
-    })
+    };
+    match error.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory => unavailable(Lasting(why.into())),
+        _ => unavailable(why),
+    }
 }
 
 /// Maps a fault of LMDB at `path`, before anything was changed.

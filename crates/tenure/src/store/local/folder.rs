@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Lasting, Result};
 use crate::random::random_u128;
 use crate::store::ledger::Session;
 use crate::store::local::{KIND, fault};
@@ -123,10 +123,13 @@ impl Folder {
                 found,
                 known: FORMAT,
             }),
-            Some(1) => Err(fault::unavailable(format!(
-                "{} was made by an older tenure: end the programs that use it, then remove \
-                 everything in it but the file 'fence'",
-                self.path.display()
+            Some(1) => Err(fault::unavailable(Lasting(
+                format!(
+                    "{} was made by an older tenure: end the programs that use it, then remove \
+                     everything in it but the file 'fence'",
+                    self.path.display()
+                )
+                .into(),
             ))),
             _ => Err(fault::damaged(format!(
                 "{} does not say 'tenure local {FORMAT}': this is not a folder of tenure, choose \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, Error, Lasting};
 
 /// What is known after a fault, and what to do about the connection.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl Fault {
         };
         let ran = in_script(&error);
         let reconnect = matches!(code.as_str(), "READONLY" | "MASTERDOWN" | "NOAUTH");
-        let refusal = Refusal { code, advice };
+        let lasts = lasts(&error);
+        let refusal = cause(Refusal { code, advice }, lasts);
         Self {
             reconnect,
             error: if ran {
@@ -119,11 +120,11 @@ pub(crate) fn garbled() -> Error {
 
 /// The error when a connection cannot be made: nothing was sent.
 pub(crate) fn unreachable(place: &str, encrypted: bool, error: &RedisError) -> Error {
-    unavailable(why_unreachable(place, encrypted, error))
+    Trouble::of(place, encrypted, error).error()
 }
 
 /// What it says.
-pub(crate) fn why_unreachable(place: &str, encrypted: bool, error: &RedisError) -> String {
+fn why_unreachable(place: &str, encrypted: bool, error: &RedisError) -> String {
     let why = match code_of(error).and_then(advice) {
         Some(advice) => advice.to_owned(),
         None if error.kind() == ErrorKind::RESP3NotSupported => {
@@ -161,8 +162,46 @@ fn hint(encrypted: bool, error: &RedisError) -> &'static str {
 
 /// The same for everybody who asks while there is no connection, written down once.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Trouble(pub(crate) Arc<str>);
+#[error("{why}")]
+pub(crate) struct Trouble {
+    why: Arc<str>,
+    lasts: bool,
+}
+
+impl Trouble {
+    /// Takes down why a connection cannot be made.
+    pub(crate) fn of(place: &str, encrypted: bool, error: &RedisError) -> Self {
+        Self {
+            why: why_unreachable(place, encrypted, error).into(),
+            lasts: lasts(error),
+        }
+    }
+
+    pub(crate) fn error(&self) -> Error {
+        unavailable(cause(self.clone(), self.lasts))
+    }
+}
+
+/// Whether it takes somebody to change a setting.
+fn lasts(error: &RedisError) -> bool {
+    let code = code_of(error).unwrap_or_default();
+    let kinds = [
+        ErrorKind::AuthenticationFailed,
+        ErrorKind::InvalidClientConfig,
+        ErrorKind::MasterNameNotFoundBySentinel,
+        ErrorKind::Parse,
+        ErrorKind::RESP3NotSupported,
+    ];
+    ["CROSSSLOT", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"].contains(&code)
+        || kinds.contains(&error.kind())
+}
+
+fn cause(why: impl Into<BoxError>, lasts: bool) -> BoxError {
+    match lasts {
+        true => Box::new(Lasting(why.into())),
+        false => why.into(),
+    }
+}
 
 pub(crate) const DRIVER: &str = "redis";
 
@@ -171,6 +210,41 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn what_somebody_has_to_change_does_not_pass() {
+        let cases = [
+            ("LOADING Redis is loading the dataset in memory", true),
+            ("BUSY Redis is busy running a script", true),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'",
+                true,
+            ),
+            ("READONLY You can't write against a read only replica", true),
+            ("WRONGPASS invalid username-password pair", false),
+            ("NOAUTH Authentication required", false),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                false,
+            ),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                false,
+            ),
+        ];
+        for (said, passes) in cases {
+            let line = format!("-{said}\r\n");
+            let error = || {
+                let refusal = redis::parse_redis_value(line.as_bytes()).unwrap();
+                refusal.extract_error().unwrap_err()
+            };
+            assert_eq!(Fault::of(error()).error.may_pass(), passes, "{said}");
+            let unreachable = unreachable("a:1", false, &error());
+            assert_eq!(unreachable.may_pass(), passes, "{said}");
+        }
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
+        assert!(unreachable("a:1", false, &refused).may_pass());
+    }
 
     #[test]
     fn a_hint_is_given_where_it_may_help() {

@@ -250,7 +250,7 @@ impl Shared {
 
     fn no_connection(&self) -> Error {
         if let Some(trouble) = &*self.trouble.borrow() {
-            return fault::unavailable(trouble.clone());
+            return trouble.error();
         }
         let (place, patience) = (self.settings.place(), self.settings.patience());
         fault::unavailable(if self.votes() {
@@ -307,9 +307,9 @@ impl Shared {
             number += 1;
             while let Err(error) = self.connect(number, &hear).await {
                 let (place, encrypted) = (self.settings.place(), self.settings.is_encrypted());
-                let trouble = fault::why_unreachable(&place, encrypted, &error);
+                let trouble = Trouble::of(&place, encrypted, &error);
                 tracing::debug!("{trouble}");
-                self.trouble.send_replace(Some(Trouble(trouble.into())));
+                self.trouble.send_replace(Some(trouble));
                 tokio::select! {
                     () = sleep(pause.mul_f64(0.5 + fastrand::f64())) => {}
                     () = self.hurry.notified() => sleep(SHORTEST_PAUSE).await,

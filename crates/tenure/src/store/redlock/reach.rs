@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use tokio::time::timeout;
 
-use crate::error::Result;
+use crate::error::{Error, Lasting, Result};
 use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault::unavailable;
 use crate::store::redlock::group::{A_WHILE, Group};
@@ -26,7 +26,16 @@ impl Group {
         let connected = |tries: &[Option<Result<()>>]| tries.iter().flatten().flatten().count();
         tries.until(|tries| connected(tries) >= self.majority).await;
         if connected(&tries.answers) < self.majority {
-            return Err(unavailable(self.failure(&tries)));
+            let answers = tries.answers.iter().flatten();
+            let may_vote = answers.filter(|tried| {
+                let error = tried.as_ref().err();
+                error.is_none_or(Error::may_pass)
+            });
+            // Where a majority has the wrong password, no time helps.
+            return Err(match may_vote.count() >= self.majority {
+                true => unavailable(self.failure(&tries)),
+                false => unavailable(Lasting(self.failure(&tries).into())),
+            });
         }
         _ = timeout(A_WHILE, tries.until(|_| false)).await;
         Ok(())

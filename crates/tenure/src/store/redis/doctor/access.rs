@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::doctor::Finding;
+use crate::doctor::{Finding, RIGHTS};
 use crate::random::random_u128;
 use crate::store::redis::doctor::node::{Node, is_forbidden, said};
 use crate::store::redis::keys::Keys;
@@ -30,7 +30,7 @@ pub(crate) async fn look(settings: &Settings, node: &Node, of: Use) -> Finding {
 
 fn unknown(why: &str, line: &str) -> Finding {
     let found = format!("could not look: {why}");
-    Finding::unknown(CHECK, found, format!("the least that works: {line}"))
+    Finding::unknown(RIGHTS, found, format!("the least that works: {line}"))
 }
 
 /// What a user may not do.
@@ -118,11 +118,11 @@ impl Missing {
             if !self.untried.is_empty() {
                 found = format!("{found}; not tried: {}", self.untried.join(", "));
             }
-            return Finding::problem(CHECK, found, line);
+            return Finding::problem(RIGHTS, found, line);
         }
         Finding {
             advice: Some(line),
-            ..Finding::fine(CHECK, "the user may do all that locks need")
+            ..Finding::fine(RIGHTS, "the user may do all that locks need")
         }
     }
 }
@@ -152,8 +152,6 @@ fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
 fn creates(rule: &str) -> bool {
     rule == "rpush"
 }
-
-const CHECK: &str = "rights";
 
 #[cfg(test)]
 mod tests {

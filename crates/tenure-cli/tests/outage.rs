@@ -1,0 +1,184 @@
+//! A store that is away: `--wait` waits for it too, and says so.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use tenure_testkit::RedisServer;
+
+use crate::common::{Ended, Place, Running, bare, end, redlock, wait_for};
+
+fn tenure(store: &str, arguments: &[&str]) -> Ended {
+    end(&mut bare(&[&["--store", store], arguments].concat()))
+}
+
+/// Starts a command whose stderr is a file.
+fn start(place: &Place, store: &str, arguments: &[&str]) -> Started {
+    let log = fs::File::create(place.path("stderr")).unwrap();
+    let mut command = bare(&[&["--store", store], arguments].concat());
+    command.current_dir(place.path("")).stderr(log);
+    Started(spawn(&mut command))
+}
+
+fn spawn(command: &mut Command) -> std::process::Child {
+    let command = command.stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::null()).spawn().unwrap()
+}
+
+/// A command that runs; killed if the test forgets it.
+struct Started(std::process::Child);
+
+impl Started {
+    fn code(mut self) -> Option<i32> {
+        let mut status = None;
+        wait_for("tenure to end", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_wait_outlasts_a_store_that_is_away() {
+    let place = Place::new();
+    let mut server = RedisServer::start().unwrap();
+    for verb in [
+        &["run", "a", "--wait", "5m", "--", "true"][..],
+        &["acquire", "b", "--wait", "5m"],
+    ] {
+        server.kill().unwrap();
+        let waiting = start(&place, &server.url(), verb);
+        let said = place.content("stderr");
+        assert!(said.contains("no connection to"), "{said}");
+        assert!(said.contains("waiting for the store"), "{said}");
+        server.start_again().unwrap();
+        assert_eq!(waiting.code(), Some(0), "{}", place.content("stderr"));
+        assert_eq!(place.content("stderr"), said, "said once");
+    }
+}
+
+#[test]
+fn a_wait_outlasts_a_lack_of_votes() {
+    let place = Place::new();
+    let mut servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
+    let store = redlock(&servers, "?restart_delay=off");
+    servers[0].kill().unwrap();
+    servers[1].kill().unwrap();
+    let waiting = start(&place, &store, &["run", "a", "--wait", "5m", "--", "true"]);
+    let said = place.content("stderr");
+    assert!(said.contains("1 of 3 nodes can vote"), "{said}");
+    servers[0].start_again().unwrap();
+    assert_eq!(waiting.code(), Some(0), "{}", place.content("stderr"));
+}
+
+#[test]
+fn a_wait_outlasts_a_server_that_refuses_for_a_while() {
+    let place = Place::new();
+    let server = RedisServer::builder().max_memory("0", "noeviction");
+    let server = server.start().unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let waiting = start(
+        &place,
+        &server.url(),
+        &["run", "a", "--wait", "5m", "--", "true"],
+    );
+    let said = place.content("stderr");
+    assert!(said.contains("out of memory"), "{said}");
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(waiting.code(), Some(0), "{}", place.content("stderr"));
+}
+
+#[test]
+fn a_wait_that_a_store_outlasts_gives_69_and_the_reason() {
+    let mut server = RedisServer::start().unwrap();
+    let frozen = RedisServer::start().unwrap();
+    server.kill().unwrap();
+    frozen.freeze().unwrap();
+    for store in [server.url(), frozen.url() + "?connect_timeout=200ms"] {
+        for verb in [
+            &["run", "a", "--wait", "1s", "--", "true"][..],
+            &["acquire", "a", "--wait", "1s", "--json"],
+        ] {
+            let begun = Instant::now();
+            let ended = tenure(&store, verb);
+            assert!(begun.elapsed().as_millis() >= 1000, "{verb:?}");
+            assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{}", ended.err);
+            let last = ended.err.lines().last().unwrap();
+            assert!(last.contains("no connection to"), "{}", ended.err);
+            assert!(!last.contains("waiting for"), "{}", ended.err);
+        }
+    }
+    frozen.thaw().unwrap();
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_store() {
+    let mut server = RedisServer::start().unwrap();
+    server.kill().unwrap();
+    let place = Place::new();
+    let waiting = start(
+        &place,
+        &server.url(),
+        &["run", "a", "--wait", "5m", "--", "true"],
+    );
+    place.content("stderr");
+    let pid = common::pid(waiting.0.id());
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(waiting.code(), None, "died by the signal");
+}
+
+#[test]
+fn without_a_limit_a_store_that_is_away_is_told_at_once() {
+    let mut server = RedisServer::start().unwrap();
+    server.kill().unwrap();
+    for verb in [
+        &["run", "a", "--", "true"][..],
+        &["run", "a", "--no-wait", "--", "true"],
+    ] {
+        let ended = tenure(&server.url(), verb);
+        assert_eq!(ended.code, 69, "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_no_wait_can_mend_fails_at_once() {
+    let place = Place::new();
+    let server = RedisServer::builder()
+        .user("ann on >hunter2 ~* &* +@all")
+        .user("bob on >hunter2 ~* &* +@all -evalsha -eval")
+        .password("hunter1")
+        .start()
+        .unwrap();
+    let other = RedisServer::builder().password("hunter1").start().unwrap();
+    fs::write(place.path("file"), "").unwrap();
+    let one = format!("ann:hunter3@127.0.0.1:{}", server.port());
+    let two = format!("ann:hunter3@127.0.0.1:{}", other.port());
+    let stores = [
+        server.url_as("ann", "hunter3"),
+        server.url_as("bob", "hunter2"),
+        format!("redis://127.0.0.1:{}", server.port()),
+        format!("redlock://{one},{two},127.0.0.1:1?restart_delay=off"),
+        format!("local:{}/store", place.path("file").display()),
+        "gopher://x".to_owned(),
+    ];
+    for store in stores {
+        let mut command = bare(&["--store", &store, "run", "a", "--wait", "1h", "--", "true"]);
+        // It ends, and not after an hour.
+        let ended = Running::start(&mut command).ended();
+        let code = if store.starts_with("gopher") { 2 } else { 69 };
+        assert_eq!(ended.code, code, "{store}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{store}: {}", ended.err);
+    }
+}

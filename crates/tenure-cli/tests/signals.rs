@@ -1,0 +1,202 @@
+//! Signals: `tenure` ends as its command does, so that shells around it know.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::common::{Ended, Place, path_with_tenure, wait_for};
+
+#[test]
+fn tenure_dies_by_the_signal_that_ended_its_command() {
+    let place = Place::new();
+    let signals = [
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("PIPE", Signal::PIPE),
+        ("TERM", Signal::TERM),
+        ("USR1", Signal::USR1),
+    ];
+    for (word, signal) in signals {
+        let ended = place.run(&["run", "a", "--", "sh", "-c", &format!("kill -{word} $$")]);
+        assert_eq!(ended.signal, Some(signal.as_raw()), "{word}: {ended:?}");
+        assert_eq!(ended.err, "", "{word}");
+        assert!(place.is_free("a"), "{word}");
+    }
+}
+
+#[test]
+fn a_command_that_dumps_core_lets_tenure_die_without_a_core() {
+    let place = Place::new();
+    for (word, signal) in [("QUIT", Signal::QUIT), ("SEGV", Signal::SEGV)] {
+        let script = format!(
+            "ulimit -c unlimited; exec {} run a -- sh -c 'ulimit -c 0; kill -{word} $$'",
+            env!("CARGO_BIN_EXE_tenure")
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(place.path(""));
+        let ended = common::end(command.env("TENURE_STORE", place.store()));
+        assert_eq!(ended.signal, Some(signal.as_raw()), "{word}: {ended:?}");
+        assert!(!ended.dumped_core, "{word}");
+    }
+}
+
+/// Whoever sees `tenure` die by KILL must know that the lock was not released.
+#[test]
+fn a_command_that_was_killed_gives_137() {
+    let place = Place::new();
+    let ended = place.run(&["run", "a", "--", "sh", "-c", "kill -KILL $$"]);
+    assert_eq!((ended.code, ended.signal), (137, None));
+    assert!(place.is_free("a"));
+}
+
+#[test]
+fn an_exit_code_stays_an_exit_code() {
+    let place = Place::new();
+    let ended = place.run(&["run", "a", "--", "sh", "-c", "exit 130"]);
+    assert_eq!((ended.code, ended.signal), (130, None));
+}
+
+#[test]
+fn a_wait_dies_by_the_signal_that_ended_it() {
+    let place = Place::new();
+    let _holder = place.hold("a", &[]);
+    for verb in [&["run", "a", "--", "touch", "never"][..], &["acquire", "a"]] {
+        for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+            let waiter = common::Running::start(&mut place.tenure(verb));
+            wait_for("the waiter", || !place.pids("a", "waiters").is_empty());
+            waiter.signal(signal);
+            let ended = waiter.ended();
+            assert_eq!(ended.signal, Some(signal.as_raw()), "{verb:?}: {ended:?}");
+            assert!(place.pids("a", "waiters").is_empty(), "{verb:?}");
+        }
+    }
+    assert!(!place.path("never").exists());
+}
+
+/// `tenure run` in a loop; each round writes its number and waits to be ended.
+const LOOP: &str = "
+for i in 1 2 3; do tenure run a -- sh -c \"$COMMAND\"; echo $i >>rounds; done
+echo after >>rounds";
+
+/// Dies of ctrl-c.
+const MORTAL: &str = "echo >begun; exec sleep 1000";
+
+/// Takes ctrl-c for an order to finish.
+const ORDERLY: &str = "trap 'exit 0' INT; echo >begun; while :; do sleep 0.02; done";
+
+#[test]
+fn ctrl_c_ends_the_script_around_a_command() {
+    for shell in ["dash", "bash"] {
+        let place = Place::new();
+        fs::write(place.path("script"), LOOP).unwrap();
+        let mut terminal = Terminal::start(&place, &format!("exec {shell} script"), MORTAL);
+        place.content("begun");
+        terminal.press(CTRL_C);
+        let ended = terminal.ended();
+        assert_eq!(ended.code, 130, "{shell}: {ended:?}");
+        assert!(!place.path("rounds").exists(), "{shell}");
+        assert!(place.is_free("a"), "{shell}");
+    }
+}
+
+#[test]
+fn ctrl_c_that_a_command_takes_care_of_lets_the_script_go_on() {
+    for shell in ["dash", "bash"] {
+        let place = Place::new();
+        fs::write(place.path("script"), LOOP).unwrap();
+        let mut terminal = Terminal::start(&place, &format!("exec {shell} script"), ORDERLY);
+        for round in ["1", "2", "3"] {
+            place.content("begun");
+            fs::remove_file(place.path("begun")).unwrap();
+            terminal.press(CTRL_C);
+            wait_for("the round to end", || {
+                place.content("rounds").lines().any(|line| line == round)
+            });
+        }
+        assert_eq!(terminal.ended().code, 0, "{shell}");
+        assert_eq!(place.content("rounds"), "1\n2\n3\nafter", "{shell}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_loop_that_was_typed() {
+    let place = Place::new();
+    let shell = "exec bash --norc --noprofile -i";
+    let mut terminal = Terminal::start(&place, shell, MORTAL);
+    let typed = LOOP.trim().replace('\n', "; ") + "\n";
+    terminal.press(typed.as_bytes());
+    place.content("begun");
+    terminal.press(CTRL_C);
+    terminal.press(b"echo $? >status; exit 7\n");
+    let ended = terminal.ended();
+    assert_eq!(ended.code, 7, "the shell itself goes on: {ended:?}");
+    assert_eq!(place.content("status"), "130");
+    assert!(!place.path("rounds").exists());
+}
+
+#[test]
+fn ctrl_c_ends_a_script_that_waits_for_the_lock() {
+    for shell in ["dash", "bash"] {
+        let place = Place::new();
+        let _holder = place.hold("a", &[]);
+        fs::write(place.path("script"), LOOP).unwrap();
+        let mut terminal = Terminal::start(&place, &format!("exec {shell} script"), MORTAL);
+        wait_for("the waiter", || !place.pids("a", "waiters").is_empty());
+        terminal.press(CTRL_C);
+        assert_eq!(terminal.ended().code, 130, "{shell}");
+        assert!(!place.path("rounds").exists(), "{shell}");
+        assert!(place.pids("a", "waiters").is_empty(), "{shell}");
+    }
+}
+
+const CTRL_C: &[u8] = &[3];
+
+/// A terminal of its own, with a program in it; ended if the test forgets it.
+struct Terminal(Option<Child>);
+
+impl Terminal {
+    /// Starts a program on a new terminal; `command` is what its loop runs.
+    fn start(place: &Place, program: &str, command: &str) -> Self {
+        let child = Command::new("script")
+            .args(["-qefc", program, "/dev/null"])
+            .current_dir(place.path(""))
+            .env("SHELL", "/bin/sh")
+            .env("PATH", path_with_tenure())
+            .env("TENURE_STORE", place.store())
+            .env("COMMAND", command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(Some(child))
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        let stdin = self.0.as_mut().unwrap().stdin.as_mut().unwrap();
+        stdin.write_all(keys).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Waits until the program has ended.
+    fn ended(mut self) -> Ended {
+        let child = self.0.as_mut().unwrap();
+        let keys = child.stdin.take();
+        wait_for("the program to end", || child.try_wait().unwrap().is_some());
+        drop(keys);
+        self.0.take().unwrap().wait_with_output().unwrap().into()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
