@@ -249,6 +249,7 @@ fn give_up(live: &Live) {
             waited_us: 0,
             took_us: 0,
             outcome: Outcome::Error,
+            fence: None,
         });
     }
 }
