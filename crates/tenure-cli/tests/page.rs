@@ -10,27 +10,25 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tenure_testkit::Browser;
 
-use crate::common::{Place, bare, end, is_alive, pid, wait_for};
+use crate::common::{Place, bare, descendants, end, is_alive, pid, runs, wait_for};
 
-/// A demo with its page, and the browser that looks at it.
-struct Stage {
-    demo: Child,
+/// A demo that has printed the address of its page.
+struct Demo {
+    process: Child,
     /// Kept open, so that the demo can write.
     _said: BufReader<ChildStderr>,
     /// As printed, such as `127.0.0.1:4711`.
     address: String,
-    browser: Browser,
 }
 
-impl Stage {
-    /// Starts a demo with these flags and opens its page.
-    fn open(flags: &[&str]) -> Self {
+impl Demo {
+    /// Starts a demo with these flags.
+    fn start(flags: &[&str], input: Stdio) -> Self {
         let mut command = bare(&["demo", "flash-sale", "--page", "--front", "own"]);
-        let command = command.args(["--buyers", "1500", "--think", "2ms"]);
-        let command = command.args(flags).stdin(Stdio::null());
-        let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut demo = command.spawn().unwrap();
-        let mut said = BufReader::new(demo.stderr.take().unwrap());
+        let command = command.args(flags).stdin(input);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         let address = line
@@ -38,13 +36,41 @@ impl Stage {
             .nth(1)
             .and_then(|rest| rest.split('/').next());
         let address = address.unwrap_or_else(|| panic!("no address: {line}"));
-        let mut stage = Self {
+        Self {
             address: address.to_owned(),
-            demo,
+            process,
             _said: said,
-            browser: Browser::start().unwrap(),
-        };
-        stage.browser.goto(&format!("http://{address}/")).unwrap();
+        }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // As Ctrl-C does, so that nothing is left; it may have ended before.
+        let _ = kill_process(pid(self.process.id()), Signal::INT);
+        let _ = self.process.wait();
+    }
+}
+
+/// A demo, and the browser that looks at its page.
+struct Stage {
+    demo: Demo,
+    browser: Browser,
+}
+
+impl Stage {
+    /// Starts a demo with these flags and opens its page.
+    fn open(flags: &[&str]) -> Self {
+        let quick = ["--buyers", "1500", "--think", "2ms"];
+        let demo = Demo::start(&[&quick, flags].concat(), Stdio::null());
+        Self::of(demo, Browser::start().unwrap())
+    }
+
+    /// Opens the page of a demo.
+    fn of(demo: Demo, browser: Browser) -> Self {
+        let mut stage = Self { demo, browser };
+        let address = format!("http://{}/", stage.demo.address);
+        stage.browser.goto(&address).unwrap();
         // Only then is another sale that is started told from the first.
         stage.wait_for("state?.number > 0");
         stage
@@ -78,14 +104,6 @@ impl Stage {
 
     fn no_errors(&mut self) {
         assert_eq!(self.browser.errors().unwrap(), Vec::<String>::new());
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        // As Ctrl-C does, so that nothing is left; it may have ended before.
-        let _ = kill_process(pid(self.demo.id()), Signal::INT);
-        let _ = self.demo.wait();
     }
 }
 
@@ -201,6 +219,70 @@ fn a_copy_that_is_frozen_by_a_click_comes_back_too_late_to_write() {
 }
 
 #[test]
+fn the_sale_waits_for_the_page_and_lasts_until_copies_are_broken_by_hand() {
+    let demo = Demo::start(&["--ttl", "1s"], Stdio::null());
+    // A browser takes a while to start, as people do.
+    let browser = Browser::start().unwrap();
+    let copies = descendants(demo.process.id());
+    let copies = copies.iter().filter(|pid| runs(pid, "demo-copy"));
+    assert_eq!(copies.count(), 0, "nothing was started yet");
+    let mut stage = Stage::of(demo, browser);
+    stage.wait_for("state.running && state.copies.every((copy) => copy.sold > 0)");
+    let told = "document.querySelector('#faults').textContent";
+    stage.browser.click("[data-copy='2'] .pause").unwrap();
+    stage.wait_for("document.querySelector('[data-copy=\"2\"] .state').textContent === 'frozen'");
+    // The other copy has to take over first.
+    stage.browser.click("[data-copy='1'] .pause").unwrap();
+    let button = "document.querySelector('[data-copy=\"1\"] .pause').textContent";
+    stage.wait_for(&format!("{button} === 'once another serves …'"));
+    for copies in [[2, 1], [1, 2]] {
+        let [frozen, other] = copies;
+        stage.wait_for(&format!(
+            "/Copy {frozen} was frozen .*copy {other} took over .*stale write was refused/.test({told})"
+        ));
+    }
+    stage.wait_for("!document.querySelector('[data-copy=\"1\"] .kill').disabled");
+    stage.browser.click("[data-copy='1'] .kill").unwrap();
+    stage.wait_for(&format!("{told}.includes('Copy 1 was killed')"));
+    assert_eq!(stage.eval("state.running"), true, "there is time for more");
+    stage.no_errors();
+}
+
+#[test]
+fn the_only_copy_is_not_frozen() {
+    let mut stage = Stage::open(&["--stock", "300", "--copies", "1"]);
+    stage.start("tenure");
+    let disabled = "[...document.querySelectorAll('.buttons button')].map((one) => one.disabled)";
+    stage.wait_for("state.running && state.copies[0].sold > 0");
+    stage.wait_for(&format!("String({disabled}) === 'true,false'"));
+    let said = stage.wait_for(
+        "(window.asked ??= order('pause', { copy: 1 })) && \
+         document.querySelector('#trouble').textContent",
+    );
+    assert!(said.as_str().unwrap().contains("--copies 2"), "{said}");
+}
+
+#[test]
+fn a_line_on_standard_input_begins_the_sale_without_the_page() {
+    let mut demo = Demo::start(&["--stock", "20", "--think", "1ms"], Stdio::piped());
+    demo.process
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b"\n")
+        .unwrap();
+    let mut said = String::new();
+    let printed = BufReader::new(demo.process.stdout.take().unwrap());
+    for line in printed.lines() {
+        said += &line.unwrap();
+        if said.contains("exactly the stock is sold") {
+            break;
+        }
+    }
+    assert!(said.contains("20 pieces"), "{said}");
+}
+
+#[test]
 fn a_sale_without_a_lock_shows_lost_updates() {
     let mut stage = Stage::open(&["--stock", "300"]);
     stage.start("none");
@@ -227,8 +309,8 @@ fn the_page_says_when_the_demo_is_gone_and_nothing_runs_on() {
         .map(Value::to_string)
         .collect();
     assert!(copies.iter().all(|copy| is_alive(copy)));
-    kill_process(pid(stage.demo.id()), Signal::INT).unwrap();
-    assert_eq!(stage.demo.wait().unwrap().code(), Some(130));
+    kill_process(pid(stage.demo.process.id()), Signal::INT).unwrap();
+    assert_eq!(stage.demo.process.wait().unwrap().code(), Some(130));
     let said = stage.wait_for("!document.querySelector('#trouble').hidden && document.querySelector('#trouble').textContent");
     assert!(said.as_str().unwrap().contains("does not answer"), "{said}");
     assert_eq!(
@@ -322,34 +404,40 @@ fn other_sites_cannot_use_the_page() {
         ("POST /start HTTP/1.1", "rebound.example", json, order, 403),
         (
             "POST /start HTTP/1.1",
-            &stage.address,
+            &stage.demo.address,
             "Content-Type: text/plain",
             order,
             403,
         ),
-        ("POST /start HTTP/1.1", &stage.address, "", order, 403),
+        ("POST /start HTTP/1.1", &stage.demo.address, "", order, 403),
         (
             "POST /start HTTP/1.1",
-            &stage.address,
+            &stage.demo.address,
             json,
             r#"{"lock":"nonsense"}"#,
             400,
         ),
         (
             "POST /start HTTP/1.1",
-            &stage.address,
+            &stage.demo.address,
             json,
             r#"{"lock":"setnx"}"#,
             409,
         ),
         (
             "POST /kill HTTP/1.1",
-            &stage.address,
+            &stage.demo.address,
             json,
             r#"{"copy":7}"#,
             404,
         ),
-        ("POST /start HTTP/1.1", &stage.address, json, order, 202),
+        (
+            "POST /start HTTP/1.1",
+            &stage.demo.address,
+            json,
+            order,
+            202,
+        ),
     ];
     for (first, host, header, body, status) in cases {
         let header = if header.is_empty() {
@@ -361,7 +449,7 @@ fn other_sites_cannot_use_the_page() {
         let text = format!(
             "{first}\r\nHost: {host}\r\n{header}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
-        let mut stream = TcpStream::connect(&stage.address).unwrap();
+        let mut stream = TcpStream::connect(&stage.demo.address).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -4,14 +4,13 @@ mod common;
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use tenure_testkit::RedisServer;
 
-use crate::common::{Ended, Place, Running, bare, end, is_alive, wait_for};
+use crate::common::{Ended, Place, Running, bare, descendants, end, is_alive, runs, wait_for};
 
 #[test]
 fn tenure_sells_exactly_the_stock() {
@@ -63,6 +62,44 @@ fn a_frozen_copys_write_is_refused() {
     let refused = record["totals"]["refused_stale_writes"].as_u64().unwrap();
     // Others may be refused too, if the machine stands still while they sell.
     assert!(refused > 0, "{}", record["totals"]);
+}
+
+#[test]
+fn a_frozen_copys_lock_goes_to_the_successor_of_a_killed_one() {
+    for front in ["nginx", "own"] {
+        let many = ["--at-once", "64", "--think", "0ms", "--front", front];
+        let record = held(&[&["--pause", "--kill", "--ttl", "1s"], &many[..]].concat());
+        assert_kept(&record);
+        let (killed, frozen) = (fault(&record, "kill"), fault(&record, "pause"));
+        assert!(
+            killed["to_us"].as_u64() < frozen["from_us"].as_u64(),
+            "{front}: one fault after the other: {}",
+            record["faults"]
+        );
+        assert_eq!(frozen["outcome"], "stale", "{front}");
+        let frozen_us = frozen["from_us"].as_u64().unwrap()..frozen["to_us"].as_u64().unwrap();
+        let meanwhile = record["sales"].as_array().unwrap().iter().filter(|sale| {
+            let at_us = sale["at_us"].as_u64().unwrap();
+            sale["copy"] == killed["copy"]
+                && sale["outcome"] == "sold"
+                && frozen_us.contains(&at_us)
+        });
+        assert!(meanwhile.count() > 1, "{front}: sales go on");
+        let taken = &frozen["taken_over"];
+        assert_eq!(taken["copy"], killed["copy"], "{front}: {frozen}");
+        assert!(taken["fence"].as_u64() > frozen["fence"].as_u64());
+        assert!(frozen_us.contains(&taken["at_us"].as_u64().unwrap()));
+    }
+}
+
+#[test]
+fn a_pause_that_proves_nothing_gives_1_and_a_sentence() {
+    // The only buyer waits at the frozen copy, so that nobody is left to take over.
+    let ended = sale(&["--pause", "--ttl", "100ms", "--at-once", "1"]);
+    assert_eq!(ended.code, 1, "{}", ended.out);
+    for part in ["no other copy took over", "its late write was accepted"] {
+        assert!(ended.err.contains(part), "{}", ended.err);
+    }
 }
 
 #[test]
@@ -119,7 +156,9 @@ fn a_lock_without_a_fence_loses_an_update_when_its_holder_is_frozen() {
 
 #[test]
 fn a_lock_without_expiry_is_stuck_when_its_holder_is_killed() {
-    let record = held(&["--lock", "setnx", "--kill", "--ttl", "200ms"]);
+    // Many, as this lock is not fair either.
+    let flags = ["--kill", "--ttl", "200ms", "--stock", "300"];
+    let record = held(&[&flags[..], &["--lock", "setnx"]].concat());
     assert_eq!(record["stuck"], true);
     assert!(record["totals"]["left"].as_u64().unwrap() > 0);
     assert!(
@@ -316,31 +355,4 @@ fn assert_sentence(ended: &Ended, code: i32, case: &[&str]) {
 /// How many folders the demo and its servers have left behind.
 fn folders(place: &Place) -> usize {
     fs::read_dir(place.path("tmp")).unwrap().count()
-}
-
-/// The ids of all processes that this one has started, and those that these have.
-fn descendants(of: u32) -> Vec<String> {
-    let mut found = vec![of.to_string()];
-    let mut next = 0;
-    while next < found.len() {
-        let threads = Path::new("/proc").join(&found[next]).join("task");
-        let threads = fs::read_dir(threads).into_iter().flatten().flatten();
-        for thread in threads {
-            let list = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            for child in list.split_whitespace() {
-                if !found.iter().any(|known| known == child) {
-                    found.push(child.to_owned());
-                }
-            }
-        }
-        next += 1;
-    }
-    found.split_off(1)
-}
-
-/// Whether a process was started with this word in its command line.
-fn runs(pid: &str, word: &str) -> bool {
-    let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
-    let line = String::from_utf8_lossy(&line);
-    line.contains(word) && !line.contains("guardian")
 }

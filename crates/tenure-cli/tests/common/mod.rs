@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -263,4 +263,31 @@ pub(crate) fn redlock(servers: &[RedisServer], options: &str) -> String {
         .map(|server| format!("127.0.0.1:{}", server.port()))
         .collect();
     format!("redlock://{}{options}", nodes.join(","))
+}
+
+/// The ids of all processes that this one has started, and those that these have.
+pub(crate) fn descendants(of: u32) -> Vec<String> {
+    let mut found = vec![of.to_string()];
+    let mut next = 0;
+    while next < found.len() {
+        let threads = Path::new("/proc").join(&found[next]).join("task");
+        let threads = fs::read_dir(threads).into_iter().flatten().flatten();
+        for thread in threads {
+            let list = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            for child in list.split_whitespace() {
+                if !found.iter().any(|known| known == child) {
+                    found.push(child.to_owned());
+                }
+            }
+        }
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Whether a process was started with this word in its command line.
+pub(crate) fn runs(pid: &str, word: &str) -> bool {
+    let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    line.contains(word) && !line.contains("guardian")
 }

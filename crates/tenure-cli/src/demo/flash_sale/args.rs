@@ -24,15 +24,16 @@ use crate::exit_code;
 ///
 /// Faults come in the middle of a sale, after its read and before its write.
 ///
-/// Ends with 1 if tenure sold what was not there or lost an update, or if a fault that was asked for
-/// did not happen. The other locks are broken on purpose, and end with 0 whatever they do.
+/// Ends with 1 if tenure sold what was not there or lost an update, if a fault that was asked for did
+/// not happen, or if with --pause no other copy took over or the late write was not refused. The other
+/// locks are broken on purpose, and end with 0 whatever they do.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tenure demo flash-sale                                 # sells exactly 5000
   tenure demo flash-sale --lock none                     # sells more than there is
   tenure demo flash-sale --lock process --copies 3
-  tenure demo flash-sale --pause --kill                  # a frozen copy, and a killed one
+  tenure demo flash-sale --pause --kill                  # a killed copy, and a frozen one
   tenure demo flash-sale --slow 20s --ttl 2s             # a sale that outlives its lease
   tenure demo flash-sale --store redis://127.0.0.1/
   tenure demo flash-sale --all --slow 5s --kill          # every lock side by side
@@ -46,9 +47,9 @@ pub(crate) struct FlashSaleArgs {
     #[arg(long, value_name = "NUMBER", value_parser = number(1, MOST))]
     buyers: Option<u64>,
 
-    /// How many buyers wait for an answer at the same time
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = small(1, 1000))]
-    pub(crate) at_once: u32,
+    /// How many buyers wait for an answer at the same time [default: 64, with --page 16]
+    #[arg(long, value_name = "NUMBER", value_parser = small(1, 1000))]
+    at_once: Option<u32>,
 
     /// How many copies of the service there are
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = small(1, 64))]
@@ -71,9 +72,10 @@ pub(crate) struct FlashSaleArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "3s")]
     pub(crate) ttl: Duration,
 
-    /// How long each sale thinks between its read and its write
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0ms")]
-    pub(crate) think: Duration,
+    /// How long each sale thinks between its read and its write [default: 0ms, with --page 30s for the
+    /// whole stock]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    think: Option<Duration>,
 
     /// One sale takes so long; its lease is renewed meanwhile
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -121,7 +123,9 @@ impl FlashSaleArgs {
         if self.ttl < SHORTEST_TTL || self.ttl > LONGEST {
             return wrong("--ttl is between 100ms and 1h; write for example --ttl 3s");
         }
-        if self.think > LONGEST || self.slow.is_some_and(|slow| slow > LONGEST) {
+        if self.think.is_some_and(|think| think > LONGEST)
+            || self.slow.is_some_and(|slow| slow > LONGEST)
+        {
             return wrong("--think and --slow are at most 1h; write for example --slow 20s");
         }
         if self.slow.is_some_and(|slow| slow.is_zero()) {
@@ -160,6 +164,28 @@ impl FlashSaleArgs {
         self.buyers.unwrap_or_else(|| usual.min(MOST))
     }
 
+    /// How many buyers wait for an answer at the same time.
+    pub(crate) fn at_once(&self) -> u32 {
+        let usual = match self.look.page {
+            // Without a lock all of them sell at the same time: fewer buyers keep that sale visible.
+            true => 16,
+            false => 64,
+        };
+        self.at_once.unwrap_or(usual)
+    }
+
+    /// How long each sale thinks between its read and its write.
+    pub(crate) fn think(&self) -> Duration {
+        let usual = match self.look.page {
+            true => {
+                let pieces = u32::try_from(self.stock()).unwrap_or(u32::MAX);
+                (PAGED / pieces).max(SHORTEST_THINK)
+            }
+            false => Duration::ZERO,
+        };
+        self.think.unwrap_or(usual)
+    }
+
     /// The faults that were asked for.
     pub(crate) fn faults(&self) -> Vec<FaultKind> {
         let asked = [
@@ -180,6 +206,10 @@ fn small(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=most)
 }
 
+/// How long the stock lasts on the page, so that there is time to freeze and kill copies by hand.
+const PAGED: Duration = Duration::from_secs(30);
+/// The resolution of a copy's timer.
+const SHORTEST_THINK: Duration = Duration::from_millis(1);
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
 const MOST: u64 = 1_000_000;

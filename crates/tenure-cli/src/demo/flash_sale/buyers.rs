@@ -65,6 +65,7 @@ impl Counter {
             waited_us: answer.as_ref().map_or(0, |answer| answer.waited_us),
             took_us: micros(asked.elapsed()),
             outcome,
+            fence: answer.and_then(|answer| answer.fence),
         }
     }
 

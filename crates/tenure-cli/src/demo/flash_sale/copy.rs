@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::door::{Door, Pass};
 use super::record::Outcome;
@@ -39,8 +39,7 @@ pub(crate) async fn copy() -> Result<ExitCode> {
 }
 
 async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
-    let address = (Ipv4Addr::LOCALHOST, settings.port);
-    let listener = TcpListener::bind(address).await?;
+    let listener = listener(settings.port)?;
     let shop = Shop {
         number: settings.number,
         door: Door::open(&settings).await?,
@@ -54,6 +53,15 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     tell(&Said::Ready)?;
     axum::serve(listener, routes).await?;
     Ok(())
+}
+
+/// Listens on a port that this copy may share with the one that it replaces.
+fn listener(port: u16) -> Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    Ok(socket.listen(BACKLOG)?)
 }
 
 /// `POST /inventory/sale`: sells one piece, if there is one.
@@ -113,7 +121,8 @@ impl Shop {
         let sold = self.reserve(pass, left - 1).await;
         if halted {
             let outcome = sold.as_ref().map_or(Outcome::Error, |sold| sold.outcome);
-            tell(&Said::WentOn { outcome })?;
+            let fence = pass.fence();
+            tell(&Said::WentOn { outcome, fence })?;
         }
         sold
     }
@@ -221,3 +230,6 @@ fn not_by_hand() -> Failure {
     let sentence = "demo-copy is a part of 'tenure demo flash-sale' and not called by hand";
     Failure::new(exit_code::USAGE, sentence)
 }
+
+/// More than there can be buyers at once.
+const BACKLOG: u32 = 1024;

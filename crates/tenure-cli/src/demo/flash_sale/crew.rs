@@ -61,7 +61,14 @@ impl Copy {
     }
 
     /// Freezes the process in the middle of its next sale, and lets it go on after so long.
-    pub(super) async fn pause(&self, time: Duration, begun: impl FnOnce()) -> Result<Said> {
+    ///
+    /// `begun` is called when it is frozen, `over` when it is about to go on.
+    pub(super) async fn pause(
+        &self,
+        time: Duration,
+        begun: impl FnOnce(),
+        over: impl FnOnce(),
+    ) -> Result<Said> {
         let mut process = self.process.lock().await;
         process.halt(Halt::Still).await?;
         process.child.signal(Signal::STOP)?;
@@ -70,19 +77,20 @@ impl Copy {
         // It lies in the pipe until the process can read it.
         process.child.tell(&Tell::GoOn)?;
         tokio::time::sleep(time).await;
+        over();
         process.child.signal(Signal::CONT)?;
         process.hear().await
     }
 
-    /// Kills the process in the middle of its next sale; `begun` is called when it is dead.
-    ///
-    /// Returns when another process serves in its place.
-    pub(super) async fn kill(&self, begun: impl FnOnce()) -> Result<()> {
+    /// Kills the process in the middle of its next sale; another one serves in its place at once.
+    pub(super) async fn kill(&self) -> Result<()> {
         let mut process = self.process.lock().await;
         process.halt(Halt::Still).await?;
+        // The successor listens on the same port before the old process dies. Otherwise the front would
+        // send its buyers to the other copies, one of which may be frozen.
+        let successor = Process::start(&self.settings).await?;
         process.child.kill()?;
-        begun();
-        *process = Process::start(&self.settings).await?;
+        *process = successor;
         self.pid.store(process.child.id(), Ordering::Relaxed);
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::JoinSet;
 
 use super::crew::Copy;
@@ -17,6 +18,8 @@ use crate::error::Result;
 pub(super) struct Faults {
     tasks: JoinSet<Result<()>>,
     going_on: Arc<AtomicUsize>,
+    /// Faults begin one at a time: which copies serve must not change while one looks for another copy.
+    turn: Arc<Mutex<()>>,
     times: Times,
     live: Live,
 }
@@ -35,18 +38,31 @@ impl Faults {
         Self {
             tasks: JoinSet::new(),
             going_on: Arc::default(),
+            turn: Arc::default(),
             times,
             live: live.clone(),
         }
     }
 
     /// Lets a fault come to a copy, in its next sale once so many pieces are sold.
+    ///
+    /// Faults begin in the order in which they are armed. A copy is frozen only while another one serves and
+    /// can take over.
     pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, sold: u64) {
         let (copy, live, times) = (Arc::clone(copy), self.live.clone(), self.times);
-        let going_on = Arc::clone(&self.going_on);
+        let (going_on, turn) = (Arc::clone(&self.going_on), Arc::clone(&self.turn));
         self.tasks.spawn(async move {
+            let turn = turn.lock_owned().await;
             live.until_sold(sold).await;
-            inflict(kind, &copy, times, &live, &going_on).await
+            if kind == FaultKind::Pause {
+                live.until_another_serves(copy.number()).await;
+            }
+            let moment = Moment {
+                from_us: None,
+                going_on: &going_on,
+                turn: Some(turn),
+            };
+            inflict(kind, &copy, times, &live, moment).await
         });
     }
 
@@ -81,22 +97,23 @@ async fn inflict(
     copy: &Copy,
     times: Times,
     live: &Live,
-    going_on: &AtomicUsize,
+    mut moment: Moment<'_>,
 ) -> Result<()> {
-    let mut moment = Moment {
-        from_us: None,
-        going_on,
-    };
+    let mut to_us = None;
     let mut begun = |state| {
-        moment.begin(live.now_us());
         live.copy(copy.number(), copy.pid(), state);
+        moment.begin(live.now_us());
     };
-    let outcome = match kind {
+    let (outcome, fence) = match kind {
         FaultKind::Slow => of(&copy.slow(times.slow, || begun(CopyState::Slow)).await?),
-        FaultKind::Pause => of(&copy.pause(times.pause, || begun(CopyState::Frozen)).await?),
+        FaultKind::Pause => {
+            let (begun, over) = (|| begun(CopyState::Frozen), || to_us = Some(live.now_us()));
+            of(&copy.pause(times.pause, begun, over).await?)
+        }
         FaultKind::Kill => {
-            copy.kill(|| begun(CopyState::Killed)).await?;
-            Outcome::Error
+            copy.kill().await?;
+            begun(CopyState::Serving);
+            (Outcome::Error, None)
         }
     };
     live.copy(copy.number(), copy.pid(), CopyState::Serving);
@@ -104,8 +121,10 @@ async fn inflict(
         kind,
         copy: copy.number(),
         from_us: moment.from_us.unwrap_or(0),
-        to_us: live.now_us(),
+        to_us: to_us.unwrap_or_else(|| live.now_us()),
         outcome,
+        fence,
+        taken_over: None,
     });
     Ok(())
 }
@@ -115,12 +134,15 @@ async fn inflict(
 struct Moment<'a> {
     from_us: Option<u64>,
     going_on: &'a AtomicUsize,
+    /// Given to the next fault when this one has begun.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Moment<'_> {
     fn begin(&mut self, now_us: u64) {
         self.going_on.fetch_add(1, Ordering::Release);
         self.from_us = Some(now_us);
+        self.turn = None;
     }
 }
 
@@ -132,10 +154,10 @@ impl Drop for Moment<'_> {
     }
 }
 
-/// What became of the sale that had halted.
-fn of(said: &Said) -> Outcome {
+/// What became of the sale that had halted, and its fence.
+fn of(said: &Said) -> (Outcome, Option<u64>) {
     match said {
-        Said::WentOn { outcome } => *outcome,
-        _ => Outcome::Error,
+        Said::WentOn { outcome, fence } => (*outcome, *fence),
+        _ => (Outcome::Error, None),
     }
 }

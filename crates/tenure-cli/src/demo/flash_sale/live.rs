@@ -8,7 +8,7 @@ use tenure::{Client, Name};
 use tokio::sync::{mpsc, watch};
 
 use super::lock::LockKind;
-use super::record::{FaultSeen, Outcome, Sale, Totals};
+use super::record::{FaultSeen, Outcome, Sale, TakeOver, Totals};
 
 /// The sale that goes on now, or the last one; clones are the same.
 #[derive(Debug, Clone)]
@@ -49,8 +49,6 @@ pub(crate) enum CopyState {
     /// One of its sales takes long.
     Slow,
     Frozen,
-    /// Killed, and not replaced yet.
-    Killed,
     Ended,
 }
 
@@ -202,8 +200,10 @@ impl Live {
     }
 
     /// A fault is over.
-    pub(super) fn fault(&self, fault: FaultSeen) {
-        self.state().faults.push(fault);
+    pub(super) fn fault(&self, mut fault: FaultSeen) {
+        let mut state = self.state();
+        fault.taken_over = TakeOver::of(&fault, &state.sales);
+        state.faults.push(fault);
     }
 
     /// How many buyers have come, and how many were answered.
@@ -221,6 +221,17 @@ impl Live {
     pub(super) async fn until_sold(&self, number: u64) {
         // The sender lives as long as we do.
         let _ = self.sold.subscribe().wait_for(|sold| *sold >= number).await;
+    }
+
+    /// Waits until another copy than this one serves.
+    pub(super) async fn until_another_serves(&self, number: u32) {
+        let serves = |copy: &CopyNow| copy.number != number && copy.state == CopyState::Serving;
+        // A copy that serves again sells, unless the sale is over.
+        let mut sold = self.sold.subscribe();
+        while !self.state().copies.iter().any(serves) {
+            // The sender lives as long as we do.
+            let _ = sold.changed().await;
+        }
     }
 
     /// The sale is over; returns all requests and faults.

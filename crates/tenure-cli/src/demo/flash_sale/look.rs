@@ -12,6 +12,9 @@ pub(crate) struct LookArgs {
     pub(crate) report: Option<PathBuf>,
 
     /// Show the sale on a page in the browser, where others can be started, until Ctrl-C
+    ///
+    /// The sale begins when the page is open, or when Enter is pressed. It takes half a minute, so that
+    /// there is time to freeze and kill copies by hand.
     #[arg(long, conflicts_with = "json")]
     pub(crate) page: bool,
 

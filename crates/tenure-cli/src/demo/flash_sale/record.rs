@@ -51,6 +51,9 @@ pub(crate) struct Sale {
     /// How long the buyer waited for the answer.
     pub(crate) took_us: u64,
     pub(crate) outcome: Outcome,
+    /// The number of the grant, where the lock has such numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fence: Option<u64>,
 }
 
 /// What became of a request.
@@ -77,6 +80,43 @@ pub(crate) struct FaultSeen {
     pub(crate) to_us: u64,
     /// What became of the request that it hit; `Error` if its copy did not live to tell.
     pub(crate) outcome: Outcome,
+    /// The number of the grant of that request, where the lock has such numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fence: Option<u64>,
+    /// Who took over the lock of a frozen copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) taken_over: Option<TakeOver>,
+}
+
+/// The lock of a frozen copy in the hands of another copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TakeOver {
+    /// The copy that sold next, from 1.
+    pub(crate) copy: u32,
+    /// When it sold.
+    pub(crate) at_us: u64,
+    /// The number of its grant.
+    pub(crate) fence: u64,
+    /// How many were sold until the frozen copy went on.
+    pub(crate) sold: u64,
+}
+
+impl TakeOver {
+    /// Finds who sold with a newer fence while a copy was frozen.
+    pub(crate) fn of(pause: &FaultSeen, sales: &[Sale]) -> Option<Self> {
+        let older = pause.fence.filter(|_| pause.kind == FaultKind::Pause)?;
+        let mut newer = sales.iter().filter(|sale| {
+            let elsewhere = sale.outcome == Outcome::Sold && sale.copy != pause.copy;
+            elsewhere && sale.at_us < pause.to_us && sale.fence > Some(older)
+        });
+        let first = newer.next()?;
+        Some(Self {
+            copy: first.copy,
+            at_us: first.at_us,
+            fence: first.fence?,
+            sold: 1 + newer.count() as u64,
+        })
+    }
 }
 
 /// A kind of fault.
@@ -205,6 +245,7 @@ mod tests {
             waited_us,
             took_us: waited_us,
             outcome,
+            fence: None,
         }
     }
 
@@ -243,6 +284,36 @@ mod tests {
         };
         let totals = Totals::of(&sales, 2, counted);
         assert!((totals.sales_per_second - 1.0).abs() < 1e-9, "{totals:?}");
+    }
+
+    #[test]
+    fn a_take_over_is_a_sale_of_another_copy_with_a_newer_fence_during_the_pause() {
+        let sold = |at_us, copy, fence| Sale {
+            copy,
+            fence: Some(fence),
+            ..sale(at_us, 1, Outcome::Sold)
+        };
+        let pause = FaultSeen {
+            kind: FaultKind::Pause,
+            copy: 1,
+            from_us: 100,
+            to_us: 900,
+            outcome: Outcome::Stale,
+            fence: Some(7),
+            taken_over: None,
+        };
+        // An answer that came late, one of the frozen copy itself, and one after the pause.
+        let mut sales = vec![sold(101, 2, 6), sold(300, 1, 8), sold(901, 2, 12)];
+        assert_eq!(TakeOver::of(&pause, &sales), None);
+        sales.extend([sold(500, 2, 9), sold(600, 3, 10)]);
+        let taken = TakeOver::of(&pause, &sales).unwrap();
+        assert_eq!((taken.copy, taken.at_us), (2, 500));
+        assert_eq!((taken.fence, taken.sold), (9, 2));
+        let slow = FaultSeen {
+            kind: FaultKind::Slow,
+            ..pause
+        };
+        assert_eq!(TakeOver::of(&slow, &sales), None);
     }
 
     #[test]

@@ -70,7 +70,7 @@ async fn hold_with(
     let began_unix_ms = unix_ms();
     let mut faults = Faults::new(times(stage), live);
     arm(stage, lock, &copies, &mut faults);
-    let load = buyers::start(front.port(), args.buyers(), args.at_once, live);
+    let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
     let end = until_over(stage, lock, &copies, load, &mut faults, live, orders).await?;
     let finished = faults.finish().await;
     if lock == LockKind::Tenure {
@@ -92,7 +92,7 @@ async fn hold_with(
         copies: args.copies,
         stock: args.stock(),
         buyers: args.buyers(),
-        at_once: args.at_once,
+        at_once: args.at_once(),
         ttl_ms: millis(args.ttl),
         began_unix_ms,
         seconds,
@@ -130,7 +130,7 @@ async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy
             store: stage.store.url().to_owned(),
             shelf: stage.shelf.clone(),
             ttl_ms: millis(stage.args.ttl),
-            think_ms: millis(stage.args.think),
+            think_ms: millis(stage.args.think()),
             folder: stage.folder.path().to_owned(),
         };
         copies.push(Arc::new(Copy::start(settings, port).await?));
@@ -249,6 +249,7 @@ fn give_up(live: &Live) {
             waited_us: 0,
             took_us: 0,
             outcome: Outcome::Error,
+            fence: None,
         });
     }
 }
@@ -264,7 +265,7 @@ fn times(stage: &Stage) -> Times {
 /// Longer than any fault, and than any lease that somebody may have to wait for.
 fn patience(stage: &Stage) -> Duration {
     let times = times(stage);
-    times.slow + times.pause + stage.args.ttl + 10 * stage.args.think + SPARE
+    times.slow + times.pause + stage.args.ttl + 10 * stage.args.think() + SPARE
 }
 
 fn unix_ms() -> u64 {

@@ -96,20 +96,33 @@ pub(super) fn told(fault: &FaultSeen) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let (copy, from, to) = (fault.copy, seconds(fault.from_us), seconds(fault.to_us));
     let became = match fault.outcome {
-        Outcome::Sold => "its write was accepted",
-        Outcome::SoldOut => "it found nothing left",
-        Outcome::Stale => "its write was refused",
-        Outcome::Error => "its sale failed",
+        Outcome::Sold => "write was accepted",
+        Outcome::SoldOut => "sale found nothing left",
+        Outcome::Stale => "write was refused",
+        Outcome::Error => "sale failed",
     };
     match fault.kind {
         FaultKind::Slow => {
-            format!("a sale of copy {copy} took from second {from:.2} to {to:.2}, {became}")
+            format!("a sale of copy {copy} took from second {from:.2} to {to:.2}, its {became}")
         }
         FaultKind::Pause => {
-            format!("copy {copy} was frozen from second {from:.2} to {to:.2}, then {became}")
+            let meanwhile = match fault.taken_over {
+                Some(taken) => format!(
+                    "; copy {} took over its lock at second {:.2}, {} sold meanwhile",
+                    taken.copy,
+                    seconds(taken.at_us),
+                    taken.sold,
+                ),
+                None if fault.fence.is_some() => "; no other copy took over its lock".to_owned(),
+                // Without fences nobody knows under whose lock a piece was sold.
+                None => String::new(),
+            };
+            format!(
+                "copy {copy} was frozen from second {from:.2} to {to:.2}{meanwhile}; then its late {became}"
+            )
         }
         FaultKind::Kill => {
-            format!("copy {copy} was killed at second {from:.2}, another served from {to:.2}")
+            format!("copy {copy} was killed at second {from:.2}, another process took its place")
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Whether tenure kept its promises in a sale.
 
-use super::record::{FaultKind, Outcome, Record};
+use super::record::{FaultKind, FaultSeen, Outcome, Record};
+use super::table;
 
-/// Returns a sentence for each promise that was broken, and for each fault that did not happen.
+/// Returns a sentence for each promise that was broken, and for each fault that did not happen or proved
+/// nothing.
 pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     let totals = &record.totals;
     let mut broken = Vec::new();
@@ -23,8 +25,14 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
         broken.push("buyers waited for ever".to_owned());
     }
     for kind in asked {
-        if !record.faults.iter().any(|fault| fault.kind == *kind) {
+        let of_kind = |fault: &&FaultSeen| fault.kind == *kind;
+        let happened: Vec<_> = record.faults.iter().filter(of_kind).collect();
+        if happened.is_empty() {
             broken.push(format!("the fault {kind} did not happen"));
+        }
+        if !happened.iter().any(|fault| proves(fault)) {
+            let told = happened.iter().map(|fault| table::told(fault));
+            broken.extend(told.map(|told| format!("the fault {kind} proved nothing: {told}")));
         }
     }
     let slow = record
@@ -37,10 +45,17 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     broken
 }
 
+/// Whether a fault showed what it is for: the lock of a frozen copy goes to another, and the fence keeps its
+/// late write out. A killed copy and a slow sale are judged by the totals.
+fn proves(fault: &FaultSeen) -> bool {
+    fault.kind != FaultKind::Pause
+        || (fault.taken_over.is_some() && fault.outcome == Outcome::Stale)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::flash_sale::record::{Counted, FaultSeen, Sale, Totals};
+    use crate::demo::flash_sale::record::{Counted, Sale, TakeOver, Totals};
 
     fn record(counted: Counted) -> Record {
         let sales = vec![Sale {
@@ -50,6 +65,7 @@ mod tests {
             waited_us: 1,
             took_us: 1,
             outcome: Outcome::SoldOut,
+            fence: None,
         }];
         Record {
             lock: "tenure".to_owned(),
@@ -78,6 +94,18 @@ mod tests {
         }
     }
 
+    fn fault(kind: FaultKind, outcome: Outcome) -> FaultSeen {
+        FaultSeen {
+            kind,
+            copy: 1,
+            from_us: 0,
+            to_us: 8_000_000,
+            outcome,
+            fence: Some(7),
+            taken_over: None,
+        }
+    }
+
     #[test]
     fn each_broken_promise_is_named() {
         let said = |counted| broken(&record(counted), &[]).join(", ");
@@ -91,16 +119,42 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_that_was_asked_for_shows_a_take_over_and_a_refused_write() {
+        let taken = TakeOver {
+            copy: 2,
+            at_us: 3_500_000,
+            fence: 8,
+            sold: 3,
+        };
+        let cases = [
+            (Outcome::Stale, Some(taken), ""),
+            (Outcome::Stale, None, "no other copy took over its lock"),
+            (
+                Outcome::Sold,
+                Some(taken),
+                "then its late write was accepted",
+            ),
+            (Outcome::Sold, None, "then its late write was accepted"),
+            (Outcome::Error, Some(taken), "then its late sale failed"),
+        ];
+        for (outcome, taken_over, part) in cases {
+            let mut record = record(counted(0, 10));
+            record.faults.push(FaultSeen {
+                taken_over,
+                ..fault(FaultKind::Pause, outcome)
+            });
+            let said = broken(&record, &[FaultKind::Pause]).join(", ");
+            assert_eq!(said.is_empty(), part.is_empty(), "{said}");
+            assert!(said.contains(part), "{said}");
+            assert_eq!(broken(&record, &[]).len(), 0, "nobody asked for a proof");
+        }
+    }
+
+    #[test]
     fn a_fault_that_was_asked_for_has_to_happen() {
         let mut record = record(counted(0, 10));
         assert_eq!(broken(&record, &[FaultKind::Kill]).len(), 1);
-        record.faults.push(FaultSeen {
-            kind: FaultKind::Slow,
-            copy: 1,
-            from_us: 0,
-            to_us: 1,
-            outcome: Outcome::Sold,
-        });
+        record.faults.push(fault(FaultKind::Slow, Outcome::Sold));
         assert_eq!(broken(&record, &[FaultKind::Slow]).len(), 0);
         record.faults[0].outcome = Outcome::Stale;
         assert_eq!(broken(&record, &[FaultKind::Slow]).len(), 1);

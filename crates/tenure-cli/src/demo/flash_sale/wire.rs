@@ -58,7 +58,11 @@ pub(super) enum Said {
     /// A sale has halted.
     Halted,
     /// The sale that had halted is over.
-    WentOn { outcome: Outcome },
+    WentOn {
+        outcome: Outcome,
+        /// The number of its grant, where the lock has such numbers.
+        fence: Option<u64>,
+    },
     /// It cannot go on.
     Failed(String),
 }

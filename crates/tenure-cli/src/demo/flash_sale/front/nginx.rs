@@ -91,9 +91,9 @@ fn configuration(folder: &Path, port: u16, copies: &[u16]) -> String {
     let folder = folder.display();
     let mut servers = String::new();
     for copy in copies {
-        // A copy that was killed is tried again soon, since another takes its place. Writing to a
-        // text does not fail.
-        let _ = writeln!(servers, "    server 127.0.0.1:{copy} fail_timeout=1s;");
+        // A copy that was killed stays in rotation, because another takes its place at once. Writing to
+        // a text does not fail.
+        let _ = writeln!(servers, "    server 127.0.0.1:{copy} max_fails=0;");
     }
     let mut temporary = String::new();
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {

@@ -85,6 +85,12 @@ impl Board {
         copies.any(|copy| copy.number == number)
     }
 
+    /// Returns whether a copy has another beside it.
+    pub(super) fn has_several_copies(&self) -> bool {
+        let state = self.state();
+        state.now.as_ref().is_some_and(|now| now.copies.len() > 1)
+    }
+
     /// Returns the lock of this name.
     pub(super) fn offer(&self, name: &str) -> Option<Offer> {
         let state = self.state();

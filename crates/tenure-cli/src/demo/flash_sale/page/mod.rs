@@ -1,5 +1,7 @@
 //! The live page: a sale while it goes on, in the browser, with buttons to start others and to break copies.
 
+use std::convert::Infallible;
+use std::io::{IsTerminal, Stdin};
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,7 @@ use axum::{Json, Router, middleware};
 use clap::ValueEnum;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot};
 
 use super::live::{Control, Live};
 use super::lock::LockKind;
@@ -19,7 +22,7 @@ use super::look::LookArgs;
 use super::record::Record;
 use super::stage::Stage;
 use super::stock::Shelf;
-use super::{report, show, table};
+use super::{broken, report, show, table};
 use crate::error::{Failure, Result};
 use crate::exit_code;
 
@@ -30,13 +33,20 @@ use board::{Board, Offer};
 
 /// Shows the sales of `locks` in turn, and then those that are ordered, until a signal ends it.
 ///
+/// The first begins when the page is open, or with a line on standard input.
+///
 /// # Cancel safety
 ///
 /// Cancel safe: page, copies and buyers end with the call.
 pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) -> Result<ExitCode> {
     let listener = listen(look.page_port).await?;
     let address = listener.local_addr()?;
-    anstream::eprintln!("the sale is at http://{address}/ (Ctrl-C ends it)");
+    let input = std::io::stdin();
+    let without = match may_read(&input) {
+        true => "Enter begins it without the page, ",
+        false => "",
+    };
+    anstream::eprintln!("open http://{address}/ to begin the sale ({without}Ctrl-C ends it)");
     let live = Live::new();
     let (control, mut orders) = Control::new();
     let board = Board::new(stage.shown(), offers(stage));
@@ -44,11 +54,20 @@ pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) ->
         board: board.clone(),
         control: control.clone(),
         records: Arc::default(),
+        opened: Arc::default(),
     };
     let mut waiting = locks.iter().copied();
-    if let Some(first) = waiting.next() {
-        control.start(first);
-    }
+    let (first, opened) = (waiting.next(), Arc::clone(&desk.opened));
+    let begin = async {
+        tokio::select! {
+            () = opened.notified() => {}
+            () = line(input) => {}
+        }
+        if let Some(first) = first {
+            control.start(first);
+        }
+        std::future::pending::<Infallible>().await
+    };
     let records = Arc::clone(&desk.records);
     let over = |record| {
         if let Err(failure) = keep(&records, record, look) {
@@ -62,6 +81,7 @@ pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) ->
     tokio::select! {
         ended = show::perform(stage, &live, &mut orders, over) => match ended? {},
         () = board.watch(&live) => unreachable!("the loop has no end"),
+        never = begin => match never {},
         ended = server => ended?,
     }
     Ok(exit_code::DONE)
@@ -96,6 +116,8 @@ struct Desk {
     board: Board,
     control: Control,
     records: Records,
+    /// Told whenever a page asks for the state.
+    opened: Arc<Notify>,
 }
 
 /// The last sale of each lock.
@@ -124,6 +146,7 @@ fn file(kind: &'static str, text: &'static str) -> Response {
 }
 
 async fn state(State(desk): State<Desk>) -> Response {
+    desk.opened.notify_one();
     let headers = [(header::CACHE_CONTROL, "no-store")];
     (headers, Json(desk.board.seen())).into_response()
 }
@@ -154,6 +177,10 @@ async fn start(State(desk): State<Desk>, Json(order): Json<Start>) -> Result<Sta
 
 async fn pause(State(desk): State<Desk>, Json(order): Json<Break>) -> Result<StatusCode, Refused> {
     desk.check(order.copy)?;
+    if !desk.board.has_several_copies() {
+        let sentence = "nobody would take over; start the demo with --copies 2".to_owned();
+        return Err((StatusCode::CONFLICT, sentence));
+    }
     desk.control.pause(order.copy);
     Ok(StatusCode::ACCEPTED)
 }
@@ -191,7 +218,11 @@ fn keep(records: &Records, record: Record, look: &LookArgs) -> Result<()> {
     let mut records = kept(records);
     records.retain(|(kind, _)| *kind != lock);
     records.push((lock, record));
-    table::print(&records[records.len() - 1..])?;
+    let last = &records[records.len() - 1..];
+    table::print(last)?;
+    if let Some(sentence) = broken(last) {
+        Failure::new(exit_code::BROKEN, sentence).report();
+    }
     match &look.report {
         Some(file) => report::write(file, &records),
         None => Ok(()),
@@ -210,6 +241,32 @@ fn offers(stage: &Stage) -> Vec<Offer> {
         kind,
     };
     LockKind::all().into_iter().map(offer).collect()
+}
+
+/// Whether reading cannot stop this process, as the terminal does with those in its background.
+fn may_read(input: &Stdin) -> bool {
+    let ours = |group| group == rustix::process::getpgrp();
+    !input.is_terminal() || rustix::termios::tcgetpgrp(input).is_ok_and(ours)
+}
+
+/// Waits for a line on standard input; for ever if none can come.
+async fn line(input: Stdin) {
+    let (tell, told) = oneshot::channel();
+    if may_read(&input) {
+        // Nothing can end such a read but the end of the process.
+        std::thread::spawn(move || {
+            if input
+                .read_line(&mut String::new())
+                .is_ok_and(|length| length > 0)
+            {
+                // Nobody waits once the page is open.
+                let _ = tell.send(());
+            }
+        });
+    }
+    if told.await.is_err() {
+        std::future::pending().await
+    }
 }
 
 async fn listen(port: Option<u16>) -> Result<TcpListener> {

@@ -6,14 +6,13 @@ const STATES = {
   serving: ["serves", "good"],
   slow: ["slow sale", "warn"],
   frozen: ["frozen", "warn"],
-  killed: ["killed", "bad"],
   ended: ["ended", ""],
 };
 const BECAME = {
-  sold: "its write was accepted",
-  sold_out: "it found nothing left",
-  stale: "its stale write was refused",
-  error: "its sale failed",
+  sold: "write was accepted",
+  sold_out: "sale found nothing left",
+  stale: "stale write was refused",
+  error: "sale failed",
 };
 
 const $ = (id) => document.getElementById(id);
@@ -252,9 +251,15 @@ function showCopy(card, copy) {
   for (const [kind, text] of [["pause", "Freeze"], ["kill", "Kill"]]) {
     const button = card.querySelector(`.${kind}`);
     const waits = isAwaited(kind, copy);
-    button.disabled = !state.running || waits || copy.state !== "serving";
-    button.textContent = waits ? "in its next sale …" : text;
+    const alone = kind === "pause" && state.copies.length < 2;
+    button.disabled = !state.running || waits || alone || copy.state !== "serving";
+    button.textContent = !waits ? text : kind === "pause" && isOnlyOne(copy) ? "once another serves …" : "in its next sale …";
   }
+}
+
+// Whether no other copy could take over; then a copy is not frozen yet.
+function isOnlyOne(copy) {
+  return !state.copies.some((other) => other.number !== copy.number && other.state === "serving");
 }
 
 // A fault comes in the next sale of its copy; until then its button says so.
@@ -298,7 +303,6 @@ function showFaults() {
   const lines = (state.faults ?? []).map((fault) => make("li", "", told(fault)));
   for (const copy of state.copies ?? []) {
     if (copy.state === "frozen") lines.push(make("li", "", `Copy ${copy.number} is frozen in the middle of a sale.`));
-    if (copy.state === "killed") lines.push(make("li", "", `Copy ${copy.number} is dead; another takes its place.`));
   }
   if (lines.length === 0) lines.push(make("li", "none", "Nothing yet. Freeze or kill a copy in the middle of a sale."));
   list.replaceChildren(...lines);
@@ -308,10 +312,16 @@ function told(fault) {
   const [from, to] = [fault.from_us / 1e6, fault.to_us / 1e6].map((at) => at.toFixed(2));
   const became = BECAME[fault.outcome] ?? fault.outcome;
   switch (fault.kind) {
-    case "kill": return `Copy ${fault.copy} was killed at second ${from}; another served from ${to}.`;
-    case "pause": return `Copy ${fault.copy} was frozen from second ${from} to ${to}, then ${became}.`;
-    default: return `A sale of copy ${fault.copy} took from second ${from} to ${to}, ${became}.`;
+    case "kill": return `Copy ${fault.copy} was killed at second ${from}; another process took its place.`;
+    case "pause": return `Copy ${fault.copy} was frozen from second ${from} to ${to}${meanwhile(fault)}; then its ${became}.`;
+    default: return `A sale of copy ${fault.copy} took from second ${from} to ${to}, its ${became}.`;
   }
+}
+
+// Who took over the lock of a frozen copy; without fences nobody knows.
+function meanwhile({ fence, taken_over: taken }) {
+  if (taken) return `; copy ${taken.copy} took over its lock at second ${(taken.at_us / 1e6).toFixed(2)}, ${whole(taken.sold)} sold meanwhile`;
+  return fence === undefined ? "" : "; no other copy took over its lock";
 }
 
 function showTotals() {

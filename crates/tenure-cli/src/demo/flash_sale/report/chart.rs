@@ -190,9 +190,11 @@ impl Chart {
         );
     }
 
-    /// Draws a band from the begin of each fault to its end, each with a label in a row of its own.
+    /// Draws a band from the begin of each fault to its end, and a line where another copy took over, each
+    /// with a label in a row of its own.
     pub(super) fn faults(&mut self, faults: &[FaultSeen]) {
-        for (row, fault) in faults.iter().enumerate() {
+        let mut row = 0;
+        for fault in faults {
             let at = |us: u64| self.x.at(us as f64 / 1e6);
             let (from, to) = (at(fault.from_us), at(fault.to_us));
             let width = (to - from).max(2.0);
@@ -218,6 +220,12 @@ impl Chart {
                     short(x),
                     short(y + ROW - 3.0),
                 );
+            }
+            row += 1;
+            if let Some(taken) = fault.taken_over.filter(|_| row < MOST_ROWS) {
+                let label = format!("copy {} takes over", taken.copy);
+                self.mark(taken.at_us as f64 / 1e6, &label, row + 1);
+                row += 1;
             }
         }
     }
@@ -321,8 +329,8 @@ fn short(place: f64) -> String {
     text
 }
 
-/// How many faults have a label of their own.
-pub(super) const MOST_ROWS: usize = 3;
+/// How many labels of faults there are at most, each in a row of its own.
+pub(super) const MOST_ROWS: usize = 4;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 234.0;

@@ -169,7 +169,8 @@ fn over_time(record: &Record, title: &str, about: &str, y: Axis) -> Chart {
         ticks: 6,
         name: "",
     };
-    let rows = record.faults.len().min(MOST_ROWS);
+    let taken_over = record.faults.iter().filter_map(|fault| fault.taken_over);
+    let rows = (record.faults.len() + taken_over.count()).min(MOST_ROWS);
     let mut chart = Chart::new(title, about, x, y, rows);
     chart.faults(&record.faults);
     chart

@@ -1,6 +1,6 @@
 //! The report as text; in a browser it is tested by the command's own tests.
 
-use super::super::record::{Counted, FaultKind, FaultSeen, Outcome, Sale, Totals};
+use super::super::record::{Counted, FaultKind, FaultSeen, Outcome, Sale, TakeOver, Totals};
 use super::*;
 
 /// A sale of `stock` pieces by two copies in turn, one every tenth of a second.
@@ -12,6 +12,7 @@ pub(super) fn record(lock: &str, stock: u64) -> Record {
         waited_us: number * 100,
         took_us: number * 110,
         outcome: Outcome::Sold,
+        fence: None,
     };
     let sales: Vec<_> = (1..=stock).map(sale).collect();
     let counted = Counted {
@@ -105,6 +106,13 @@ fn faults_and_oversold_pieces_are_drawn_and_told() {
         from_us: 500_000,
         to_us: 1_500_000,
         outcome: Outcome::Stale,
+        fence: Some(7),
+        taken_over: Some(TakeOver {
+            copy: 1,
+            at_us: 1_000_000,
+            fence: 8,
+            sold: 6,
+        }),
     });
     let page = page(&shown(&records));
     assert_eq!(
@@ -116,7 +124,8 @@ fn faults_and_oversold_pieces_are_drawn_and_told() {
         "copy 2 frozen, 1\u{202f}s",
         "class=\"oversold\"",
         "10 oversold",
-        "its write was refused",
+        "copy 1 takes over",
+        "copy 1 took over its lock at second 1.00, 6 sold meanwhile; then its late write was refused",
     ] {
         assert!(page.contains(part), "{part}");
     }
