@@ -182,3 +182,13 @@ fn what_no_wait_can_mend_fails_at_once() {
         assert_eq!(ended.err.lines().count(), 1, "{store}: {}", ended.err);
     }
 }
+
+#[test]
+fn a_ttl_that_one_lost_answer_would_end_is_warned_of() {
+    let server = RedisServer::start().unwrap();
+    let run = |ttl| tenure(&server.url(), &["run", "a", "--ttl", ttl, "--", "true"]);
+    let short = run("5s");
+    assert_eq!(short.code, 0);
+    assert!(short.err.contains("take --ttl 6s"), "{}", short.err);
+    assert_eq!(run("6s").err, "");
+}

@@ -7,6 +7,7 @@ mod terminal;
 mod vigil;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::{Client, Guard, Name, Outcome, Owner};
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::ask::{self, LONGEST_GOODBYE, Wait};
 use crate::cli::RunArgs;
+use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::child::{Child, Exit};
@@ -50,6 +52,7 @@ async fn granted(
     signals: &mut Signals,
 ) -> Result<Guard> {
     let mut lock = args.ask.lock(client, name)?;
+    warn_of_a_short_ttl(client, args);
     if !args.ask.has_owner() && client.capabilities().shared_owners {
         // Commands that the command runs may share its lock: they find the owner in TENURE_OWNER.
         lock = lock.owner(Owner::unique());
@@ -69,6 +72,20 @@ async fn granted(
     };
     ask::settle(client).await;
     Err(failure)
+}
+
+/// Warns of a lease that one lost answer would end.
+fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
+    let ttl = args.ask.ttl;
+    // A lease is renewed after a third of its ttl, and once more if that fails.
+    let is_short = |timeout: &Duration| ttl < *timeout * 3;
+    if let Some(timeout) = client.capabilities().timeout.filter(is_short) {
+        let (ttl, least, timeout) = (Rounded(ttl), Rounded(timeout * 3), Rounded(timeout));
+        anstream::eprintln!(
+            "tenure: --ttl {ttl} is short for a store whose answers may take {timeout}: one that is lost can \
+             end the lease; take --ttl {least}, or set a shorter timeout in the store's URL"
+        );
+    }
 }
 
 /// Starts the command and its guardian.
