@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 use heed::RwTxn;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
@@ -60,7 +59,7 @@ impl<'a> Change<'a> {
             _alone: PhantomData,
             txn: Txn(txn),
             session,
-            now: now(),
+            now: state.clock.now(),
             fences: Counter::default(),
             letters: Vec::new(),
             dirty: false,
@@ -291,12 +290,4 @@ impl Fences for Counter {
         self.next = first.saturating_add(u64::from(count));
         Fence::new(first).unwrap_or_else(|| unreachable!("at least 1"))
     }
-}
-
-/// The machine's clock, which all its processes share and which runs while it sleeps.
-fn now() -> Nanos {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }

@@ -25,7 +25,8 @@
 //! - A client's end is seen by its file lock. A client that waits watches the processes before
 //!   it, so that it goes on within milliseconds after one of them died. Where it cannot see them
 //!   (another pid namespace, a child that inherited the files), the ttl is the backstop.
-//! - The clock is the machine's boot time, which runs while the machine sleeps.
+//! - The clock is the machine's boot time, which runs while the machine sleeps. It is the same in
+//!   every time namespace.
 //!
 //! Network file systems, and those which a machine shares with its guests, are refused: their
 //! file locks and mappings do not hold.
@@ -48,6 +49,7 @@ use crate::store::ledger::{Ledger, NOBODY, Session};
 
 mod change;
 mod check;
+mod clock;
 mod doctor;
 mod fault;
 mod fence;

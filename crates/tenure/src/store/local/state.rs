@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::error::{Error, Result};
 use crate::store::ledger::Session;
 use crate::store::local::change::{Change, Counter, FENCE};
+use crate::store::local::clock::Clock;
 use crate::store::local::folder::Folder;
 use crate::store::local::gate::{Gate, PATIENCE, Section};
 use crate::store::local::inbox::{Letter, Outbox};
@@ -32,6 +33,7 @@ pub(super) struct State {
     pub(super) folder: Folder,
     pub(super) env: Env<WithoutTls>,
     pub(super) table: Table,
+    pub(super) clock: Clock,
     gate: Gate,
     outbox: Outbox,
     path: PathBuf,
@@ -71,6 +73,7 @@ impl State {
             folder,
             env,
             table,
+            clock: Clock::find()?,
             gate,
             outbox,
             path,

@@ -3,6 +3,7 @@
 mod damage;
 mod ends;
 mod line;
+mod namespaces;
 mod rights;
 
 use std::fs;
