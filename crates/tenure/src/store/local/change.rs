@@ -17,6 +17,9 @@ use crate::store::local::{KIND, fault, fence};
 /// begin with one are ours.
 pub(super) const FENCE: &[u8] = b"\0fence";
 
+/// Which file the processes of this state lock, so that a second one is noticed.
+pub(super) const LOCK: &[u8] = b"\0lock";
+
 /// The last name that the sweep has looked at.
 const SWEEP: &[u8] = b"\0sweep";
 
@@ -53,7 +56,11 @@ pub(super) struct Page {
 impl<'a> Change<'a> {
     /// Begins a change on behalf of a session.
     pub(super) fn begin(state: &'a State, _alone: &'a Section, session: Session) -> Result<Self> {
-        let txn = state.env.write_txn().map_err(|error| state.fault(error))?;
+        let txn = state
+            .db
+            .env
+            .write_txn()
+            .map_err(|error| state.fault(error))?;
         let mut change = Self {
             state,
             _alone: PhantomData,
@@ -101,7 +108,7 @@ impl<'a> Change<'a> {
             self.store(key, &ledger)?;
         } else if existed {
             self.dirty = true;
-            let deleted = self.state.table.delete(&mut self.txn.0, key);
+            let deleted = self.state.db.table.delete(&mut self.txn.0, key);
             deleted.map_err(|error| self.state.fault(error))?;
         }
         Ok(answer)
@@ -127,7 +134,7 @@ impl<'a> Change<'a> {
         // Names begin above the control characters, and so after our own keys.
         let from: &[u8] = after.map_or(b"\x1f", |name| name.as_str().as_bytes());
         let range = (Bound::Excluded(from), Bound::Unbounded);
-        let rows = self.state.table.range(&self.txn.0, &range);
+        let rows = self.state.db.table.range(&self.txn.0, &range);
         let mut page = Page {
             found: Vec::new(),
             next: None,
@@ -192,7 +199,7 @@ impl<'a> Change<'a> {
             return Ok(self.letters);
         };
         // Nobody else can have changed anything since, so the file itself says what happened.
-        if self.state.env.info().last_txn_id < change {
+        if self.state.db.env.info().last_txn_id < change {
             return Err(self.state.fault(error));
         }
         Err(Error::Indeterminate {
@@ -225,12 +232,12 @@ impl<'a> Change<'a> {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.dirty = true;
-        let put = self.state.table.put(&mut self.txn.0, key, value);
+        let put = self.state.db.table.put(&mut self.txn.0, key, value);
         put.map_err(|error| self.state.fault(error))
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        let value = self.state.table.get(&self.txn.0, key);
+        let value = self.state.db.table.get(&self.txn.0, key);
         value.map_err(|error| self.state.fault(error))
     }
 

@@ -23,7 +23,7 @@ use tokio::net::UnixDatagram as Receiver;
 use crate::driver::News;
 use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
-use crate::store::local::folder::Folder;
+use crate::store::local::folder::{Folder, draft_name, socket_name};
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
 
@@ -101,7 +101,7 @@ impl Outbox {
         }
         let socket = Sender::unbound()?;
         socket.set_nonblocking(true)?;
-        socket.connect(folder.socket(to))?;
+        folder.clients.connect(&socket, &socket_name(to))?;
         if sockets.len() >= MOST_SOCKETS {
             // Rare, and they are quickly made again; most belong to clients that have ended.
             sockets.clear();
@@ -130,11 +130,11 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Opens the inbox of a client that has shown up.
     pub(super) fn open(folder: &Folder, session: Session, presence: Presence) -> io::Result<Self> {
-        let path = folder.socket(session);
-        let socket = Receiver::bind(&path)?;
-        folder.share(&path)?;
+        let (name, draft) = (socket_name(session), draft_name(session));
+        let socket = folder.clients.bind(&name, &draft)?;
+        socket.set_nonblocking(true)?;
         Ok(Self {
-            socket,
+            socket: Receiver::from_std(socket)?,
             presence,
             recalls: Arc::default(),
         })

@@ -50,6 +50,7 @@ use crate::store::ledger::{Ledger, NOBODY, Session};
 mod change;
 mod check;
 mod clock;
+mod dir;
 mod doctor;
 mod fault;
 mod fence;
@@ -105,7 +106,7 @@ impl Local {
         let state = opened.map_err(|error| fault::unavailable(error.to_string()))??;
         let session = random_u128().max(NOBODY + 1);
         let section = state.enter().await?;
-        let failed = |error| fault::io(&state.folder.clients(), &error);
+        let failed = |error| fault::io(&state.folder.path().join("clients"), &error);
         let dead = presence::sessions(&state.folder).map_err(failed)?;
         let dead = state.dead_among(dead.into_iter());
         let presence = Presence::show(&state.folder, session).map_err(failed)?;
