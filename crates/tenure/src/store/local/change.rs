@@ -8,6 +8,7 @@ use heed::RwTxn;
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::store::ledger::{Fences, Ledger, Moment, Nanos, Session};
+use crate::store::local::folder::LOCK_FILE;
 use crate::store::local::gate::Section;
 use crate::store::local::inbox::Letter;
 use crate::store::local::state::State;
@@ -73,6 +74,9 @@ impl<'a> Change<'a> {
         };
         let fences = change.value(FENCE)?.and_then(Counter::read);
         change.fences = fences.ok_or_else(|| state.damaged(&"the next fence is missing"))?;
+        if change.value(LOCK)? != Some(&state.lock) {
+            return Err(state.lost(&state.folder.path().join(LOCK_FILE)));
+        }
         Ok(change)
     }
 

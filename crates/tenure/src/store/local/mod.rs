@@ -75,6 +75,10 @@ pub use doctor::doctor;
 /// One client of the locks in a folder.
 ///
 /// Dropping it ends its leases, as the end of its process does.
+///
+/// If the folder is deleted, moved or replaced, the next request that notices it fails with
+/// [`Damaged`](Error::Damaged), and the client is told that it has lost all its leases; the engine
+/// makes one at a third of a lease's ttl, to renew it.
 #[derive(Debug)]
 pub struct Local {
     session: Session,
@@ -110,7 +114,7 @@ impl Local {
         let dead = presence::sessions(&state.folder).map_err(failed)?;
         let dead = state.dead_among(dead.into_iter());
         let presence = Presence::show(&state.folder, session).map_err(failed)?;
-        let inbox = Inbox::open(&state.folder, session, presence).map_err(failed)?;
+        let inbox = Inbox::open(&state, session, presence).map_err(failed)?;
         let client = Self {
             session,
             watches: Watches::new(inbox.recalls()),
@@ -204,6 +208,8 @@ impl Driver for Local {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
         let mut sorted: Vec<_> = renewals.iter().enumerate().collect();
         sorted.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+        // Seldom enough for what each change does not look at.
+        self.state.refuse_moved()?;
         let mut answers = Vec::with_capacity(renewals.len());
         // Others get their turn between two batches.
         for batch in sorted.chunks(BATCH) {

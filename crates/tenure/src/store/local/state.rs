@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
+use tokio::sync::SetOnce;
 
 use crate::error::{Error, Result};
 use crate::store::ledger::Session;
@@ -30,10 +32,14 @@ pub(super) struct State {
     pub(super) db: Opened,
     pub(super) clock: Clock,
     /// Which file is locked, as the state knows it.
-    lock: [u8; 8],
+    pub(super) lock: [u8; 8],
+    /// Set for good once the folder is deleted, moved or replaced: all leases are lost.
+    pub(super) gone: SetOnce<()>,
     gate: Gate,
     outbox: Outbox,
+    /// The state file, and the largest size that it was seen to have.
     file: File,
+    size: AtomicU64,
     path: PathBuf,
 }
 
@@ -73,9 +79,11 @@ impl State {
             db,
             clock: Clock::find()?,
             lock: inode.to_le_bytes(),
+            gone: SetOnce::new(),
             gate,
             outbox: Outbox::default(),
             file,
+            size: AtomicU64::new(0),
             path,
         };
         state.refuse_second_lock(&section)?;
@@ -86,13 +94,28 @@ impl State {
     /// Waits until nobody else reads or changes the state.
     pub(super) async fn enter(&self) -> Result<Section> {
         let entered = self.gate.enter().await;
-        entered.map_err(|error| refused(self.folder.path(), &error))
+        self.entered(entered)
     }
 
     /// The same from a thread that may block.
     pub(super) fn enter_within(&self, patience: Duration) -> Result<Section> {
-        let entered = self.gate.enter_within(patience);
-        entered.map_err(|error| refused(self.folder.path(), &error))
+        self.entered(self.gate.enter_within(patience))
+    }
+
+    /// Refuses a section of a state that others cannot see any more, or that was cut short: to
+    /// read what is missing of a mapped file ends the process.
+    fn entered(&self, entered: io::Result<Section>) -> Result<Section> {
+        let section = entered.map_err(|error| refused(self.folder.path(), &error))?;
+        let found = rustix::fs::fstat(&self.file);
+        let found = found.map_err(|error| fault::io(&self.path, &error.into()))?;
+        if found.st_nlink == 0 || self.gone.initialized() {
+            return Err(self.lost(&self.path));
+        }
+        let size = u64::try_from(found.st_size).unwrap_or(0);
+        if size < self.size.fetch_max(size, Ordering::Relaxed) {
+            return Err(self.damaged(&"it was cut short"));
+        }
+        Ok(section)
     }
 
     /// Makes one change, leaves the section, and returns the letters to send.
@@ -185,11 +208,11 @@ impl State {
     }
 
     /// Notices that the folder's path leads elsewhere, or nowhere.
-    fn refuse_moved(&self) -> Result<()> {
+    pub(super) fn refuse_moved(&self) -> Result<()> {
         let found = self.folder.is_found_with(&self.file);
         match found.map_err(|error| fault::io(&self.path, &error))? {
             true => Ok(()),
-            false => Err(replaced(&self.path)),
+            false => Err(self.lost(&self.path)),
         }
     }
 
@@ -207,6 +230,14 @@ impl State {
         let put = self.db.table.put(&mut change, LOCK, &self.lock);
         put.map_err(|error| self.fault(error))?;
         change.commit().map_err(|error| self.fault(error))
+    }
+
+    /// A file of the folder is not the one that others use, so that they may be granted what is
+    /// held here.
+    pub(super) fn lost(&self, file: &Path) -> Error {
+        // Later ones find the same.
+        let _ = self.gone.set(());
+        replaced(file)
     }
 }
 

@@ -6,6 +6,7 @@ mod forks;
 mod line;
 mod links;
 mod namespaces;
+mod removed;
 mod rights;
 
 use std::fs;
