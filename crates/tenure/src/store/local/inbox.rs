@@ -25,6 +25,7 @@ use crate::driver::{Loss, News};
 use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
 use crate::store::local::folder::{Folder, draft_name, socket_name};
+use crate::store::local::fork::Kept;
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
 use crate::store::local::state::State;
@@ -124,7 +125,7 @@ const MOST_SOCKETS: usize = 64;
 /// Where a client hears what concerns it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    socket: Receiver,
+    socket: Kept<Receiver>,
     presence: Presence,
     recalls: Arc<Recalls>,
     state: Arc<State>,
@@ -143,7 +144,7 @@ impl Inbox {
         let socket = state.folder.clients.bind(&name, &draft)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
-            socket: Receiver::from_std(socket)?,
+            socket: Kept::new(Receiver::from_std(socket)?),
             presence,
             recalls: Arc::default(),
             state: Arc::clone(state),
@@ -165,6 +166,10 @@ impl Inbox {
     pub(super) async fn next(&self) -> News {
         let mut bytes = [0; 1024];
         loop {
+            if self.state.is_inherited() {
+                // What comes here is for the parent.
+                return std::future::pending().await;
+            }
             match self.socket.try_recv(&mut bytes) {
                 Ok(length) => match read(&bytes[..length]) {
                     Some(news) => return news,

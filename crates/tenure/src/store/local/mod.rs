@@ -55,6 +55,7 @@ mod doctor;
 mod fault;
 mod fence;
 mod folder;
+mod fork;
 mod gate;
 mod inbox;
 mod presence;
@@ -74,7 +75,8 @@ pub use doctor::doctor;
 
 /// One client of the locks in a folder.
 ///
-/// Dropping it ends its leases, as the end of its process does.
+/// Dropping it ends its leases, as the end of its process does. A forked child has a copy that
+/// refuses to be used, and whose drop ends nothing; it can open the folder anew.
 ///
 /// If the folder is deleted, moved or replaced, the next request that notices it fails with
 /// [`Damaged`](Error::Damaged), and the client is told that it has lost all its leases; the engine
@@ -270,6 +272,10 @@ impl Driver for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        // The client of a forked child is its parent's.
+        if self.state.is_inherited() {
+            return;
+        }
         match self.state.bury_within(FAREWELL, self.session) {
             Ok(()) => self.state.folder.remove_client(self.session),
             // Others find out by the file lock, which ends with this client.

@@ -54,7 +54,8 @@ impl State {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_default();
         open.retain(|_, state| state.strong_count() > 0);
-        if let Some(state) = open.get(folder.path()).and_then(Weak::upgrade) {
+        let found = open.get(folder.path()).and_then(Weak::upgrade);
+        if let Some(state) = found.filter(|state| !state.is_inherited()) {
             state.refuse_moved()?;
             return Ok(state);
         }
@@ -116,6 +117,11 @@ impl State {
             return Err(self.damaged(&"it was cut short"));
         }
         Ok(section)
+    }
+
+    /// Whether this is the copy of a forked child.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.gate.is_inherited()
     }
 
     /// Makes one change, leaves the section, and returns the letters to send.
