@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, FileType, mknodat};
 
@@ -45,7 +46,6 @@ async fn a_message_goes_to_no_socket_that_a_link_leads_to() {
     assert_eq!(heard, Err(io::ErrorKind::WouldBlock));
 }
 
-/// The link is put in place of each new socket as fast as another thread can.
 #[tokio::test]
 async fn a_link_in_place_of_a_new_socket_gives_no_rights_to_its_target() {
     let (folder, outside) = (folder(), folder());
@@ -54,37 +54,75 @@ async fn a_link_in_place_of_a_new_socket_gives_no_rights_to_its_target() {
     fs::write(&victim, "").unwrap();
     fs::set_permissions(&victim, PermissionsExt::from_mode(0o600)).unwrap();
     drop(open(&folder).await);
-    let over = Arc::new(AtomicBool::new(false));
-    let (clients, target, stop) = (
-        folder.path().join("clients"),
-        victim.clone(),
-        Arc::clone(&over),
-    );
-    let attacker = std::thread::spawn(move || {
-        while !stop.load(Ordering::Relaxed) {
-            for file in fs::read_dir(&clients).unwrap().flatten() {
-                let path = file.path();
-                if path.extension().is_some_and(|end| end == "sock")
-                    && fs::remove_file(&path).is_ok()
-                {
-                    let _ = symlink(&target, &path);
-                }
+    let (clients, target) = (folder.path().join("clients"), victim.clone());
+    let attacker = Attacker::start(move || {
+        for file in fs::read_dir(&clients).unwrap().flatten() {
+            let path = file.path();
+            let is_socket = path.extension().is_some_and(|end| end == "sock");
+            if is_socket && fs::remove_file(&path).is_ok() {
+                let _ = symlink(&target, &path);
             }
         }
     });
-    let mut changed = None;
     for round in 0..500 {
         // What the attacker breaks may fail.
         drop(Local::open(Some(folder.path())).await);
         let mode = fs::metadata(&victim).unwrap().permissions().mode() & 0o777;
-        if mode != 0o600 {
-            changed = Some((round, mode));
-            break;
+        assert_eq!(mode, 0o600, "the victim's mode after round {round}");
+    }
+    drop(attacker);
+}
+
+#[tokio::test]
+async fn a_link_in_place_of_the_state_makes_no_file() {
+    let (folder, outside) = (folder(), folder());
+    drop(open(&folder).await);
+    let (state, victim) = (state_file(&folder), outside.path().join("victim"));
+    let (whole, next) = (outside.path().join("whole"), outside.path().join("next"));
+    fs::copy(&state, &whole).unwrap();
+    let target = victim.clone();
+    let attacker = Attacker::start(move || {
+        fs::copy(&whole, &next).unwrap();
+        fs::rename(&next, &state).unwrap();
+        symlink(&target, &next).unwrap();
+        fs::rename(&next, &state).unwrap();
+    });
+    for round in 0..500 {
+        // What the attacker breaks may fail.
+        drop(Local::open(Some(folder.path())).await);
+        assert!(!victim.exists(), "the victim after round {round}");
+    }
+    drop(attacker);
+}
+
+/// A thread that does the same again and again, as fast as it can, until it is dropped.
+struct Attacker {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attacker {
+    fn start(attack: impl Fn() + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                attack();
+            }
+        });
+        let thread = Some(thread);
+        Self { over, thread }
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the test comes first.
+            let _ = thread.join();
         }
     }
-    over.store(true, Ordering::Relaxed);
-    attacker.join().unwrap();
-    assert_eq!(changed, None, "round and new mode of the victim");
 }
 
 #[tokio::test]
