@@ -10,6 +10,7 @@
 //! | `state-<boot>.mdb` | an LMDB file: a ledger for each name that is held or waited for, and the next fence; of one boot of the machine |
 //! | `clients/<session>` | one for each client, which holds a file lock on it as long as it lives |
 //! | `clients/<session>.sock` | the client's inbox, a Unix datagram socket |
+//! | `*.tmp` | something that is being made, or was by a process that was killed |
 //!
 //! The default folder is `tenure` in `$XDG_STATE_HOME`, or in `~/.local/state`, for its user
 //! alone. In another folder, files get the rights of the folder: whoever may write in it may
