@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 use heed::RwTxn;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::store::ledger::{Fences, Ledger, Moment, Nanos, Session};
+use crate::store::local::folder::LOCK_FILE;
 use crate::store::local::gate::Section;
 use crate::store::local::inbox::Letter;
 use crate::store::local::state::State;
@@ -17,6 +17,9 @@ use crate::store::local::{KIND, fault, fence};
 /// The next fence and the durable ceiling. Names have no control characters, so that keys which
 /// begin with one are ours.
 pub(super) const FENCE: &[u8] = b"\0fence";
+
+/// Which file the processes of this state lock, so that a second one is noticed.
+pub(super) const LOCK: &[u8] = b"\0lock";
 
 /// The last name that the sweep has looked at.
 const SWEEP: &[u8] = b"\0sweep";
@@ -54,19 +57,26 @@ pub(super) struct Page {
 impl<'a> Change<'a> {
     /// Begins a change on behalf of a session.
     pub(super) fn begin(state: &'a State, _alone: &'a Section, session: Session) -> Result<Self> {
-        let txn = state.env.write_txn().map_err(|error| state.fault(error))?;
+        let txn = state
+            .db
+            .env
+            .write_txn()
+            .map_err(|error| state.fault(error))?;
         let mut change = Self {
             state,
             _alone: PhantomData,
             txn: Txn(txn),
             session,
-            now: now(),
+            now: state.clock.now(),
             fences: Counter::default(),
             letters: Vec::new(),
             dirty: false,
         };
         let fences = change.value(FENCE)?.and_then(Counter::read);
         change.fences = fences.ok_or_else(|| state.damaged(&"the next fence is missing"))?;
+        if change.value(LOCK)? != Some(&state.lock) {
+            return Err(state.lost(&state.folder.path().join(LOCK_FILE)));
+        }
         Ok(change)
     }
 
@@ -102,7 +112,7 @@ impl<'a> Change<'a> {
             self.store(key, &ledger)?;
         } else if existed {
             self.dirty = true;
-            let deleted = self.state.table.delete(&mut self.txn.0, key);
+            let deleted = self.state.db.table.delete(&mut self.txn.0, key);
             deleted.map_err(|error| self.state.fault(error))?;
         }
         Ok(answer)
@@ -128,7 +138,7 @@ impl<'a> Change<'a> {
         // Names begin above the control characters, and so after our own keys.
         let from: &[u8] = after.map_or(b"\x1f", |name| name.as_str().as_bytes());
         let range = (Bound::Excluded(from), Bound::Unbounded);
-        let rows = self.state.table.range(&self.txn.0, &range);
+        let rows = self.state.db.table.range(&self.txn.0, &range);
         let mut page = Page {
             found: Vec::new(),
             next: None,
@@ -193,7 +203,7 @@ impl<'a> Change<'a> {
             return Ok(self.letters);
         };
         // Nobody else can have changed anything since, so the file itself says what happened.
-        if self.state.env.info().last_txn_id < change {
+        if self.state.db.env.info().last_txn_id < change {
             return Err(self.state.fault(error));
         }
         Err(Error::Indeterminate {
@@ -226,12 +236,12 @@ impl<'a> Change<'a> {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.dirty = true;
-        let put = self.state.table.put(&mut self.txn.0, key, value);
+        let put = self.state.db.table.put(&mut self.txn.0, key, value);
         put.map_err(|error| self.state.fault(error))
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        let value = self.state.table.get(&self.txn.0, key);
+        let value = self.state.db.table.get(&self.txn.0, key);
         value.map_err(|error| self.state.fault(error))
     }
 
@@ -291,12 +301,4 @@ impl Fences for Counter {
         self.next = first.saturating_add(u64::from(count));
         Fence::new(first).unwrap_or_else(|| unreachable!("at least 1"))
     }
-}
-
-/// The machine's clock, which all its processes share and which runs while it sleeps.
-fn now() -> Nanos {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }

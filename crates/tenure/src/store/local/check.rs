@@ -15,8 +15,7 @@ use crate::error::{Error, Result};
 use crate::store::local::fault;
 
 /// Refuses a file that LMDB could trip over.
-pub(super) fn whole(path: &Path) -> Result<()> {
-    let file = File::open(path).map_err(|error| fault::io(path, &error))?;
+pub(super) fn whole(file: &File, path: &Path) -> Result<()> {
     let checked = Pages::open(file).and_then(|mut pages| pages.check());
     checked.map_err(|fault| match fault {
         Fault::Io(error) => fault::io(path, &error),
@@ -58,8 +57,8 @@ const NO_PAGE: u64 = u64::MAX;
 const DEEPEST: u16 = 32;
 
 /// A state file, read page by page.
-struct Pages {
-    file: File,
+struct Pages<'a> {
+    file: &'a File,
     page_bytes: usize,
     /// How many whole pages the file has.
     count: u64,
@@ -103,8 +102,8 @@ struct Node {
     high: u16,
 }
 
-impl Pages {
-    fn open(file: File) -> Result<Self, Fault> {
+impl<'a> Pages<'a> {
+    fn open(file: &'a File) -> Result<Self, Fault> {
         let bytes = file.metadata().map_err(Fault::Io)?.len();
         let page_bytes = rustix::param::page_size().min(0x8000);
         Ok(Self {

@@ -4,8 +4,6 @@
 //! disk: it is raised, and synced, before a fence at or above it is given out. After a loss of
 //! the state, counting goes on from the ceiling.
 
-use std::fs;
-
 use crate::error::Result;
 use crate::store::local::fault;
 use crate::store::local::folder::Folder;
@@ -18,11 +16,8 @@ const STEP: u64 = 1 << 24;
 
 /// Reads the ceiling; `None` if there is none yet.
 pub(super) fn read(folder: &Folder) -> Result<Option<u64>> {
-    let path = folder.path().join(FILE);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fault::io(&path, &error)),
+    let Some(text) = folder.read(FILE)? else {
+        return Ok(None);
     };
     let ceiling = str::from_utf8(&text).ok().and_then(parse);
     ceiling.map(Some).ok_or_else(|| lost(folder, "is damaged"))

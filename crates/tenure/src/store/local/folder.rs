@@ -1,17 +1,13 @@
 //! The folder of a store: where it is, who may use it, and which files stand in it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
-use rustix::io::Errno;
-
 use crate::error::{Error, Lasting, Result};
-use crate::random::random_u128;
 use crate::store::ledger::Session;
+use crate::store::local::dir::{DRAFT, Dir, Place};
 use crate::store::local::{KIND, fault};
 
 /// The newest layout of the folder that this version knows.
@@ -21,10 +17,12 @@ const FORMAT: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The open folder of the clients: a short way to their sockets, however long the path is.
-    clients: File,
+    place: Place,
+    /// The folder itself, whatever happens to its path.
+    dir: Dir,
+    /// The folder of the clients.
+    pub(super) clients: Dir,
     boot: Box<str>,
-    access: Access,
 }
 
 impl Folder {
@@ -35,14 +33,17 @@ impl Folder {
         private.recursive(true).mode(0o700);
         private.create(path).map_err(failed)?;
         let path = path.canonicalize().map_err(failed)?;
-        refuse_shared_file_system(&path)?;
-        let access = Access::of(&path).map_err(|error| fault::io(&path, &error))?;
-        let clients = open_clients(&path, access).map_err(|error| fault::io(&path, &error))?;
+        let dir = Dir::open(&path).map_err(|error| fault::io(&path, &error))?;
+        refuse_shared_file_system(&path, &dir)?;
+        let place = Place::of(&path).map_err(|error| fault::io(&path, &error))?;
+        let clients = dir.open_or_make_dir(CLIENTS);
+        let clients = clients.map_err(|error| fault::io(&path.join(CLIENTS), &error))?;
         Ok(Self {
             boot: boot_id()?,
             path,
+            place,
+            dir,
             clients,
-            access,
         })
     }
 
@@ -52,69 +53,76 @@ impl Folder {
 
     /// The file that every change and every reader locks.
     pub(super) fn lock_file(&self) -> Result<File> {
-        let path = self.path.join("lock");
-        self.access
-            .open(&path)
-            .map_err(|error| fault::io(&path, &error))
+        let lock = self.dir.open_or_make(LOCK_FILE);
+        lock.map_err(|error| fault::io(&self.path.join(LOCK_FILE), &error))
     }
 
-    /// The state of this boot.
+    /// Where the state of this boot is.
     pub(super) fn state(&self) -> PathBuf {
-        self.path.join(format!("state-{}.mdb", self.boot))
+        self.path.join(self.state_name())
     }
 
-    pub(super) fn clients(&self) -> PathBuf {
-        self.path.join(CLIENTS)
-    }
-
-    pub(super) fn presence(&self, session: Session) -> PathBuf {
-        self.path.join(CLIENTS).join(format!("{session:032x}"))
-    }
-
-    /// The socket of a session, by a path that fits into the 108 bytes of a socket's address.
-    pub(super) fn socket(&self, session: Session) -> PathBuf {
-        descriptor(&self.clients).join(format!("{session:032x}.sock"))
-    }
-
-    /// Opens a file with the rights of the folder, and makes it if need be.
-    pub(super) fn file(&self, path: &Path) -> io::Result<File> {
-        self.access.open(path)
-    }
-
-    /// Gives a socket, or a file that others made, the rights of the folder.
-    pub(super) fn share(&self, path: &Path) -> io::Result<()> {
-        self.access.give_to(path, self.access.file_mode())
-    }
-
-    /// Removes what a session left behind; what is gone already is fine.
-    pub(super) fn remove_client(&self, session: Session) {
-        for path in [self.socket(session), self.presence(session)] {
-            // Without the right to remove it (a sticky folder), its own user will.
-            let _ = fs::remove_file(path);
+    /// Opens the state of this boot, if there is one.
+    pub(super) fn state_file(&self) -> Result<Option<File>> {
+        match self.dir.open_to_write(&self.state_name()) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(fault::io(&self.state(), &error)),
         }
+    }
+
+    /// Whether others who open the folder by its path find this state.
+    pub(super) fn is_found_with(&self, state: &File) -> io::Result<bool> {
+        self.place.has(&self.state_name(), state)
+    }
+
+    fn state_name(&self) -> String {
+        format!("state-{}.mdb", self.boot)
+    }
+
+    /// Makes the state of this boot, which `fill` writes.
+    pub(super) fn make_state(&self, fill: impl FnOnce(&File) -> heed::Result<()>) -> Result<File> {
+        let made = self.dir.replace(&self.state_name(), fill);
+        made.map_err(|error| fault::lmdb(&self.state(), error))
+    }
+
+    /// Reads a small file; `None` if there is none.
+    pub(super) fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
+        let failed = |error: io::Error| fault::io(&self.path.join(file), &error);
+        let mut found = match self.dir.open_to_read(file) {
+            Ok(found) => found.take(SMALL),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut content = Vec::new();
+        found.read_to_end(&mut content).map_err(failed)?;
+        Ok(Some(content))
     }
 
     /// Replaces a small file so that a crash leaves the old or the new one, also on the disk.
     pub(super) fn replace(&self, file: &str, content: &str) -> io::Result<()> {
-        let (path, draft) = (self.path.join(file), self.path.join(format!("{file}.tmp")));
-        // A draft that another user left behind may not be writable.
-        let _ = fs::remove_file(&draft);
-        let mut new = self.access.open(&draft)?;
-        new.write_all(content.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(&self.path)?.sync_all()
+        self.dir.replace(file, |mut new| {
+            new.write_all(content.as_bytes())?;
+            new.sync_all()
+        })?;
+        self.dir.sync()
+    }
+
+    /// Removes what a session left behind; what is gone already is fine.
+    pub(super) fn remove_client(&self, session: Session) {
+        for name in [socket_name(session), presence_name(session)] {
+            // Without the right to remove it (a sticky folder), its own user will.
+            let _ = self.clients.remove(name.as_ref());
+        }
+        self.clients.remove_draft(&draft_name(session));
     }
 
     /// Checks that this version knows the layout; `None` in a folder that is being made.
     pub(super) fn format(&self) -> Result<Option<()>> {
-        let path = self.path.join(FORMAT_FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-            Err(error) => return Err(fault::io(&path, &error)),
+        let Some(text) = self.read(FORMAT_FILE)? else {
+            return Ok(None);
         };
+        let text = str::from_utf8(&text).unwrap_or_default();
         let number = text.strip_prefix("tenure local ").map(str::trim_end);
         match number.and_then(|number| number.parse().ok()) {
             Some(FORMAT) => Ok(Some(())),
@@ -134,7 +142,7 @@ impl Folder {
             _ => Err(fault::damaged(format!(
                 "{} does not say 'tenure local {FORMAT}': this is not a folder of tenure, choose \
                  another with local:/some/folder",
-                path.display()
+                self.path.join(FORMAT_FILE).display()
             ))),
         }
     }
@@ -151,17 +159,31 @@ impl Folder {
     /// After a boot every holder on this machine is dead, and a file that a power cut may have
     /// torn must not be read.
     pub(super) fn remove_earlier_boots(&self) -> Result<()> {
-        let failed = |error| fault::io(&self.path, &error);
-        let ours = self.state();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let file = path.file_name().unwrap_or_default().to_string_lossy();
-            if file.starts_with("state-") && path != ours {
-                fs::remove_file(&path).map_err(failed)?;
+        let names = self.dir.names();
+        for name in names.map_err(|error| fault::io(&self.path, &error))? {
+            let file = name.to_string_lossy();
+            if file.ends_with(DRAFT) || file.starts_with("state-") && file != self.state_name() {
+                // Nobody reads it, so it may stay where only its own user may remove it.
+                let _ = self.dir.remove(Path::new(&name));
             }
         }
         Ok(())
     }
+}
+
+/// The file that shows that a session lives.
+pub(super) fn presence_name(session: Session) -> String {
+    format!("{session:032x}")
+}
+
+/// The inbox of a session.
+pub(super) fn socket_name(session: Session) -> String {
+    format!("{session:032x}{SOCKET_END}")
+}
+
+/// Where the inbox of a session is made.
+pub(super) fn draft_name(session: Session) -> String {
+    format!("{session:032x}{DRAFT}")
 }
 
 /// The folder that a URL names, or the user's own.
@@ -185,128 +207,6 @@ fn default_folder(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<
     }
 }
 
-/// Who may use the folder, and so its files.
-#[derive(Debug, Clone, Copy)]
-struct Access {
-    /// The folder's mode.
-    mode: u32,
-    owner: u32,
-    group: u32,
-}
-
-impl Access {
-    fn of(folder: &Path) -> io::Result<Self> {
-        let found = fs::metadata(folder)?;
-        if !found.is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
-        Ok(Self {
-            mode: found.mode() & 0o7777,
-            owner: found.uid(),
-            group: found.gid(),
-        })
-    }
-
-    /// Who may write in the folder may read and write its files; others get nothing, because
-    /// already a reader of the lock file could keep everybody out.
-    fn file_mode(self) -> u32 {
-        let writers = self.mode & 0o222;
-        writers | (writers << 1)
-    }
-
-    /// Opens a file, and makes it with the folder's rights.
-    fn open(self, path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            found => return found,
-        }
-        match self.make(path) {
-            // Another process made it in between.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
-            made => made,
-        }
-    }
-
-    /// Makes a file that has its rights before it has a name: until then another user would be
-    /// refused, and for good if this process were killed in between.
-    fn make(self, path: &Path) -> io::Result<File> {
-        let folder = path.parent().unwrap_or(path);
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => File::from(file),
-            // Some file systems know no files without a name.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR) => return self.make_in_sight(path),
-            Err(error) => return Err(error.into()),
-        };
-        let unnamed = descriptor(&file);
-        self.give_to(&unnamed, self.file_mode())?;
-        linkat(CWD, &unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
-        Ok(file)
-    }
-
-    fn make_in_sight(self, path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(path)?;
-        self.give_to(path, self.file_mode())?;
-        Ok(file)
-    }
-
-    /// Sets owner, group and mode by hand: the umask must not decide who shares a lock, and root
-    /// must not lock a user out of the user's own folder.
-    fn give_to(self, path: &Path, mode: u32) -> io::Result<()> {
-        let found = fs::metadata(path)?;
-        let root = rustix::process::geteuid().is_root();
-        let owner = (root && found.uid() != self.owner).then_some(self.owner);
-        let shared = root || mode & 0o070 != 0;
-        let group = (shared && found.gid() != self.group).then_some(self.group);
-        if owner.is_some() || group.is_some() {
-            // Refused to a user outside the group, who is here by the rights of all others.
-            let _ = std::os::unix::fs::chown(path, owner, group);
-        }
-        fs::set_permissions(path, Permissions::from_mode(mode))
-    }
-}
-
-fn open_clients(folder: &Path, access: Access) -> io::Result<File> {
-    let path = folder.join(CLIENTS);
-    match File::open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make_clients(&path, access)?,
-        found => return found,
-    }
-    File::open(&path)
-}
-
-/// Makes the folder of the clients; like a file, it has its rights before it has its name.
-fn make_clients(path: &Path, access: Access) -> io::Result<()> {
-    let draft = path.with_extension(format!("{:032x}", random_u128()));
-    let mut private = DirBuilder::new();
-    private.mode(0o700).create(&draft)?;
-    access.give_to(&draft, access.mode)?;
-    let named = renameat_with(CWD, &draft, CWD, path, RenameFlags::NOREPLACE);
-    if named.is_ok() {
-        return Ok(());
-    }
-    fs::remove_dir(&draft)?;
-    match named {
-        // Some file systems cannot keep from replacing what is there.
-        Err(Errno::INVAL | Errno::NOSYS) => match private.create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made.and_then(|()| access.give_to(path, access.mode)),
-        },
-        // Another process made it in between.
-        Err(Errno::EXIST) => Ok(()),
-        other => Ok(other?),
-    }
-}
-
-/// The way to an open file, whatever its name or its path.
-fn descriptor(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
 /// The name that the kernel gives to the time since it started.
 fn boot_id() -> Result<Box<str>> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
@@ -317,8 +217,8 @@ fn boot_id() -> Result<Box<str>> {
     Ok(text.trim().into())
 }
 
-fn refuse_shared_file_system(path: &Path) -> Result<()> {
-    let found = rustix::fs::statfs(path).map_err(|error| fault::io(path, &error.into()))?;
+fn refuse_shared_file_system(path: &Path, dir: &Dir) -> Result<()> {
+    let found = rustix::fs::statfs(dir.path()).map_err(|error| fault::io(path, &error.into()))?;
     // The type's width and sign differ between machines; the magic numbers fit into 32 bits.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let magic = found.f_type as u32;
@@ -358,6 +258,15 @@ fn shared_file_system(magic: u32) -> Option<&'static str> {
 const CLIENTS: &str = "clients";
 const FORMAT_FILE: &str = "format";
 
+/// The file that is locked.
+pub(super) const LOCK_FILE: &str = "lock";
+
+/// How the names of sockets end.
+pub(super) const SOCKET_END: &str = ".sock";
+
+/// No file of ours that is read as a whole is longer.
+const SMALL: u64 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,18 +304,6 @@ mod tests {
         for magic in [ext4, tmpfs, btrfs, xfs, overlay, zfs] {
             assert_eq!(shared_file_system(magic), None, "{magic:x}");
         }
-    }
-
-    #[test]
-    fn files_are_open_to_those_who_may_write_in_the_folder() {
-        let mode = |mode| {
-            let (owner, group) = (0, 0);
-            Access { mode, owner, group }.file_mode()
-        };
-        assert_eq!(mode(0o700), 0o600);
-        assert_eq!(mode(0o755), 0o600);
-        assert_eq!(mode(0o2770), 0o660);
-        assert_eq!(mode(0o1777), 0o666);
     }
 
     #[test]

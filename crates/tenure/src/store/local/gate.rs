@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
+use crate::store::local::fork::Origin;
+
 /// How long to wait for others. A change takes microseconds, so who takes longer stands still.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -27,6 +29,8 @@ struct Locks {
     taken: AtomicBool,
     freed: Notify,
     file: File,
+    /// A forked child has the same open file, and so the same lock.
+    origin: Origin,
 }
 
 /// The time in which nobody else reads or changes the state; it ends when dropped.
@@ -43,7 +47,13 @@ impl Gate {
             taken: AtomicBool::new(false),
             freed: Notify::new(),
             file,
+            origin: Origin::here(),
         }))
+    }
+
+    /// Whether this is the copy of a forked child, which lets nobody in.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.0.origin.is_here()
     }
 
     /// Waits for the others, for [`PATIENCE`] at the longest.
@@ -53,7 +63,8 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) if another process stands still inside.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if another process stands still inside; another kind
+    /// in a forked child.
     ///
     /// # Cancel safety
     ///
@@ -92,21 +103,26 @@ impl Gate {
     }
 
     fn try_enter(&self) -> io::Result<Option<Section>> {
-        match self.try_turn() {
+        match self.try_turn()? {
             Some(turn) => Ok(turn.try_lock()?.ok()),
             None => Ok(None),
         }
     }
 
-    fn try_turn(&self) -> Option<Turn> {
+    fn try_turn(&self) -> io::Result<Option<Turn>> {
+        if self.is_inherited() {
+            return Err(io::Error::other(
+                "this process was forked from the one that opened it, open it anew here",
+            ));
+        }
         let was_taken = self.0.taken.swap(true, Ordering::Acquire);
-        (!was_taken).then(|| Turn(Arc::clone(&self.0)))
+        Ok((!was_taken).then(|| Turn(Arc::clone(&self.0))))
     }
 
     /// Waits for the tasks of this process, then for other processes.
     async fn wait(&self) -> io::Result<Section> {
         let mut turn = loop {
-            match self.try_turn() {
+            match self.try_turn()? {
                 Some(turn) => break turn,
                 // Not missed if it happened just now: the notice is kept for the next who waits.
                 None => self.0.freed.notified().await,
@@ -162,8 +178,11 @@ impl Turn {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        // Fails only for a file that is no file; the lock would end with it.
-        let _ = self.0.0.file.unlock();
+        let locks = &self.0.0;
+        if locks.origin.is_here() {
+            // Fails only for a file that is no file; the lock would end with it.
+            let _ = locks.file.unlock();
+        }
     }
 }
 

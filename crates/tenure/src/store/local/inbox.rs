@@ -15,17 +15,20 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixDatagram as Sender;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixDatagram as Receiver;
 
-use crate::driver::News;
+use crate::driver::{Loss, News};
 use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
-use crate::store::local::folder::Folder;
+use crate::store::local::folder::{Folder, draft_name, socket_name};
+use crate::store::local::fork::Kept;
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
+use crate::store::local::state::State;
 
 /// A notice on its way: about which name, and for whom.
 #[derive(Debug)]
@@ -101,7 +104,7 @@ impl Outbox {
         }
         let socket = Sender::unbound()?;
         socket.set_nonblocking(true)?;
-        socket.connect(folder.socket(to))?;
+        folder.clients.connect(&socket, &socket_name(to))?;
         if sockets.len() >= MOST_SOCKETS {
             // Rare, and they are quickly made again; most belong to clients that have ended.
             sockets.clear();
@@ -122,21 +125,30 @@ const MOST_SOCKETS: usize = 64;
 /// Where a client hears what concerns it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    socket: Receiver,
+    socket: Kept<Receiver>,
     presence: Presence,
     recalls: Arc<Recalls>,
+    state: Arc<State>,
+    /// Whether the client was told that the folder is gone.
+    told_gone: AtomicBool,
 }
 
 impl Inbox {
     /// Opens the inbox of a client that has shown up.
-    pub(super) fn open(folder: &Folder, session: Session, presence: Presence) -> io::Result<Self> {
-        let path = folder.socket(session);
-        let socket = Receiver::bind(&path)?;
-        folder.share(&path)?;
+    pub(super) fn open(
+        state: &Arc<State>,
+        session: Session,
+        presence: Presence,
+    ) -> io::Result<Self> {
+        let (name, draft) = (socket_name(session), draft_name(session));
+        let socket = state.folder.clients.bind(&name, &draft)?;
+        socket.set_nonblocking(true)?;
         Ok(Self {
-            socket,
+            socket: Kept::new(Receiver::from_std(socket)?),
             presence,
             recalls: Arc::default(),
+            state: Arc::clone(state),
+            told_gone: AtomicBool::new(false),
         })
     }
 
@@ -149,11 +161,15 @@ impl Inbox {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a letter or a call is taken out, or the flag down, only to be returned at
+    /// Cancel safe: a letter or a call is taken out, or a flag changed, only to be returned at
     /// once.
     pub(super) async fn next(&self) -> News {
         let mut bytes = [0; 1024];
         loop {
+            if self.state.is_inherited() {
+                // What comes here is for the parent.
+                return std::future::pending().await;
+            }
             match self.socket.try_recv(&mut bytes) {
                 Ok(length) => match read(&bytes[..length]) {
                     Some(news) => return news,
@@ -168,9 +184,15 @@ impl Inbox {
             if let Some(call) = self.recalls.next() {
                 return call;
             }
+            let told_gone = self.told_gone.load(Ordering::Relaxed);
+            if self.state.gone.initialized() && !told_gone {
+                self.told_gone.store(true, Ordering::Relaxed);
+                return News::SessionLost(Loss::Gone);
+            }
             let readable = tokio::select! {
                 readable = self.socket.readable() => readable,
                 () = self.recalls.rung() => Ok(()),
+                _ = self.state.gone.wait(), if !told_gone => Ok(()),
             };
             if let Err(error) = readable {
                 tracing::warn!(%error, "no more messages can be read");

@@ -10,6 +10,7 @@
 //! | `state-<boot>.mdb` | an LMDB file: a ledger for each name that is held or waited for, and the next fence; of one boot of the machine |
 //! | `clients/<session>` | one for each client, which holds a file lock on it as long as it lives |
 //! | `clients/<session>.sock` | the client's inbox, a Unix datagram socket |
+//! | `*.tmp` | something that is being made, or was by a process that was killed |
 //!
 //! The default folder is `tenure` in `$XDG_STATE_HOME`, or in `~/.local/state`, for its user
 //! alone. In another folder, files get the rights of the folder: whoever may write in it may
@@ -25,7 +26,8 @@
 //! - A client's end is seen by its file lock. A client that waits watches the processes before
 //!   it, so that it goes on within milliseconds after one of them died. Where it cannot see them
 //!   (another pid namespace, a child that inherited the files), the ttl is the backstop.
-//! - The clock is the machine's boot time, which runs while the machine sleeps.
+//! - The clock is the machine's boot time, which runs while the machine sleeps. It is the same in
+//!   every time namespace.
 //!
 //! Network file systems, and those which a machine shares with its guests, are refused: their
 //! file locks and mappings do not hold.
@@ -48,10 +50,13 @@ use crate::store::ledger::{Ledger, NOBODY, Session};
 
 mod change;
 mod check;
+mod clock;
+mod dir;
 mod doctor;
 mod fault;
 mod fence;
 mod folder;
+mod fork;
 mod gate;
 mod inbox;
 mod presence;
@@ -71,7 +76,12 @@ pub use doctor::doctor;
 
 /// One client of the locks in a folder.
 ///
-/// Dropping it ends its leases, as the end of its process does.
+/// Dropping it ends its leases, as the end of its process does. A forked child has a copy that
+/// refuses to be used, and whose drop ends nothing; it can open the folder anew.
+///
+/// If the folder is deleted, moved or replaced, the next request that notices it fails with
+/// [`Damaged`](Error::Damaged), and the client is told that it has lost all its leases; the engine
+/// makes one at a third of a lease's ttl, to renew it.
 #[derive(Debug)]
 pub struct Local {
     session: Session,
@@ -103,11 +113,11 @@ impl Local {
         let state = opened.map_err(|error| fault::unavailable(error.to_string()))??;
         let session = random_u128().max(NOBODY + 1);
         let section = state.enter().await?;
-        let failed = |error| fault::io(&state.folder.clients(), &error);
+        let failed = |error| fault::io(&state.folder.path().join("clients"), &error);
         let dead = presence::sessions(&state.folder).map_err(failed)?;
         let dead = state.dead_among(dead.into_iter());
         let presence = Presence::show(&state.folder, session).map_err(failed)?;
-        let inbox = Inbox::open(&state.folder, session, presence).map_err(failed)?;
+        let inbox = Inbox::open(&state, session, presence).map_err(failed)?;
         let client = Self {
             session,
             watches: Watches::new(inbox.recalls()),
@@ -201,6 +211,8 @@ impl Driver for Local {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
         let mut sorted: Vec<_> = renewals.iter().enumerate().collect();
         sorted.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+        // Seldom enough for what each change does not look at.
+        self.state.refuse_moved()?;
         let mut answers = Vec::with_capacity(renewals.len());
         // Others get their turn between two batches.
         for batch in sorted.chunks(BATCH) {
@@ -261,6 +273,10 @@ impl Driver for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        // The client of a forked child is its parent's.
+        if self.state.is_inherited() {
+            return;
+        }
         match self.state.bury_within(FAREWELL, self.session) {
             Ok(()) => self.state.folder.remove_client(self.session),
             // Others find out by the file lock, which ends with this client.

@@ -4,14 +4,14 @@
 //! the process and its pid namespace, for those who want to be told of its end.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::store::ledger::Session;
-use crate::store::local::folder::Folder;
+use crate::store::local::folder::{Folder, SOCKET_END, presence_name};
 
 /// The lifetime of this client, as others see it.
 #[derive(Debug)]
@@ -20,11 +20,13 @@ pub(super) struct Presence(File);
 impl Presence {
     /// Shows up; nobody may look for the dead meanwhile, so the caller is in a section.
     pub(super) fn show(folder: &Folder, session: Session) -> io::Result<Self> {
-        let file = folder.file(&folder.presence(session))?;
-        file.lock()?;
         let (pid, namespace) = (std::process::id(), pid_namespace());
-        file.write_all_at(format!("0 {pid} {namespace}\n").as_bytes(), 0)?;
-        Ok(Self(file))
+        let made = folder.clients.make_with(&presence_name(session), |file| {
+            // Nobody else has the lock, unless the file was in sight; then nobody waits for it.
+            file.try_lock()?;
+            file.write_all_at(format!("0 {pid} {namespace}\n").as_bytes(), 0)
+        });
+        made.map(Self)
     }
 
     /// Takes down the flag that a message was lost, and returns whether it was up.
@@ -38,7 +40,7 @@ impl Presence {
 
 /// Puts up the flag that a message to the session was lost.
 pub(super) fn raise_overflow(folder: &Folder, session: Session) -> io::Result<()> {
-    let file = File::options().write(true).open(folder.presence(session))?;
+    let file = folder.clients.open_to_write(&presence_name(session))?;
     file.write_all_at(b"1", 0)
 }
 
@@ -47,7 +49,7 @@ pub(super) fn raise_overflow(folder: &Folder, session: Session) -> io::Result<()
 /// The lock is tried in shared mode, so that two who look at once do not take each other for the
 /// client.
 pub(super) fn is_dead(folder: &Folder, session: Session) -> bool {
-    match File::open(folder.presence(session)) {
+    match folder.clients.open_to_read(&presence_name(session)) {
         Ok(file) => is_unlocked(&file),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -56,10 +58,9 @@ pub(super) fn is_dead(folder: &Folder, session: Session) -> bool {
 /// The sessions that have a file here, alive or dead.
 pub(super) fn sessions(folder: &Folder) -> io::Result<Vec<Session>> {
     let mut sessions = Vec::new();
-    for entry in fs::read_dir(folder.clients())? {
-        let file = entry?.file_name();
+    for file in folder.clients.names()? {
         let file = file.to_string_lossy();
-        let stem = file.strip_suffix(".sock").unwrap_or(&file);
+        let stem = file.strip_suffix(SOCKET_END).unwrap_or(&file);
         sessions.extend(Session::from_str_radix(stem, 16));
     }
     sessions.sort_unstable();
@@ -80,12 +81,12 @@ pub(super) enum Sight {
 
 /// Looks for the process of a client.
 pub(super) fn sight(folder: &Folder, session: Session) -> io::Result<Sight> {
-    let file = match File::open(folder.presence(session)) {
+    let file = match folder.clients.open_to_read(&presence_name(session)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Sight::Dead),
         Err(error) => return Err(error),
     };
-    let text = io::read_to_string(&file)?;
+    let text = io::read_to_string((&file).take(LONGEST))?;
     let mut words = text.split_whitespace().skip(1);
     let pid: Option<i32> = words.next().and_then(|word| word.parse().ok());
     let namespace: Option<u64> = words.next().and_then(|word| word.parse().ok());
@@ -119,3 +120,6 @@ fn is_unlocked(file: &File) -> bool {
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
+
+/// No file of a client is longer.
+const LONGEST: u64 = 256;

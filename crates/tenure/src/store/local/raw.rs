@@ -1,15 +1,26 @@
-//! The only unsafe code of the store, with its proofs: LMDB maps a file, Tokio polls a descriptor.
+//! The only unsafe code of the store, with its proofs: LMDB maps a file, Tokio polls a descriptor,
+//! and the kernel marks forked children.
 #![allow(unsafe_code, reason = "proven below")]
 
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{DupFlags, Errno, dup3};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+use rustix::param::page_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::store::local::dir::descriptor;
 use crate::store::local::gate::Section;
 
 /// Keys and values as they stand in the file.
@@ -18,7 +29,17 @@ pub(super) type Table = Database<'static, Bytes, Bytes>;
 /// The mapping's size: room in the address space, not on the disk.
 const MAP_BYTES: usize = 4 << 30;
 
-/// Opens the file and its one table, and makes them if the file is empty.
+/// A state file that is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) env: Env<WithoutTls>,
+    pub(super) table: Table,
+    /// Heed knows an environment by its path, which is that of this descriptor: closed after the
+    /// environment, so that no other gets the same path.
+    _stand_in: OwnedFd,
+}
+
+/// Opens a file and its one table, and makes them if the file is empty.
 ///
 /// Two flags leave to us what LMDB would do:
 ///
@@ -30,21 +51,74 @@ const MAP_BYTES: usize = 4 << 30;
 ///   of it or nothing. What a power cut leaves is never read: a file belongs to one boot.
 ///
 /// Memory is still cleared before it is written (no `NO_MEM_INIT`): others may read the file.
-pub(super) fn open(path: &Path, _alone: &Section) -> heed::Result<(Env<WithoutTls>, Table)> {
+///
+/// LMDB opens files by their path and follows links, and programs that are started inherit the
+/// descriptor. So it first opens a stand-in in memory, which nobody else can reach; then its
+/// descriptors are replaced by ours, which is closed on exec from the beginning.
+pub(super) fn open(file: &File, _alone: &Section) -> heed::Result<Opened> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP_BYTES).max_dbs(0);
     // SAFETY: the flags are safe as the proof above says.
     unsafe { options.flags(EnvFlags::NO_LOCK | EnvFlags::NO_SYNC | EnvFlags::NO_SUB_DIR) };
-    // SAFETY: the file is changed only through LMDB and only in a `Section`; it is on a local
-    // file system (see `folder`), is whole up to its last page (see `check`), and is never cut
-    // short: our own code only replaces or deletes state files, which leaves mappings intact.
-    let env = unsafe { options.open(path)? };
+    let stand_in = File::from(memory()?);
+    // SAFETY: nobody else has the stand-in, which is empty.
+    let env = unsafe { options.open(descriptor(&stand_in))? };
+    if file.metadata()?.len() == 0 {
+        // What LMDB writes into an empty file.
+        io::copy(&mut &stand_in, &mut &*file)?;
+    }
+    for copy in copies(&stand_in)? {
+        // SAFETY: the descriptor is one of LMDB's, because nobody else has the stand-in. It stays
+        // open for LMDB to close, and is never without a file.
+        let mut copy = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(copy) });
+        dup3(file, &mut copy, DupFlags::CLOEXEC).map_err(io::Error::from)?;
+    }
+    // SAFETY: there is no transaction. This maps the file anew, which is now ours: it is changed
+    // only through LMDB and only in a `Section`; it is on a local file system (see `folder`), is
+    // whole up to its last page and has pages of the size that LMDB gives to an empty file (see
+    // `check`), and is never cut short: our own code only replaces or deletes state files, which
+    // leaves mappings intact.
+    unsafe { env.resize(MAP_BYTES)? };
     let opening = env.write_txn()?;
     let table = env.create_databases_and_commit(opening, |open, change| {
         let table = open.create_database::<Bytes, Bytes>(change, None)?;
         Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(table))
     })?;
-    Ok((env, table.unwrap_commit()))
+    Ok(Opened {
+        env,
+        table: table.unwrap_commit(),
+        _stand_in: stand_in.into(),
+    })
+}
+
+/// A file in memory.
+fn memory() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC;
+    match memfd_create("tenure", flags | MemfdFlags::NOEXEC_SEAL) {
+        // A kernel before 6.3.
+        Err(Errno::INVAL) => Ok(memfd_create("tenure", flags)?),
+        made => Ok(made?),
+    }
+}
+
+/// The other descriptors of an open file.
+fn copies(file: &File) -> io::Result<Vec<RawFd>> {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    let ours = identity(file.metadata()?);
+    let mut copies = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let number: Option<RawFd> = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        // What another thread has closed meanwhile was not a copy.
+        let found = fs::metadata(entry.path()).map(identity);
+        if found.is_ok_and(|found| found == ours) {
+            copies.extend(number.filter(|number| *number != file.as_raw_fd()));
+        }
+    }
+    Ok(copies)
 }
 
 /// Lets a task wait until a descriptor is readable.
@@ -53,4 +127,23 @@ pub(super) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // owns it.
     let readable = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     readable.map_err(io::Error::from)
+}
+
+/// A number that is 0 at first, and again in every child that is forked; `None` where the kernel
+/// cannot do that.
+pub(super) fn wiped_in_children() -> Option<&'static AtomicU64> {
+    static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+    *MARK.get_or_init(|| {
+        let (bytes, rights) = (page_size(), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new mapping of zeros, wherever there is room.
+        let page = unsafe { mmap_anonymous(null_mut(), bytes, rights, MapFlags::PRIVATE) };
+        let page = page.ok()?;
+        // SAFETY: the page was mapped just now, and nobody else has it.
+        let wiped = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
+        // SAFETY: the page stays mapped for good, is aligned for every number, and is used by
+        // nothing but this one.
+        wiped
+            .ok()
+            .map(|()| unsafe { AtomicU64::from_ptr(page.cast()) })
+    })
 }

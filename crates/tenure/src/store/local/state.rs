@@ -1,39 +1,45 @@
 //! The state of one folder, shared by all clients of this process.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use heed::{Env, WithoutTls};
 use rustix::fs::{FallocateFlags, fallocate};
+use tokio::sync::SetOnce;
 
 use crate::error::{Error, Result};
 use crate::store::ledger::Session;
-use crate::store::local::change::{Change, Counter, FENCE};
-use crate::store::local::folder::Folder;
+use crate::store::local::change::{Change, Counter, FENCE, LOCK};
+use crate::store::local::clock::Clock;
+use crate::store::local::folder::{Folder, LOCK_FILE};
 use crate::store::local::gate::{Gate, PATIENCE, Section};
 use crate::store::local::inbox::{Letter, Outbox};
-use crate::store::local::raw::Table;
+use crate::store::local::raw::Opened;
 use crate::store::local::{check, fault, fence, presence, raw};
 
 /// Kept free on the disk for the state, so that releases still work when the disk is full.
 const RESERVED_BYTES: u64 = 1 << 20;
 
-/// Which file the processes of this state lock, so that a second one is noticed.
-const LOCK: &[u8] = b"\0lock";
-
 /// One open folder.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) folder: Folder,
-    pub(super) env: Env<WithoutTls>,
-    pub(super) table: Table,
+    pub(super) db: Opened,
+    pub(super) clock: Clock,
+    /// Which file is locked, as the state knows it.
+    pub(super) lock: [u8; 8],
+    /// Set for good once the folder is deleted, moved or replaced: all leases are lost.
+    pub(super) gone: SetOnce<()>,
     gate: Gate,
     outbox: Outbox,
+    /// The state file, and the largest size that it was seen to have.
+    file: File,
+    size: AtomicU64,
     path: PathBuf,
 }
 
@@ -42,14 +48,15 @@ impl State {
     ///
     /// Blocks on the disk, and for the others' changes.
     pub(super) fn open(path: &Path) -> Result<Arc<Self>> {
-        /// LMDB must not open a file twice in one process.
+        /// One mapping, one lock file and one outbox for all clients.
         static OPEN: Mutex<Option<HashMap<PathBuf, Weak<State>>>> = Mutex::new(None);
         let folder = Folder::open(path)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_default();
         open.retain(|_, state| state.strong_count() > 0);
-        if let Some(state) = open.get(folder.path()).and_then(Weak::upgrade) {
-            state.refuse_replaced()?;
+        let found = open.get(folder.path()).and_then(Weak::upgrade);
+        if let Some(state) = found.filter(|state| !state.is_inherited()) {
+            state.refuse_moved()?;
             return Ok(state);
         }
         let key = folder.path().to_owned();
@@ -64,18 +71,23 @@ impl State {
         let gate = Gate::new(lock);
         let section = gate.enter_within(PATIENCE);
         let section = section.map_err(|error| refused(folder.path(), &error))?;
-        let path = make(&folder, &section)?;
-        let (env, table) = open_checked(&path, &section)?;
-        let outbox = Outbox::default();
+        let file = make(&folder, &section)?;
+        let path = folder.state();
+        check::whole(&file, &path)?;
+        let db = raw::open(&file, &section).map_err(|error| fault::lmdb(&path, error))?;
         let state = Self {
             folder,
-            env,
-            table,
+            db,
+            clock: Clock::find()?,
+            lock: inode.to_le_bytes(),
+            gone: SetOnce::new(),
             gate,
-            outbox,
+            outbox: Outbox::default(),
+            file,
+            size: AtomicU64::new(0),
             path,
         };
-        state.refuse_second_lock(&section, inode)?;
+        state.refuse_second_lock(&section)?;
         drop(section);
         Ok(state)
     }
@@ -83,13 +95,33 @@ impl State {
     /// Waits until nobody else reads or changes the state.
     pub(super) async fn enter(&self) -> Result<Section> {
         let entered = self.gate.enter().await;
-        entered.map_err(|error| refused(self.folder.path(), &error))
+        self.entered(entered)
     }
 
     /// The same from a thread that may block.
     pub(super) fn enter_within(&self, patience: Duration) -> Result<Section> {
-        let entered = self.gate.enter_within(patience);
-        entered.map_err(|error| refused(self.folder.path(), &error))
+        self.entered(self.gate.enter_within(patience))
+    }
+
+    /// Refuses a section of a state that others cannot see any more, or that was cut short: to
+    /// read what is missing of a mapped file ends the process.
+    fn entered(&self, entered: io::Result<Section>) -> Result<Section> {
+        let section = entered.map_err(|error| refused(self.folder.path(), &error))?;
+        let found = rustix::fs::fstat(&self.file);
+        let found = found.map_err(|error| fault::io(&self.path, &error.into()))?;
+        if found.st_nlink == 0 || self.gone.initialized() {
+            return Err(self.lost(&self.path));
+        }
+        let size = u64::try_from(found.st_size).unwrap_or(0);
+        if size < self.size.fetch_max(size, Ordering::Relaxed) {
+            return Err(self.damaged(&"it was cut short"));
+        }
+        Ok(section)
+    }
+
+    /// Whether this is the copy of a forked child.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.gate.is_inherited()
     }
 
     /// Makes one change, leaves the section, and returns the letters to send.
@@ -181,95 +213,74 @@ impl State {
         fault::damaged_state(&self.path, what)
     }
 
-    /// Notices that the state file is not the one which this process has open.
-    fn refuse_replaced(&self) -> Result<()> {
-        let ours = self
-            .env
-            .try_clone_inner_file()
-            .map_err(|error| self.fault(error))?;
-        let identity = |found: fs::Metadata| (found.dev(), found.ino());
-        let ours = ours.metadata().map(identity).ok();
-        if ours.is_some() && fs::metadata(&self.path).map(identity).ok() == ours {
-            return Ok(());
+    /// Notices that the folder's path leads elsewhere, or nowhere.
+    pub(super) fn refuse_moved(&self) -> Result<()> {
+        let found = self.folder.is_found_with(&self.file);
+        match found.map_err(|error| fault::io(&self.path, &error))? {
+            true => Ok(()),
+            false => Err(self.lost(&self.path)),
         }
-        Err(replaced(&self.path))
     }
 
     /// Notices that the lock file was replaced while others lock the old one.
-    fn refuse_second_lock(&self, section: &Section, inode: u64) -> Result<()> {
-        let inode = inode.to_le_bytes();
-        let mut change = self.env.write_txn().map_err(|error| self.fault(error))?;
-        let known = self
-            .table
-            .get(&change, LOCK)
-            .map_err(|error| self.fault(error))?;
-        if known == Some(&inode) {
+    fn refuse_second_lock(&self, section: &Section) -> Result<()> {
+        let mut change = self.db.env.write_txn().map_err(|error| self.fault(error))?;
+        let known = self.db.table.get(&change, LOCK);
+        let known = known.map_err(|error| self.fault(error))?;
+        if known == Some(&self.lock) {
             return Ok(());
         }
         if known.is_some() {
-            refuse_if_in_use(&self.folder, section, &self.folder.path().join("lock"))?;
+            refuse_if_in_use(&self.folder, section, &self.folder.path().join(LOCK_FILE))?;
         }
-        let put = self.table.put(&mut change, LOCK, &inode);
+        let put = self.db.table.put(&mut change, LOCK, &self.lock);
         put.map_err(|error| self.fault(error))?;
         change.commit().map_err(|error| self.fault(error))
+    }
+
+    /// A file of the folder is not the one that others use, so that they may be granted what is
+    /// held here.
+    pub(super) fn lost(&self, file: &Path) -> Error {
+        // Later ones find the same.
+        let _ = self.gone.set(());
+        replaced(file)
     }
 }
 
 /// Makes what is missing of the folder; returns the state file.
-fn make(folder: &Folder, section: &Section) -> Result<PathBuf> {
+fn make(folder: &Folder, section: &Section) -> Result<File> {
     let made = folder.format()?;
-    let path = folder.state();
-    let exists = path
-        .try_exists()
-        .map_err(|error| fault::io(&path, &error))?;
+    let found = folder.state_file()?;
     let ceiling = fence::read(folder)?;
     if made.is_some() && ceiling.is_none() {
         return Err(fence::lost(folder, "is missing"));
     }
-    if !exists {
-        refuse_if_in_use(folder, section, &path)?;
-        folder.remove_earlier_boots()?;
-        let next = ceiling.unwrap_or(1);
-        let fences = Counter::new(next, fence::raise(folder, next)?);
-        make_state(folder, section, &path, &fences)?;
-    }
+    let file = match found {
+        Some(file) => file,
+        None => {
+            refuse_if_in_use(folder, section, &folder.state())?;
+            folder.remove_earlier_boots()?;
+            let next = ceiling.unwrap_or(1);
+            let fences = Counter::new(next, fence::raise(folder, next)?);
+            folder.make_state(|file| fill(file, section, &fences))?
+        }
+    };
     if made.is_none() {
         folder.write_format()?;
     }
-    Ok(path)
+    Ok(file)
 }
 
-/// Makes a state file under another name first: a crash must not leave half of it.
-fn make_state(folder: &Folder, alone: &Section, path: &Path, fences: &Counter) -> Result<()> {
-    let draft = path.with_extension("tmp");
-    let failed = |error: io::Error| fault::io(path, &error);
-    let file = folder.file(&draft).map_err(failed)?;
-    match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES) {
+/// Writes a new state.
+fn fill(file: &File, alone: &Section, fences: &Counter) -> heed::Result<()> {
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-        Err(error) => return Err(failed(error.into())),
+        Err(error) => return Err(io::Error::from(error).into()),
     }
-    let wrong = |error| fault::lmdb(path, error);
-    let (env, table) = raw::open(&draft, alone).map_err(wrong)?;
-    let mut change = env.write_txn().map_err(wrong)?;
-    let put = table.put(&mut change, FENCE, &fences.write());
-    put.and_then(|()| change.commit()).map_err(wrong)?;
-    drop(env);
-    fs::rename(&draft, path).map_err(failed)
-}
-
-/// Opens a state file that was looked at first: LMDB trusts what it maps.
-fn open_checked(path: &Path, alone: &Section) -> Result<(Env<WithoutTls>, Table)> {
-    let begun = Instant::now();
-    check::whole(path)?;
-    loop {
-        match raw::open(path, alone) {
-            // The last client of this process is closing it on another thread.
-            Err(heed::Error::EnvAlreadyOpened) if begun.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            opened => return opened.map_err(|error| fault::lmdb(path, error)),
-        }
-    }
+    let db = raw::open(file, alone)?;
+    let mut change = db.env.write_txn()?;
+    db.table.put(&mut change, FENCE, &fences.write())?;
+    change.commit()
 }
 
 /// A file is missing or new that clients which are still alive have in use.

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::ledger::Session;
+use crate::store::local::fork::{Kept, Origin};
 use crate::store::local::presence::{self, Sight};
 use crate::store::local::recall::{Names, Recalls};
 use crate::store::local::state::State;
@@ -23,6 +24,7 @@ const MOST: usize = 256;
 pub(super) struct Watches {
     going: Mutex<VecDeque<Watch>>,
     recalls: Arc<Recalls>,
+    origin: Origin,
 }
 
 /// One session that is watched, and the names for which the client waits behind it.
@@ -39,6 +41,7 @@ impl Watches {
         Self {
             going: Mutex::default(),
             recalls: Arc::clone(recalls),
+            origin: Origin::here(),
         }
     }
 
@@ -99,6 +102,10 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
+        // A forked child has none of the threads that could end a task.
+        if !self.origin.is_here() {
+            return;
+        }
         for watch in self.lock().drain(..) {
             watch.task.abort();
         }
@@ -120,7 +127,7 @@ async fn until_buried(state: &State, session: Session) -> Result<End> {
         Sight::Dead => {}
         Sight::Hidden => return Ok(End::Hidden),
         Sight::Process(process) => {
-            let process = raw::readable(process).map_err(failed)?;
+            let process = Kept::new(raw::readable(process).map_err(failed)?);
             process.readable().await.map_err(failed)?.retain_ready();
         }
     }

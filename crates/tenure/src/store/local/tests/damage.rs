@@ -82,7 +82,7 @@ async fn a_state_in_use_is_never_taken_for_a_damaged_one() {
         }
         if round % 20 == 0 {
             let section = ann.state.enter().await.unwrap();
-            check::whole(&path).unwrap();
+            check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
             drop(section);
         }
     }
@@ -93,8 +93,12 @@ async fn a_record_that_makes_no_sense_is_damaged() {
     let folder = folder();
     let ann = open(&folder).await;
     let section = ann.state.enter().await.unwrap();
-    let mut change = ann.state.env.write_txn().unwrap();
-    ann.state.table.put(&mut change, b"a", &[0xff; 9]).unwrap();
+    let mut change = ann.state.db.env.write_txn().unwrap();
+    ann.state
+        .db
+        .table
+        .put(&mut change, b"a", &[0xff; 9])
+        .unwrap();
     change.commit().unwrap();
     drop(section);
     let error = ann.acquire(&claim("a", Wait::No)).await.unwrap_err();

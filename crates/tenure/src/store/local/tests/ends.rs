@@ -105,7 +105,8 @@ async fn killed_in_the_midst_of_changes_leaves_a_whole_state() {
         let mine = claim("a", Wait::No);
         granted(&bob, &mine).await;
         bob.release(&release(&mine)).await.unwrap();
-        check::whole(&state_file(&folder)).unwrap();
+        let path = state_file(&folder);
+        check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
     }
 }
 

@@ -2,11 +2,15 @@
 
 mod damage;
 mod ends;
+mod forks;
 mod line;
+mod links;
+mod namespaces;
+mod removed;
 mod rights;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -125,6 +129,12 @@ async fn open(folder: &TempDir) -> Local {
 
 fn state_file(folder: &TempDir) -> PathBuf {
     folder::Folder::open(folder.path()).unwrap().state()
+}
+
+/// The file that shows that a client lives.
+fn presence_file(folder: &TempDir, local: &Local) -> PathBuf {
+    let clients = folder.path().join("clients");
+    clients.join(format!("{:032x}", local.session))
 }
 
 fn claim(name: &str, wait: Wait) -> Claim {

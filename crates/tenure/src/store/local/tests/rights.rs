@@ -25,14 +25,14 @@ async fn files_take_the_rights_of_a_folder_that_a_group_shares() {
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o2770)).unwrap();
     let ann = open(&folder).await;
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    let session = ann.session;
     for file in ["lock", "fence", "format"] {
         assert_eq!(mode(folder.path().join(file)), 0o660, "{file}");
     }
     assert_eq!(mode(state_file(&folder)), 0o660);
     assert_eq!(mode(folder.path().join("clients")), 0o2770);
-    assert_eq!(mode(ann.state.folder.presence(session)), 0o660);
-    assert_eq!(mode(ann.state.folder.socket(session)), 0o660);
+    let presence = presence_file(&folder, &ann);
+    assert_eq!(mode(presence.with_extension("sock")), 0o660);
+    assert_eq!(mode(presence), 0o660);
 }
 
 #[tokio::test]
@@ -67,7 +67,8 @@ async fn root_leaves_the_folder_to_its_user() {
         assert_eq!(owner(folder.path().join(file)), user, "{file}");
     }
     assert_eq!(owner(state_file(&folder)), user);
-    assert_eq!(owner(ann.state.folder.socket(ann.session)), user);
+    let presence = presence_file(&folder, &ann);
+    assert_eq!(owner(presence.with_extension("sock")), user);
 }
 
 #[tokio::test]
