@@ -51,6 +51,15 @@ struct Numbered {
     times: Option<Times>,
 }
 
+/// One connection to one server that is never replaced: once it is lost, every request fails.
+///
+/// Not for a cluster, whose connection mends itself.
+#[derive(Debug)]
+pub(crate) struct Pinned<'a> {
+    shared: &'a Shared,
+    connection: Numbered,
+}
+
 /// What the connection hears of its own accord.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -158,14 +167,15 @@ impl Link {
         pipeline: &Pipeline,
         extra: Duration,
     ) -> Result<Vec<Value>> {
-        let Numbered {
-            number,
-            mut connection,
-            ..
-        } = self.shared.connection().await?;
-        let patience = self.shared.settings.timeout + extra;
-        let answer = in_time(patience, connection.send_all(pipeline)).await;
-        self.shared.answered(number, answer)
+        self.pinned().await?.send_all(pipeline, extra).await
+    }
+
+    /// Returns the connection of the moment, for requests that have to share one.
+    pub(crate) async fn pinned(&self) -> Result<Pinned<'_>> {
+        Ok(Pinned {
+            shared: &self.shared,
+            connection: self.shared.connection().await?,
+        })
     }
 
     /// Calls a script by its hash, and in full if the server does not know it.
@@ -209,6 +219,20 @@ impl Link {
     /// Returns a connection for commands that go to every node.
     pub(crate) async fn connection(&self) -> Result<Connection> {
         Ok(self.shared.connection().await?.connection)
+    }
+}
+
+impl Pinned<'_> {
+    /// Sends some commands in one go, and waits for all answers.
+    pub(crate) async fn send_all(
+        &mut self,
+        pipeline: &Pipeline,
+        extra: Duration,
+    ) -> Result<Vec<Value>> {
+        let patience = self.shared.settings.timeout + extra;
+        let sent = self.connection.connection.send_all(pipeline);
+        let answer = in_time(patience, sent).await;
+        self.shared.answered(self.connection.number, answer)
     }
 }
 
