@@ -322,10 +322,14 @@ impl Driver for Hash {
         loop {
             match heard.recv().await {
                 Some(Heard::Message(message)) => {
-                    if let Some(news) = inbox::read(&message, &self.keys) {
-                        return news;
+                    match inbox::read(&message, &self.keys) {
+                        // Whoever handed it over may not have waited for any replica.
+                        Some(News::Granted { name, .. }) if self.settings().replicas > 0 => {
+                            return News::AskAgain(Some(name));
+                        }
+                        Some(news) => return news,
+                        None => tracing::debug!("a message in the inbox is not ours"),
                     }
-                    tracing::debug!("a message in the inbox is not ours");
                 }
                 Some(Heard::Again) => return News::AskAgain(None),
                 Some(Heard::Changed(_)) => {}
