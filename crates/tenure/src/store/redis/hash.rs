@@ -46,7 +46,7 @@ pub(crate) struct Hash {
 
 impl Hash {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
-        // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
+        // In a cluster a node does not know of listeners on other nodes; and a grant that replicas
         // have to confirm first has to be asked for.
         let confirm = settings.is_cluster() || settings.replicas > 0;
         let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
