@@ -12,7 +12,7 @@ use redis::{
 };
 use tokio::time::Instant;
 
-use crate::store::redis::sentinel;
+use crate::store::redis::sentinel::{self, Master};
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
 /// A connection that requests can be sent on.
@@ -47,18 +47,22 @@ pub(crate) enum Greeting {
     Nothing,
 }
 
-/// Makes a connection, and prepares it; returns also what the server's clocks show, if the greeting
-/// asks for it.
+/// Makes a connection, to this master if sentinels named one, and prepares it; returns also what the
+/// server's clocks show, if the greeting asks for it.
 pub(crate) async fn connect(
     settings: &Settings,
+    master: Option<&Master>,
     greeting: &Greeting,
     listener: impl AsyncPushSender,
 ) -> RedisResult<(Connection, Option<Times>)> {
-    let address = match &settings.servers {
-        Servers::One(host) => settings.address(host),
-        Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
-        Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
-        Servers::Cluster(nodes) => {
+    let address = match (&settings.servers, master) {
+        (Servers::One(host), _) => settings.address(host),
+        (Servers::Socket(path), _) => ConnectionAddr::Unix(path.clone()),
+        (Servers::Sentinel { .. }, Some(master)) => settings.address(&master.host),
+        (Servers::Sentinel { .. }, None) => {
+            return Err((redis::ErrorKind::Client, "no sentinel was asked").into());
+        }
+        (Servers::Cluster(nodes), _) => {
             let connection = connect_cluster(settings, nodes, greeting, listener).await?;
             return Ok((connection, None));
         }
@@ -72,7 +76,7 @@ pub(crate) async fn connect(
     let mut connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await?;
-    if matches!(settings.servers, Servers::Sentinel { .. }) {
+    if master.is_some() {
         sentinel::expect_master(&mut connection).await?;
     }
     let mut times = None;
