@@ -142,6 +142,42 @@ async fn a_sentinel_that_knows_less_than_the_others_is_not_believed() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
+/// Without the right to see epochs, what a sentinel tells is believed.
+#[tokio::test]
+async fn a_user_of_the_sentinels_needs_few_rights() {
+    for epochs in ["+sentinel|master", "-sentinel|master"] {
+        let group = RedisSentinel::start().unwrap();
+        for sentinel in group.sentinels() {
+            sentinel.cli(&[
+                "ACL",
+                "SETUSER",
+                "ann",
+                "on",
+                ">secret",
+                "resetchannels",
+                "&+switch-master",
+                "-@all",
+                "+subscribe",
+                "+sentinel|get-master-addr-by-name",
+                epochs,
+            ]);
+        }
+        let url = url(&group) + "?sentinel_user=ann&sentinel_password=secret";
+        let client = open(&url).await;
+        let old = group.master_port().unwrap();
+        group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
+        let new = group.wait_for_new_master(old).unwrap();
+        // No request shows it that the old master is one no more.
+        until("the client to be at the new master", async || {
+            let inboxes = server_on(&group, new).cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
+            inboxes.lines().count() == 1
+        })
+        .await;
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
+}
+
 fn server_on(group: &RedisSentinel, port: u16) -> &RedisServer {
     let mut servers = group.servers().iter();
     servers.find(|server| server.port() == port).unwrap()
