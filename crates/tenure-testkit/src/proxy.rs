@@ -85,7 +85,12 @@ impl Proxy {
 
     /// The same for the next request that contains `text`, such as the name of a command.
     pub fn lose_reply_then_cut(&self, text: &[u8]) {
-        self.wire.state().trap = Some(text.into());
+        self.wire.state().trap = Some((text.into(), Verdict::Cut));
+    }
+
+    /// Forwards the next request that contains `text` and its reply, and closes its connection right after.
+    pub fn forward_reply_then_cut(&self, text: &[u8]) {
+        self.wire.state().trap = Some((text.into(), Verdict::ForwardThenCut));
     }
 
     /// Returns how many connections were accepted so far, with those that were refused.
@@ -154,8 +159,8 @@ struct Wire {
 #[derive(Debug, Default)]
 struct State {
     fault: Fault,
-    /// The next request that contains this is the last of its connection.
-    trap: Option<Vec<u8>>,
+    /// The next request that contains this is the last of its connection; what becomes of its reply.
+    trap: Option<(Vec<u8>, Verdict)>,
     connections: Vec<Arc<Connection>>,
     closed: bool,
 }
@@ -164,8 +169,8 @@ struct State {
 struct Connection {
     client: TcpStream,
     server: TcpStream,
-    /// The next reply is swallowed, and the connection closed.
-    trapped: AtomicBool,
+    /// What becomes of the next reply, if it is the last.
+    trapped: Mutex<Option<Verdict>>,
     cut: AtomicBool,
 }
 
@@ -180,8 +185,15 @@ enum Direction {
 enum Verdict {
     Cut,
     Forward,
+    ForwardThenCut,
     Gone,
     Swallow,
+}
+
+impl Connection {
+    fn trapped(&self) -> MutexGuard<'_, Option<Verdict>> {
+        self.trapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Bytes and when they came.
@@ -227,7 +239,7 @@ impl Wire {
         let connection = Arc::new(Connection {
             client,
             server,
-            trapped: AtomicBool::new(false),
+            trapped: Mutex::new(None),
             cut: AtomicBool::new(false),
         });
         self.state().connections.push(connection.clone());
@@ -278,6 +290,11 @@ impl Wire {
                     self.swallowed.fetch_add(1, SeqCst);
                     return;
                 }
+                Verdict::ForwardThenCut => {
+                    // Fails only if the client has gone.
+                    let _ = to.write_all(&bytes);
+                    return self.cut(connection);
+                }
                 Verdict::Forward => return self.hang_up(connection),
                 Verdict::Gone | Verdict::Swallow => return,
             }
@@ -310,14 +327,17 @@ impl Wire {
         }
         match direction {
             Direction::Request => {
-                if !bytes.is_empty() && state.trap.take_if(|trap| contains(bytes, trap)).is_some() {
-                    connection.trapped.store(true, SeqCst);
+                let trap = state.trap.take_if(|(text, _)| contains(bytes, text));
+                if let Some((_, verdict)) = trap {
+                    *connection.trapped() = Some(verdict);
                 }
                 Verdict::Forward
             }
-            Direction::Reply if connection.trapped.load(SeqCst) => Verdict::Cut,
-            Direction::Reply if state.fault == Fault::LoseReplies => Verdict::Swallow,
-            Direction::Reply => Verdict::Forward,
+            Direction::Reply => match *connection.trapped() {
+                Some(verdict) => verdict,
+                None if state.fault == Fault::LoseReplies => Verdict::Swallow,
+                None => Verdict::Forward,
+            },
         }
     }
 
@@ -365,8 +385,10 @@ fn listen() -> Result<(Port, TcpListener)> {
     }
 }
 
+/// Whether a request contains this; the end of all requests, which has no bytes, contains nothing.
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+    let is_in = || bytes.windows(part.len()).any(|window| window == part);
+    !bytes.is_empty() && (part.is_empty() || is_in())
 }
 
 /// How much a connection holds back each way before its sender has to wait.

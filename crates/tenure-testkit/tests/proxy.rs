@@ -88,6 +88,17 @@ fn the_reply_to_lose_is_chosen_by_its_request() {
 }
 
 #[test]
+fn a_reply_can_be_the_last_of_its_connection() {
+    let (_server, proxy) = start();
+    let mut client = connect(&proxy);
+    proxy.forward_reply_then_cut(b"INCR");
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    assert_eq!(ask(&mut client, "INCR a"), ":1\r\n");
+    assert_eq!(read(&mut client), "");
+    assert_eq!((proxy.connections_cut(), proxy.replies_swallowed()), (1, 0));
+}
+
+#[test]
 fn cut_connections_are_closed_and_new_ones_pass() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);

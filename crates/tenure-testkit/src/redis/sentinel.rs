@@ -52,6 +52,17 @@ impl RedisSentinel {
         Ok(all)
     }
 
+    /// Starts one more sentinel, which knows the server on a loopback port by the same name, and no other sentinel.
+    ///
+    /// It never hears what the others decide, as one that is cut off from them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RedisBuilder::start`].
+    pub fn start_alone(master: u16) -> Result<RedisServer> {
+        sentinel_options(master, &RedisServer::builder(), None).start()
+    }
+
     /// Returns the ports of the sentinels.
     pub fn sentinel_ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(RedisServer::port).collect()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use tenure::driver::Loss;
-use tenure::{Health, Outcome};
-use tenure_testkit::{RedisCluster, RedisServer, slot_of};
+use tenure::{Error, Health, Outcome};
+use tenure_testkit::{Proxy, RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
 use crate::{
@@ -76,6 +76,32 @@ async fn all_keys_of_a_name_live_in_one_slot_and_the_list_sees_every_master() {
     let listed = other.list(None).await.unwrap();
     let listed: BTreeSet<String> = listed.iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!(listed, expected);
+}
+
+/// The node has freed the lock, so the same request once more would find nothing to free.
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_is_not_taken_for_a_lost_lock() {
+    for options in ["", "?layout=string", "?layout=string&fences=off"] {
+        let cluster = RedisCluster::start(1, 0).unwrap();
+        let node = cluster.server(0);
+        let proxy = Proxy::start(node.port()).unwrap();
+        let port = proxy.port().to_string();
+        node.cli(&["CONFIG", "SET", "cluster-announce-port", &port]);
+        let client = open(&format!("redis+cluster://127.0.0.1:{port}/{options}")).await;
+        // The node knows the scripts afterwards, so that a release is one request.
+        let warm = client.mutex("b").lock().await.unwrap();
+        assert_eq!(warm.release().await.unwrap(), Outcome::Released);
+        let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
+        proxy.lose_reply_then_cut(b"EVALSHA");
+        let released = guard.release().await;
+        assert!(
+            matches!(released, Err(Error::Indeterminate { .. })),
+            "{options}: {released:?}"
+        );
+        assert_eq!(proxy.replies_swallowed(), 1);
+        let next = timeout(PATIENCE, client.mutex("a").lock()).await.unwrap();
+        assert_eq!(next.unwrap().release().await.unwrap(), Outcome::Released);
+    }
 }
 
 /// While a slot moves, its scripts are told to try again: five keys, and never all of them there.

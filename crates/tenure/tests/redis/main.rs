@@ -1,6 +1,7 @@
 //! Redis: the contract on real servers of every kind, and what only Redis does.
 #![cfg(target_os = "linux")]
 
+mod clocks;
 mod cluster;
 mod deployments;
 mod doctor;

@@ -5,6 +5,7 @@ use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer, slot_of};
 use tokio::time::timeout;
 
 use crate::cluster;
+use crate::storms::calls;
 use crate::{LONG, PATIENCE, chain, open, until, until_free, until_waiting};
 
 /// Waits until both sides know of each other; the master hears it up to a second later.
@@ -104,6 +105,48 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
     until_free(&client, "b").await;
     proxy.set(Fault::Pass);
     let guard = client.mutex("b").ttl(LONG).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// Whoever hands over may not know that replicas have to confirm.
+#[tokio::test]
+async fn a_grant_that_was_handed_over_by_a_client_without_replicas_is_confirmed_too() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(proxy.port())
+        .start()
+        .unwrap();
+    until_followed(&server, &replica).await;
+    let plain = open(&server.url()).await;
+    let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
+    let careful = open(&url).await;
+    // The server knows the script of the release, so that one request hands over.
+    let warm = plain.mutex("a").lock().await.unwrap();
+    warm.release().await.unwrap();
+    let held = plain.mutex("a").ttl(LONG).lock().await.unwrap();
+    let lock = careful.mutex("a").ttl(LONG);
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    until_waiting(&plain, "a", 1).await;
+    proxy.set(Fault::Freeze);
+    let before = calls(&server, "wait");
+    assert_eq!(held.release().await.unwrap(), Outcome::Released);
+    until("the grant to be told", async || {
+        waiting.is_finished() || calls(&server, "wait") > before
+    })
+    .await;
+    let granted = calls(&server, "wait") == before;
+    assert!(!granted, "granted although no replica has it");
+    proxy.set(Fault::Pass);
+    let guard = match timeout(PATIENCE, waiting).await.unwrap().unwrap() {
+        Ok(guard) => guard,
+        // If the machine stands still, the replica is waited for too long.
+        Err(error) => {
+            assert!(chain(&error).contains("of 1 replicas"), "{}", chain(&error));
+            careful.mutex("a").ttl(LONG).lock().await.unwrap()
+        }
+    };
+    assert_eq!(replica.cli(&["EXISTS", "tenure:{a}"]), "1");
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 

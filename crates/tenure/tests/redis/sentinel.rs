@@ -65,11 +65,7 @@ async fn clients_leave_a_master_that_was_made_a_replica() {
     group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
     let begun = Instant::now();
     group.wait_for_new_master(old).unwrap();
-    let demoted = group
-        .servers()
-        .iter()
-        .find(|server| server.port() == old)
-        .unwrap();
+    let demoted = server_on(&group, old);
     until("the old master to be a replica", async || {
         demoted.info("role").is_ok_and(|role| role == "slave")
     })
@@ -94,11 +90,7 @@ async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
     let client = open(&url(&group)).await;
     let guard = client.mutex("a").lock().await.unwrap();
     let master = group.master_port().unwrap();
-    let server = group
-        .servers()
-        .iter()
-        .find(|server| server.port() == master);
-    let killed = server.unwrap().cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let killed = server_on(&group, master).cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     assert_ne!(killed, "0");
     until("the client to be back", async || {
         client
@@ -108,6 +100,87 @@ async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
     })
     .await;
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// One machine stands still with the master and a sentinel on it, and goes on after the others have
+/// chosen the next master.
+#[tokio::test]
+async fn a_master_that_was_replaced_while_it_stood_still_grants_nothing() {
+    let group = RedisSentinel::start().unwrap();
+    let early = open(&url(&group)).await;
+    let old = group.master_port().unwrap();
+    let master = server_on(&group, old);
+    master.freeze().unwrap();
+    group.sentinels()[0].freeze().unwrap();
+    let new = group.wait_for_new_master(old).unwrap();
+    let late = open(&url(&group)).await;
+    let guard = late.mutex("a").ttl(LONG).lock().await.unwrap();
+    until("both clients to be at the new master", async || {
+        let inboxes = server_on(&group, new).cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
+        inboxes.lines().count() == 2
+    })
+    .await;
+    master.thaw().unwrap();
+    group.sentinels()[0].thaw().unwrap();
+    assert!(early.mutex("a").try_lock().await.unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// It is named first, and knows only what was true before the failover.
+#[tokio::test]
+async fn a_sentinel_that_knows_less_than_the_others_is_not_believed() {
+    let mut group = RedisSentinel::start().unwrap();
+    let old = group.kill_master().unwrap();
+    let new = group.wait_for_new_master(old).unwrap();
+    let replaced = RedisServer::start().unwrap();
+    let stale = RedisSentinel::start_alone(replaced.port()).unwrap();
+    let url = url(&group).replace("://", &format!("://127.0.0.1:{},", stale.port()));
+    let client = open(&url).await;
+    let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
+    assert_eq!(replaced.cli(&["EXISTS", "tenure:{a}"]), "0");
+    assert_eq!(server_on(&group, new).cli(&["EXISTS", "tenure:{a}"]), "1");
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// Without the right to see epochs, what a sentinel tells is believed.
+#[tokio::test]
+async fn a_user_of_the_sentinels_needs_few_rights() {
+    for epochs in ["+sentinel|master", "-sentinel|master"] {
+        let group = RedisSentinel::start().unwrap();
+        for sentinel in group.sentinels() {
+            sentinel.cli(&[
+                "ACL",
+                "SETUSER",
+                "ann",
+                "on",
+                ">secret",
+                "resetchannels",
+                "&+switch-master",
+                "-@all",
+                "+subscribe",
+                "+sentinel|get-master-addr-by-name",
+                epochs,
+            ]);
+        }
+        let url = url(&group) + "?sentinel_user=ann&sentinel_password=secret";
+        let client = open(&url).await;
+        let old = group.master_port().unwrap();
+        group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
+        let new = group.wait_for_new_master(old).unwrap();
+        // No request shows it that the old master is one no more.
+        until("the client to be at the new master", async || {
+            let inboxes = server_on(&group, new).cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
+            inboxes.lines().count() == 1
+        })
+        .await;
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+    }
+}
+
+fn server_on(group: &RedisSentinel, port: u16) -> &RedisServer {
+    let mut servers = group.servers().iter();
+    servers.find(|server| server.port() == port).unwrap()
 }
 
 /// What the replica did not see is lost: a second holder is possible, with a larger fence.

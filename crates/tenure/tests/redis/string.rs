@@ -11,7 +11,7 @@ use tenure::driver::{
     About, Answer, Claim, Driver, Life, Loss, Mode, News, Release, Released, Wait,
 };
 use tenure::{ClaimId, Error, Fence, Health, Outcome, Owner};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer};
 use tokio::time::timeout;
 
 use crate::storms::calls;
@@ -189,9 +189,11 @@ fn release(claim: &Claim, stays_taken: Duration) -> Release {
 async fn a_lock_named_like_the_fence_of_another_is_a_lock() {
     let (_server, url) = start();
     let client = open(&url).await;
-    for (one, other) in [("x", "{x}:fence"), ("{x}", "{x}:fence"), ("a{", "a{:fence")] {
-        let first = client.mutex(one).lock().await.unwrap();
-        let second = client.mutex(other).lock().await.unwrap();
+    let names = [("x", "{x}:fence"), ("{x}", "{x}:fence"), ("a{", "a{:fence")];
+    let swapped = names.map(|(one, other)| (other, one));
+    for (one, other) in swapped.into_iter().chain(names) {
+        let first = client.mutex(one).try_lock().await.unwrap().unwrap();
+        let second = client.mutex(other).try_lock().await.unwrap().unwrap();
         assert_eq!(second.release().await.unwrap(), Outcome::Released);
         assert_eq!(first.release().await.unwrap(), Outcome::Released);
     }
@@ -378,6 +380,48 @@ async fn answers_that_are_lost_leave_nothing_behind() {
             wire.server.cli(&["EXISTS", "a"]) == "0"
         })
         .await;
+    }
+}
+
+/// The connection is cut after the answer that the lock is still held; when the next is there, another
+/// holds it.
+#[tokio::test]
+async fn a_release_on_a_connection_that_was_lost_half_way_leaves_the_next_holder_alone() {
+    let server = RedisServer::start().unwrap();
+    let cluster = RedisCluster::start(1, 0).unwrap();
+    let servers = [(&server, "redis"), (cluster.server(0), "redis+cluster")];
+    for (server, scheme) in servers {
+        let proxy = Proxy::start(server.port()).unwrap();
+        let port = proxy.port().to_string();
+        if scheme == "redis+cluster" {
+            server.cli(&["CONFIG", "SET", "cluster-announce-port", &port]);
+        }
+        let url = format!("{scheme}://127.0.0.1:{port}/{STRING}&scripts=off");
+        let client = open(&url).await;
+        // The connection for changes is made with the first of them.
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+        // Whether the client sees the cut before it goes on is a matter of luck.
+        for round in 1..=10 {
+            let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
+            proxy.forward_reply_then_cut(b"WATCH");
+            proxy.set(Fault::Refuse);
+            let release = tokio::spawn(guard.release());
+            until("the connection to be cut", async || {
+                proxy.connections_cut() == round
+            })
+            .await;
+            server.cli(&["SET", "a", "other"]);
+            proxy.set(Fault::Pass);
+            let released = release.await.unwrap();
+            assert!(
+                !matches!(released, Ok(Outcome::Released)),
+                "{scheme}: {released:?}"
+            );
+            client.settled().await;
+            assert_eq!(server.cli(&["GET", "a"]), "other", "{scheme}");
+            server.cli(&["DEL", "a"]);
+        }
     }
 }
 

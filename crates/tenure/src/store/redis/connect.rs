@@ -5,14 +5,16 @@ use std::time::Duration;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Value,
-    io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, Value, io::tcp::TcpSettings,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::store::redis::sentinel;
+use crate::store::redis::fault;
+use crate::store::redis::sentinel::{self, Master};
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
 /// A connection that requests can be sent on.
@@ -47,18 +49,22 @@ pub(crate) enum Greeting {
     Nothing,
 }
 
-/// Makes a connection, and prepares it; returns also what the server's clocks show, if the greeting
-/// asks for it.
+/// Makes a connection, to this master if sentinels named one, and prepares it; returns also what the
+/// server's clocks show, if the greeting asks for it.
 pub(crate) async fn connect(
     settings: &Settings,
+    master: Option<&Master>,
     greeting: &Greeting,
     listener: impl AsyncPushSender,
 ) -> RedisResult<(Connection, Option<Times>)> {
-    let address = match &settings.servers {
-        Servers::One(host) => settings.address(host),
-        Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
-        Servers::Sentinel { .. } => settings.address(&sentinel::master(settings).await?),
-        Servers::Cluster(nodes) => {
+    let address = match (&settings.servers, master) {
+        (Servers::One(host), _) => settings.address(host),
+        (Servers::Socket(path), _) => ConnectionAddr::Unix(path.clone()),
+        (Servers::Sentinel { .. }, Some(master)) => settings.address(&master.host),
+        (Servers::Sentinel { .. }, None) => {
+            return Err((ErrorKind::Client, "no sentinel was asked").into());
+        }
+        (Servers::Cluster(nodes), _) => {
             let connection = connect_cluster(settings, nodes, greeting, listener).await?;
             return Ok((connection, None));
         }
@@ -72,7 +78,7 @@ pub(crate) async fn connect(
     let mut connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await?;
-    if matches!(settings.servers, Servers::Sentinel { .. }) {
+    if master.is_some() {
         sentinel::expect_master(&mut connection).await?;
     }
     let mut times = None;
@@ -107,6 +113,8 @@ async fn connect_cluster(
         .connection_timeout(settings.connect_timeout)
         .response_timeout(settings.timeout)
         .overall_response_timeout(None)
+        // It would also send again what a node may have carried out, and tell of the second answer.
+        .retries(0)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
         .push_sender(listener);
     builder = settings.certify(builder)?;
@@ -121,7 +129,19 @@ impl Connection {
     pub(crate) async fn send(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         match self {
             Self::Server(connection) => connection.send_packed_command(cmd).await,
-            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
+            Self::Cluster(connection) => {
+                let (mut refusals, mut ask) = (Refusals::default(), None);
+                loop {
+                    let answer = match ask {
+                        None => connection.req_packed_command(cmd).await,
+                        Some(node) => send_asking(connection, cmd, node).await,
+                    };
+                    match answer {
+                        Err(error) if refusals.allow(&error).await => ask = node_to_ask(&error),
+                        answer => break answer,
+                    }
+                }
+            }
         }?
         .extract_error()
     }
@@ -129,9 +149,63 @@ impl Connection {
     pub(crate) async fn send_all(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
         match self {
             Self::Server(connection) => pipeline.query_async(connection).await,
-            Self::Cluster(connection) => pipeline.query_async(connection).await,
+            Self::Cluster(connection) => {
+                let mut refusals = Refusals::default();
+                loop {
+                    match pipeline.query_async(connection).await {
+                        Err(error) if refusals.allow(&error).await => {}
+                        answer => break answer,
+                    }
+                }
+            }
         }
     }
+}
+
+/// How often a cluster has refused a request.
+#[derive(Debug, Default)]
+struct Refusals(u32);
+
+impl Refusals {
+    /// Returns whether to send the request again, after a pause: only if it was not carried out.
+    async fn allow(&mut self, error: &RedisError) -> bool {
+        if !fault::is_refused(error) || self.0 == MOST_REFUSALS {
+            return false;
+        }
+        // Meanwhile the client learns where the slot is.
+        sleep(SHORTEST_PAUSE * 2_u32.pow(self.0)).await;
+        self.0 += 1;
+        true
+    }
+}
+
+/// The node that has a key although the slot is not its own yet, if the error names it.
+fn node_to_ask(error: &RedisError) -> Option<SingleNodeRoutingInfo> {
+    if error.kind() != ErrorKind::Server(ServerErrorKind::Ask) {
+        return None;
+    }
+    let (node, _) = error.redirect_node()?;
+    let (host, port) = node.rsplit_once(':')?;
+    Some(SingleNodeRoutingInfo::ByAddress {
+        host: host.to_owned(),
+        port: port.parse().ok()?,
+    })
+}
+
+/// Sends a command to a node that the slot is moving to.
+async fn send_asking(
+    cluster: &mut ClusterConnection,
+    cmd: &Cmd,
+    node: SingleNodeRoutingInfo,
+) -> RedisResult<Value> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("ASKING");
+    pipeline.add_command(cmd.clone());
+    let answers = cluster.route_pipeline(pipeline, 1, 1, node).await?;
+    answers
+        .into_iter()
+        .next()
+        .ok_or_else(|| (ErrorKind::UnexpectedReturnType, "no answer").into())
 }
 
 impl std::fmt::Debug for Connection {
@@ -218,7 +292,7 @@ impl crate::store::redis::url::Tls {
         let read = |path: &std::path::PathBuf| {
             std::fs::read(path).map_err(|error| {
                 let why = format!("{}: {error}", path.display());
-                RedisError::from((redis::ErrorKind::InvalidClientConfig, "cannot be read", why))
+                RedisError::from((ErrorKind::InvalidClientConfig, "cannot be read", why))
             })
         };
         let client_tls = match (&self.certificate, &self.key) {
@@ -229,7 +303,7 @@ impl crate::store::redis::url::Tls {
             (None, None) => None,
             _ => {
                 let why = "a client certificate needs both cert= and key=";
-                return Err((redis::ErrorKind::InvalidClientConfig, why).into());
+                return Err((ErrorKind::InvalidClientConfig, why).into());
             }
         };
         Ok(redis::TlsCertificates {
@@ -242,7 +316,7 @@ impl crate::store::redis::url::Tls {
 #[cfg(not(feature = "redis-tls"))]
 fn no_tls() -> RedisError {
     let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
-    (redis::ErrorKind::InvalidClientConfig, why).into()
+    (ErrorKind::InvalidClientConfig, why).into()
 }
 
 /// Asks what the server's clocks show.
@@ -270,3 +344,7 @@ async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times>
         heard,
     })
 }
+
+/// How long to wait after a node has refused a request, twice as long each time; and how often.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const MOST_REFUSALS: u32 = 7;

@@ -31,9 +31,14 @@ impl Fault {
         let code = code_of(&error).unwrap_or_default().to_owned();
         let Some(advice) = advice(&code) else {
             // As text: the client's error says the same once more as its own source.
+            let text = error.to_string();
             return Self {
                 reconnect: error.kind() == ErrorKind::Io,
-                error: indeterminate(error.to_string()),
+                error: if is_refused(&error) {
+                    unavailable(text)
+                } else {
+                    indeterminate(text)
+                },
             };
         };
         let ran = in_script(&error);
@@ -48,6 +53,17 @@ impl Fault {
                 unavailable(refusal)
             },
         }
+    }
+}
+
+/// Whether a node of a cluster did not carry a request out, or never saw it, and another may.
+pub(crate) fn is_refused(error: &RedisError) -> bool {
+    use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+    match error.kind() {
+        ErrorKind::Server(kind) => matches!(kind, Ask | ClusterDown | Moved | TryAgain),
+        // None of its nodes is connected.
+        ErrorKind::ClusterConnectionNotFound => true,
+        _ => false,
     }
 }
 

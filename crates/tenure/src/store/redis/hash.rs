@@ -47,7 +47,7 @@ pub(crate) struct Hash {
 
 impl Hash {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
-        // In a cluster PUBLISH does not count listeners on other nodes; and a grant that replicas
+        // In a cluster a node does not know of listeners on other nodes; and a grant that replicas
         // have to confirm first has to be asked for.
         let confirm = settings.is_cluster() || settings.replicas > 0;
         let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
@@ -345,10 +345,14 @@ impl Driver for Hash {
         loop {
             match heard.recv().await {
                 Some(Heard::Message(message)) => {
-                    if let Some(news) = inbox::read(&message, &self.keys) {
-                        return news;
+                    match inbox::read(&message, &self.keys) {
+                        // Whoever handed it over may not have waited for any replica.
+                        Some(News::Granted { name, .. }) if self.settings().replicas > 0 => {
+                            return News::AskAgain(Some(name));
+                        }
+                        Some(news) => return news,
+                        None => tracing::debug!("a message in the inbox is not ours"),
                     }
-                    tracing::debug!("a message in the inbox is not ours");
                 }
                 Some(Heard::Again) => return News::AskAgain(None),
                 Some(Heard::Changed(_)) => {}

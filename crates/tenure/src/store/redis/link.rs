@@ -14,8 +14,8 @@ use crate::store::redis::connect::{self, Connection, Greeting, Times};
 use crate::store::redis::fault::{self, Fault, Trouble};
 use crate::store::redis::patience::in_time;
 use crate::store::redis::script::Script;
-use crate::store::redis::sentinel;
-use crate::store::redis::url::Settings;
+use crate::store::redis::sentinel::{self, Latest, Looked, Master};
+use crate::store::redis::url::{Servers, Settings};
 
 /// One connection to a deployment, made again whenever it breaks.
 ///
@@ -33,6 +33,10 @@ struct Shared {
     current: watch::Sender<Option<Numbered>>,
     /// The number of the latest connection that is known to be dead.
     dead: AtomicU64,
+    /// The number of the latest connection to a server that is not the master any more.
+    left: AtomicU64,
+    /// When the sentinels were last asked.
+    looked: Arc<Looked>,
     /// Why there is none.
     trouble: watch::Sender<Option<Trouble>>,
     /// Rung when the connection of the moment has to be replaced.
@@ -49,6 +53,15 @@ struct Numbered {
     connection: Connection,
     /// What the server's clocks show, if the greeting asked for it.
     times: Option<Times>,
+}
+
+/// One connection to one server that is never replaced: once it is lost, every request fails.
+///
+/// Not for a cluster, whose connection mends itself.
+#[derive(Debug)]
+pub(crate) struct Pinned<'a> {
+    shared: &'a Shared,
+    connection: Numbered,
 }
 
 /// What the connection hears of its own accord.
@@ -96,9 +109,11 @@ impl Link {
         // Unbounded in type only: an inbox gets one message for each of its claims and leases.
         let (hear, heard) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
+            looked: Looked::new(&settings),
             settings,
             current: watch::Sender::new(None),
             dead: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             trouble: watch::Sender::new(None),
             broken: Notify::new(),
             hurry: Notify::new(),
@@ -163,14 +178,15 @@ impl Link {
         pipeline: &Pipeline,
         extra: Duration,
     ) -> Result<Vec<Value>> {
-        let Numbered {
-            number,
-            mut connection,
-            ..
-        } = self.shared.connection().await?;
-        let patience = self.shared.settings.timeout + extra;
-        let answer = in_time(patience, connection.send_all(pipeline)).await;
-        self.shared.answered(number, answer)
+        self.pinned().await?.send_all(pipeline, extra).await
+    }
+
+    /// Returns the connection of the moment, for requests that have to share one.
+    pub(crate) async fn pinned(&self) -> Result<Pinned<'_>> {
+        Ok(Pinned {
+            shared: &self.shared,
+            connection: self.shared.connection().await?,
+        })
     }
 
     /// Calls a script by its hash, and in full if the server does not know it.
@@ -217,6 +233,20 @@ impl Link {
     }
 }
 
+impl Pinned<'_> {
+    /// Sends some commands in one go, and waits for all answers.
+    pub(crate) async fn send_all(
+        &mut self,
+        pipeline: &Pipeline,
+        extra: Duration,
+    ) -> Result<Vec<Value>> {
+        let patience = self.shared.settings.timeout + extra;
+        let sent = self.connection.connection.send_all(pipeline);
+        let answer = in_time(patience, sent).await;
+        self.shared.answered(self.connection.number, answer)
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         self.task.abort();
@@ -229,6 +259,10 @@ impl Shared {
     /// Where others vote too, nobody waits for one server alone. So requests to it are also carried
     /// out in the order in which they were made.
     async fn connection(&self) -> Result<Numbered> {
+        if !self.looked.is_recent() {
+            let asked = timeout(self.settings.patience(), self.looked.until_recent()).await;
+            asked.map_err(|_| self.no_connection())?;
+        }
         if let Some(connection) = &*self.current.borrow() {
             return Ok(connection.clone());
         }
@@ -267,6 +301,9 @@ impl Shared {
         answer: std::result::Result<RedisResult<T>, tokio::time::error::Elapsed>,
     ) -> Result<T> {
         match answer {
+            Ok(Ok(_)) if self.has_left(number) => Err(fault::indeterminate(
+                "the server that answered is not the master any more",
+            )),
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 let fault = Fault::of(error);
@@ -282,6 +319,11 @@ impl Shared {
                 Err(fault::indeterminate(format!("no answer in {timeout:?}")))
             }
         }
+    }
+
+    /// Whether a connection is to a server that is not the master any more.
+    fn has_left(&self, number: u64) -> bool {
+        number <= self.left.load(Ordering::SeqCst)
     }
 
     /// Lets go of a connection, if it is still the one of the moment.
@@ -301,11 +343,15 @@ impl Shared {
 
     /// Makes a connection, and a new one whenever the last is broken.
     async fn keep_up(self: Arc<Self>, hear: mpsc::UnboundedSender<Heard>) {
-        let mut number = 0;
+        let (mut number, mut latest) = (0, Latest::default());
         loop {
             let mut pause = SHORTEST_PAUSE;
             number += 1;
-            while let Err(error) = self.connect(number, &hear).await {
+            let master = loop {
+                let error = match self.connect(number, &mut latest, &hear).await {
+                    Ok(master) => break master,
+                    Err(error) => error,
+                };
                 let (place, encrypted) = (self.settings.place(), self.settings.is_encrypted());
                 let trouble = Trouble::of(&place, encrypted, &error);
                 tracing::debug!("{trouble}");
@@ -316,39 +362,59 @@ impl Shared {
                 }
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 number += 1;
-            }
+            };
             if number > 1 {
                 // A closed channel means that the driver is being dropped, and this task with it.
                 let _ = hear.send(Heard::Again);
             }
-            self.until_broken().await;
+            tokio::select! {
+                () = self.broken.notified() => {}
+                later = self.moved(master) => {
+                    tracing::info!(place = self.settings.place(), "another master");
+                    self.left.store(number, Ordering::SeqCst);
+                    // It is no older than the one before.
+                    let _ = latest.take_in(later);
+                }
+            }
             self.current.send_replace(None);
         }
     }
 
-    /// Waits until the connection of the moment has to be replaced.
-    async fn until_broken(&self) {
-        let moved = sentinel::moved(&self.settings);
-        tokio::select! {
-            () = self.broken.notified() => {}
-            () = moved => tracing::info!(place = self.settings.place(), "another master"),
+    /// Waits until sentinels name a later master than this.
+    async fn moved(&self, master: Option<Master>) -> Master {
+        match master {
+            Some(master) => sentinel::moved(&self.settings, &master, &self.looked).await,
+            None => std::future::pending().await,
         }
     }
 
-    /// Makes the connection of the moment, and prepares it.
+    /// Makes the connection of the moment, and prepares it; returns the master that sentinels named.
     async fn connect(
         self: &Arc<Self>,
         number: u64,
+        latest: &mut Latest,
         hear: &mpsc::UnboundedSender<Heard>,
-    ) -> RedisResult<()> {
-        let deadline = Instant::now() + self.settings.connect_timeout;
-        let connecting =
-            connect::connect(&self.settings, &self.greeting, self.listener(number, hear));
+    ) -> RedisResult<Option<Master>> {
+        let (begun, asked) = (Instant::now(), self.looked.now());
+        let connecting = async {
+            let master = match self.settings.servers {
+                Servers::Sentinel { .. } => {
+                    Some(latest.take_in(sentinel::master(&self.settings).await?)?)
+                }
+                _ => None,
+            };
+            let listener = self.listener(number, hear);
+            let connecting =
+                connect::connect(&self.settings, master.as_ref(), &self.greeting, listener);
+            RedisResult::Ok((connecting.await?, master))
+        };
+        let deadline = begun + self.settings.connect_timeout;
         let Ok(connected) = timeout_at(deadline, connecting).await else {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(late.into());
         };
-        let (connection, times) = connected?;
+        let ((connection, times), master) = connected?;
+        self.looked.note_all(asked);
         self.current.send_replace(Some(Numbered {
             number,
             connection,
@@ -359,7 +425,7 @@ impl Shared {
             // It broke before anybody could see it.
             self.replace(number);
         }
-        Ok(())
+        Ok(master)
     }
 
     /// Takes in what a connection hears.
@@ -370,6 +436,9 @@ impl Shared {
     ) -> impl Fn(PushInfo) -> std::result::Result<(), ()> + Send + Sync + 'static {
         let (hear, shared) = (hear.clone(), Arc::downgrade(self));
         move |push| {
+            let Some(shared) = shared.upgrade().filter(|shared| !shared.has_left(number)) else {
+                return Ok(());
+            };
             let heard = match push.kind {
                 PushKind::Message => match push.data.into_iter().next_back() {
                     Some(Value::BulkString(message)) => Heard::Message(message),
@@ -377,9 +446,6 @@ impl Shared {
                 },
                 PushKind::Invalidate => Heard::Changed(changed(push.data)),
                 PushKind::Disconnection => {
-                    let Some(shared) = shared.upgrade() else {
-                        return Ok(());
-                    };
                     if shared.settings.is_cluster() {
                         // The cluster's connection mends itself; news may be lost all the same.
                         Heard::Again
@@ -418,6 +484,8 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
+    use tenure_testkit::RedisSentinel;
+
     use super::*;
 
     /// A place where nobody listens.
@@ -446,6 +514,33 @@ mod tests {
         assert!(refused.nothing_changed());
         assert!(is_over_at_once(&voter).await);
         assert!(!voter.is_up());
+    }
+
+    /// A master may have been replaced while this machine slept.
+    #[tokio::test]
+    async fn after_a_pause_nothing_is_sent_before_the_sentinels_were_asked() {
+        let group = RedisSentinel::start().unwrap();
+        let ports = group.sentinel_ports();
+        let hosts: Vec<_> = ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        let url = format!(
+            "redis+sentinel://{}/{}",
+            hosts.join(","),
+            RedisSentinel::MASTER
+        );
+        let settings = Settings::parse(&url).unwrap();
+        let (link, _heard) = Link::open(settings, Greeting::Nothing).await.unwrap();
+        let is_ready = async || {
+            let mut connection = pin!(link.shared.connection());
+            poll_fn(|context| Poll::Ready(connection.as_mut().poll(context).is_ready())).await
+        };
+        assert!(is_ready().await);
+        link.shared.looked.sleep();
+        assert!(!is_ready().await);
+        link.send(&redis::cmd("PING")).await.unwrap();
+        assert!(is_ready().await);
     }
 
     #[tokio::test]

@@ -7,7 +7,8 @@
 //! | `patience` | how long an answer is waited for |
 //! | `connect`, `sentinel` | how it is made, and where the master is |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
-//! | `string` | the layout that other libraries share |
+//! | `string`, `watch` | the layout that other libraries share, also without scripts |
+//! | `slots` | which master of a cluster has which keys |
 //! | `answers`, `inbox`, `look`, `scan` | what scripts answer, tell and show |
 //! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
@@ -35,8 +36,10 @@ pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
 mod sentinel;
+mod slots;
 mod string;
 pub(crate) mod url;
+mod watch;
 
 use std::sync::Arc;
 

@@ -84,7 +84,7 @@ impl Use {
         self.hash || self.script || self.fence_script
     }
 
-    /// Whether `PUBLISH` tells who listens, so that scripts look for that.
+    /// Whether the server knows who listens to an inbox, so that scripts ask for that.
     fn counts_listeners(&self) -> bool {
         self.hash && !self.cluster && !self.replicas && !self.voter
     }

@@ -11,6 +11,8 @@ use crate::store::redis::connect::Connection;
 use crate::store::redis::fault;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::link::Link;
+use crate::store::redis::slots;
+use crate::store::redis::url::Host;
 
 /// Returns the names that are held or waited for, sorted.
 pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
@@ -27,10 +29,12 @@ pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
             }
         }
         Connection::Cluster(mut cluster) => {
-            for master in masters(&mut cluster).await? {
+            let ranges = slots::ranges(link).await?;
+            let masters: BTreeSet<_> = ranges.into_iter().map(|range| range.master).collect();
+            for master in masters {
                 let mut cursor = 0;
                 loop {
-                    let (host, port) = master.clone();
+                    let Host { name: host, port } = master.clone();
                     let node = SingleNodeRoutingInfo::ByAddress { host, port };
                     let scan = scan(cursor, keys);
                     let answer = cluster
@@ -46,34 +50,6 @@ pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
         }
     }
     Ok(names.into_iter().collect())
-}
-
-/// The masters of a cluster, by what its own map says.
-async fn masters(
-    cluster: &mut redis::cluster_async::ClusterConnection,
-) -> Result<BTreeSet<(String, u16)>> {
-    let slots: Value = redis::cmd("CLUSTER")
-        .arg("SLOTS")
-        .query_async(cluster)
-        .await
-        .map_err(|error| fault::Fault::of(error).error)?;
-    let Value::Array(ranges) = slots else {
-        return Err(fault::garbled());
-    };
-    let master = |range: &Value| {
-        // First slot, last slot, and the nodes that have them: the master first.
-        let Value::Array(parts) = range else {
-            return None;
-        };
-        let Value::Array(node) = parts.get(2)? else {
-            return None;
-        };
-        let host = String::from_redis_value(node.first()?.clone()).ok()?;
-        let port = u16::from_redis_value(node.get(1)?.clone()).ok()?;
-        Some((host, port))
-    };
-    let masters = ranges.iter().map(master);
-    masters.collect::<Option<_>>().ok_or_else(fault::garbled)
 }
 
 fn scan(cursor: u64, keys: &Keys) -> redis::Cmd {

@@ -1,51 +1,65 @@
 //! Finding the master through sentinels, and noticing when there is another.
+//!
+//! A sentinel may be cut off from the others and name a master that they have replaced. Each
+//! failover has a larger *config epoch* than the one before, so all sentinels are asked, and the
+//! largest epoch is believed.
 
-use std::future::Future;
+use std::collections::HashMap;
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, PushKind, RedisResult, Value};
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::store::redis::url::{Host, Servers, Settings};
+use crate::clock::{Clock, Tick};
+use crate::driver;
+use crate::store::redis::url::{Access, Host, Servers, Settings};
 
-/// Asks the sentinels for the master, one after another.
-pub(crate) async fn master(settings: &Settings) -> RedisResult<Host> {
-    let Servers::Sentinel {
-        hosts,
-        master,
-        access,
-    } = &settings.servers
-    else {
-        return Err((ErrorKind::Client, "there are no sentinels").into());
-    };
-    let mut last = None;
-    // Each gets its share of the time, so that one that hangs does not use it all up.
-    let share = settings.connect_timeout / u32::try_from(hosts.len().max(1)).unwrap_or(1);
-    for host in hosts {
-        let ask = async {
-            let client = settings.client_of(host, access)?;
-            let config = AsyncConnectionConfig::new().set_response_timeout(None);
-            let mut sentinel = client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await?;
-            let mut cmd = redis::cmd("SENTINEL");
-            cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-            let address: Option<(String, u16)> = cmd.query_async(&mut sentinel).await?;
-            RedisResult::Ok(address)
-        };
-        match timeout(share, ask).await {
-            Ok(Ok(Some((name, port)))) => return Ok(Host { name, port }),
-            Ok(Ok(None)) => {
-                let why = "the sentinels know no master of that name";
-                let name = (ErrorKind::MasterNameNotFoundBySentinel, why, master.clone());
-                last = Some(name.into());
+/// A master, and the epoch in which it became so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Master {
+    pub(crate) host: Host,
+    /// `None` if the sentinel does not let us see it.
+    pub(crate) epoch: Option<u64>,
+}
+
+/// Asks all sentinels for the master, and returns the one of the largest epoch.
+///
+/// Waits for those that are slow only until most of them have answered or failed, and a moment more.
+pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
+    let mut asked = JoinSet::new();
+    let sentinels = Sentinel::all(settings);
+    let count = sentinels.len();
+    for sentinel in sentinels {
+        asked.spawn(async move { sentinel.connect(|_| Ok::<_, ()>(())).await?.ask().await });
+    }
+    let mut newest: Option<Master> = None;
+    let mut fault: RedisError = (ErrorKind::Io, "no sentinel answers").into();
+    // The other half is for the connection to the master.
+    let mut deadline = Instant::now() + settings.connect_timeout / 2;
+    while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
+        match answer {
+            Ok(Ok(master))
+                if newest
+                    .as_ref()
+                    .is_none_or(|newest| newest.epoch < master.epoch) =>
+            {
+                newest = Some(master);
             }
-            Ok(Err(error)) => last = Some(error),
-            Err(_) => last = Some((ErrorKind::Io, "no answer", host.to_string()).into()),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => fault = error,
+            Err(_) => fault = (ErrorKind::Client, "asking a sentinel has panicked").into(),
+        }
+        if newest.is_some() && 2 * asked.len() < count {
+            deadline = deadline.min(Instant::now() + A_MOMENT);
         }
     }
-    Err(last.unwrap_or_else(|| (ErrorKind::EmptySentinelList, "no sentinel is named").into()))
+    newest.ok_or(fault)
 }
 
 /// Refuses a server that the sentinels still call master but that is none any more.
@@ -59,60 +73,332 @@ pub(crate) async fn expect_master(connection: &mut MultiplexedConnection) -> Red
     }
 }
 
-/// Waits until a sentinel tells of another master; for ever where there are no sentinels.
-pub(crate) fn moved(settings: &Settings) -> impl Future<Output = ()> + use<> {
-    let settings = settings.clone();
-    async move {
+/// Waits until a sentinel names a later master than `current`.
+pub(crate) async fn moved(settings: &Settings, current: &Master, looked: &Arc<Looked>) -> Master {
+    let mut listening = JoinSet::new();
+    for (index, sentinel) in Sentinel::all(settings).into_iter().enumerate() {
+        let (current, looked) = (current.clone(), Arc::clone(looked));
+        listening.spawn(async move { sentinel.attend(&current, || looked.note(index)).await });
+    }
+    loop {
+        match listening.join_next().await {
+            Some(Ok(later)) => return later,
+            // There are none, or one of them has panicked.
+            Some(Err(_)) => {}
+            None => return std::future::pending().await,
+        }
+    }
+}
+
+/// The latest master that a sentinel has named.
+#[derive(Debug, Default)]
+pub(crate) struct Latest(Option<(Master, Instant)>);
+
+impl Latest {
+    /// Takes in the master that was named.
+    ///
+    /// # Errors
+    ///
+    /// If a later one was named a short while ago: those who know of it may just not answer. After
+    /// that the epochs may have been set back by hand.
+    pub(crate) fn take_in(&mut self, named: Master) -> RedisResult<Master> {
+        if let Some((latest, at)) = &self.0
+            && named.epoch < latest.epoch
+            && at.elapsed() < REMEMBERED
+        {
+            let why = "the sentinels that answer do not know of the last failover";
+            return Err((ErrorKind::Io, why).into());
+        }
+        self.0 = Some((named.clone(), Instant::now()));
+        Ok(named)
+    }
+}
+
+/// When each sentinel was last asked who the master is, whether it answered or not.
+///
+/// A process or a machine that stood still may have missed a failover. So nobody may use a
+/// connection to a master before all sentinels have been asked again.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// Goes on while the machine sleeps.
+    clock: Clock,
+    at: watch::Sender<Vec<Tick>>,
+}
+
+impl Looked {
+    pub(crate) fn new(settings: &Settings) -> Arc<Self> {
+        let clock = Clock::start(driver::Clock::Boot);
+        let at = vec![clock.now(); Sentinel::all(settings).len()];
+        Arc::new(Self {
+            clock,
+            at: watch::Sender::new(at),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Notes that all were asked at that time.
+    pub(crate) fn note_all(&self, at: Tick) {
+        self.at.send_modify(|looked| looked.fill(at));
+    }
+
+    fn note(&self, index: usize) {
+        self.at
+            .send_modify(|looked| looked[index] = self.clock.now());
+    }
+
+    /// Whether all were asked lately; always where there are no sentinels.
+    pub(crate) fn is_recent(&self) -> bool {
+        self.are_recent(&self.at.borrow())
+    }
+
+    /// Waits until all were asked lately.
+    pub(crate) async fn until_recent(&self) {
+        let mut at = self.at.subscribe();
+        // Ends in no other way: the sender is this value's own.
+        let _ = at.wait_for(|at| self.are_recent(at)).await;
+    }
+
+    /// Lets the machine have slept for longer than an answer is believed.
+    #[cfg(test)]
+    pub(crate) fn sleep(&self) {
+        let slept = u64::try_from(RECENT.as_nanos()).unwrap();
+        let before = self.clock.slept.load(Ordering::Relaxed);
+        self.clock.slept.store(before + slept, Ordering::Relaxed);
+    }
+
+    fn are_recent(&self, looked: &[Tick]) -> bool {
+        let mut looked = looked.iter();
+        looked.all(|at| self.clock.now().since(*at) < RECENT)
+    }
+}
+
+/// One of the sentinels that a URL names.
+#[derive(Debug)]
+struct Sentinel {
+    settings: Settings,
+    host: Host,
+    access: Access,
+    /// What they call the master.
+    name: String,
+}
+
+/// A connection to a sentinel.
+struct Connected<'a> {
+    sentinel: &'a Sentinel,
+    connection: MultiplexedConnection,
+}
+
+impl Sentinel {
+    /// All that the URL names; none if it names no sentinels.
+    fn all(settings: &Settings) -> Vec<Self> {
         let Servers::Sentinel {
             hosts,
             master,
             access,
         } = &settings.servers
         else {
-            return std::future::pending().await;
+            return Vec::new();
         };
-        let mut next = 0;
+        let sentinel = |host: &Host| Self {
+            settings: settings.clone(),
+            host: host.clone(),
+            access: access.clone(),
+            name: master.clone(),
+        };
+        hosts.iter().map(sentinel).collect()
+    }
+
+    /// Listens to this sentinel, and asks it now and then, until it names a later master.
+    ///
+    /// `looked` is called after each answer, and after each try that got none.
+    async fn attend(&self, current: &Master, looked: impl Fn()) -> Master {
         loop {
-            let host = &hosts[next % hosts.len()];
-            next += 1;
-            let told = async {
-                let (sender, mut pushes) = mpsc::unbounded_channel();
-                let config = AsyncConnectionConfig::new()
-                    .set_response_timeout(None)
-                    .set_push_sender(sender);
-                let client = settings.client_of(host, access)?;
-                let listening = async {
-                    let mut sentinel = client
-                        .get_multiplexed_async_connection_with_config(&config)
-                        .await?;
-                    sentinel.subscribe("+switch-master").await?;
-                    RedisResult::Ok(sentinel)
-                };
-                // Kept for as long as it listens. One that hangs is not waited for.
-                let listening = timeout(settings.connect_timeout, listening).await;
-                let Ok(Ok(_sentinel)) = listening else {
-                    return RedisResult::Ok(false);
-                };
-                while let Some(push) = pushes.recv().await {
-                    match (push.kind, push.data.last()) {
-                        (PushKind::Message, Some(Value::BulkString(message))) => {
-                            // "<name> <old address> <old port> <new address> <new port>"
-                            let message = String::from_utf8_lossy(message);
-                            if message.split(' ').next() == Some(master) {
-                                return Ok(true);
-                            }
-                        }
-                        (PushKind::Disconnection, _) => break,
-                        _ => {}
+            if let Ok(later) = self.attend_once(current, &looked).await {
+                return later;
+            }
+            looked();
+            tokio::time::sleep(KEEP_ALIVE).await;
+        }
+    }
+
+    /// The same until it does not answer.
+    async fn attend_once(&self, current: &Master, looked: &impl Fn()) -> RedisResult<Master> {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let patience = ANSWER.min(self.settings.connect_timeout);
+        let listening = async {
+            let mut connected = self.connect(move |push| tell.send(push)).await?;
+            let connection = &mut connected.connection;
+            connection.subscribe("+switch-master").await?;
+            RedisResult::Ok(connected)
+        };
+        let mut connected = timeout(patience, listening).await.map_err(silent)??;
+        let mut switched = false;
+        loop {
+            let named = timeout(patience, connected.ask()).await.map_err(silent)??;
+            if is_later(&named, current, switched) {
+                return Ok(named);
+            }
+            looked();
+            // It is asked again if nothing is told: a connection may be cut without a word.
+            match timeout(KEEP_ALIVE, self.told(&mut told)).await {
+                Ok(heard) => {
+                    heard?;
+                    switched = true;
+                }
+                Err(_) => switched = false,
+            }
+        }
+    }
+
+    /// Waits until the sentinel tells that our master was replaced.
+    async fn told(&self, told: &mut mpsc::UnboundedReceiver<PushInfo>) -> RedisResult<()> {
+        while let Some(push) = told.recv().await {
+            match (push.kind, push.data.last()) {
+                (PushKind::Message, Some(Value::BulkString(message))) => {
+                    // "<name> <old address> <old port> <new address> <new port>"
+                    let message = String::from_utf8_lossy(message);
+                    if message.split(' ').next() == Some(&self.name) {
+                        return Ok(());
                     }
                 }
-                Ok(false)
-            };
-            if let Ok(true) = told.await {
-                return;
+                (PushKind::Disconnection, _) => break,
+                _ => {}
             }
-            // The next sentinel is asked; a READONLY answer would tell of a new master as well.
-            tokio::time::sleep(settings.connect_timeout / 4).await;
         }
+        Err((ErrorKind::Io, "the sentinel has hung up").into())
+    }
+
+    async fn connect(
+        &self,
+        listener: impl redis::aio::AsyncPushSender,
+    ) -> RedisResult<Connected<'_>> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_push_sender(listener);
+        let client = self.settings.client_of(&self.host, &self.access)?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(Connected {
+            sentinel: self,
+            connection,
+        })
+    }
+}
+
+impl Connected<'_> {
+    /// Asks the sentinel for the master.
+    async fn ask(&mut self) -> RedisResult<Master> {
+        let name = &self.sentinel.name;
+        // The epoch first, so that an address never has a larger one than its own.
+        let mut cmd = redis::cmd("SENTINEL");
+        cmd.arg("MASTER").arg(name);
+        let fields: RedisResult<HashMap<String, String>> =
+            cmd.query_async(&mut self.connection).await;
+        let epoch = fields.ok().and_then(|fields| {
+            let epoch = fields.get("config-epoch")?;
+            epoch.parse().ok()
+        });
+        let mut cmd = redis::cmd("SENTINEL");
+        cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        let address: Option<(String, u16)> = cmd.query_async(&mut self.connection).await?;
+        let Some((host, port)) = address else {
+            let why = "the sentinels know no master of that name";
+            let unknown = (ErrorKind::MasterNameNotFoundBySentinel, why, name.clone());
+            return Err(unknown.into());
+        };
+        let host = Host { name: host, port };
+        Ok(Master { host, epoch })
+    }
+}
+
+/// Whether a sentinel names a later master; `switched` if it told of one.
+fn is_later(named: &Master, current: &Master, switched: bool) -> bool {
+    let later = match (named.epoch, current.epoch) {
+        (Some(named), Some(current)) => current < named,
+        _ => switched,
+    };
+    later && named.host != current.host
+}
+
+fn silent(_: tokio::time::error::Elapsed) -> RedisError {
+    (ErrorKind::Io, "the sentinel does not answer").into()
+}
+
+/// How often a sentinel is asked that tells nothing.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+/// How long a sentinel that is listened to may take for an answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How long an answer of all sentinels is believed: longer than it takes to ask one that is silent.
+const RECENT: Duration = Duration::from_secs(5);
+
+/// How long no master is believed that was replaced: by then all sentinels have heard of it.
+const REMEMBERED: Duration = Duration::from_secs(30);
+
+/// How long slow sentinels are waited for once most have answered.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn master(port: u16, epoch: Option<u64>) -> Master {
+        let name = "m".to_owned();
+        Master {
+            host: Host { name, port },
+            epoch,
+        }
+    }
+
+    #[test]
+    fn a_master_of_a_larger_epoch_is_later() {
+        let current = master(1, Some(5));
+        for told in [false, true] {
+            assert!(is_later(&master(2, Some(6)), &current, told));
+            assert!(!is_later(&master(2, Some(5)), &current, told));
+            assert!(!is_later(&master(2, Some(4)), &current, told));
+            assert!(!is_later(&master(1, Some(6)), &current, told));
+        }
+    }
+
+    #[test]
+    fn where_epochs_are_hidden_a_sentinel_is_believed_what_it_tells() {
+        let (current, other) = (master(1, None), master(2, None));
+        assert!(is_later(&other, &current, true));
+        assert!(!is_later(&other, &current, false));
+        assert!(!is_later(&current, &current, true));
+        assert!(is_later(&other, &master(1, Some(5)), true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_master_is_not_believed_for_a_while() {
+        let mut latest = Latest::default();
+        latest.take_in(master(1, Some(5))).unwrap();
+        latest.take_in(master(1, Some(5))).unwrap();
+        latest.take_in(master(2, Some(6))).unwrap();
+        latest.take_in(master(1, Some(5))).unwrap_err();
+        latest.take_in(master(1, None)).unwrap_err();
+        tokio::time::advance(REMEMBERED).await;
+        latest.take_in(master(1, Some(0))).unwrap();
+    }
+
+    #[test]
+    fn after_a_pause_each_sentinel_has_to_be_asked() {
+        let settings = Settings::parse("redis+sentinel://a,b/m").unwrap();
+        let looked = Looked::new(&settings);
+        assert!(looked.is_recent());
+        looked.sleep();
+        looked.note(0);
+        assert!(!looked.is_recent(), "the other may know of a failover");
+        looked.note(1);
+        assert!(looked.is_recent());
+        let elsewhere = Looked::new(&Settings::parse("redis://a").unwrap());
+        elsewhere.sleep();
+        assert!(elsewhere.is_recent());
     }
 }

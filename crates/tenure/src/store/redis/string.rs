@@ -26,6 +26,7 @@ use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
+use crate::store::redis::watch::Watch;
 
 /// One client of string locks.
 #[derive(Debug)]
@@ -91,8 +92,8 @@ enum Compare {
     Delex,
     /// The same with Valkey's name for it: `DELIFEQ`.
     Delifeq,
-    /// By `WATCH`, `MULTI` and `EXEC`, on a connection where one change is made at a time.
-    Watch(tokio::sync::Mutex<Link>),
+    /// By `WATCH`, `MULTI` and `EXEC`.
+    Watch(Watch),
 }
 
 /// A compare-and-delete of the server's own.
@@ -130,10 +131,7 @@ impl StringLocks {
         let compare = match Self::native(&link).await {
             Some(native) => native,
             None if scripts => Compare::Script,
-            None => {
-                let (own, _) = Link::open(link.settings().clone(), Greeting::Nothing).await?;
-                Compare::Watch(tokio::sync::Mutex::new(own))
-            }
+            None => Compare::Watch(Watch::default()),
         };
         let (freed, own_freed) = mpsc::unbounded_channel();
         let inbox = Inbox {
@@ -252,14 +250,14 @@ impl StringLocks {
                 cmd.arg("IFEQ").arg(claim).arg("PX").arg(ttl);
                 Ok(self.link.send(&cmd).await? == Value::Okay)
             }
-            Compare::Watch(own) => {
+            Compare::Watch(watch) => {
                 let mut change = Pipeline::new();
                 if value != claim {
                     change.cmd("SET").arg(key).arg(value).ignore();
                 }
                 // Unlike SET, this is not refused by a server that is full.
                 change.cmd("PEXPIRE").arg(key).arg(ttl);
-                by_watch(&*own.lock().await, key, claim, change).await
+                watch.change(&self.link, key, claim, change).await
             }
         }
     }
@@ -283,10 +281,10 @@ impl StringLocks {
                 cmd.arg(key).arg(claim);
                 is_one(&self.link.send(&cmd).await?)
             }
-            Compare::Watch(own) => {
+            Compare::Watch(watch) => {
                 let mut change = Pipeline::new();
                 change.cmd("DEL").arg(key);
-                by_watch(&*own.lock().await, key, claim, change).await
+                watch.change(&self.link, key, claim, change).await
             }
         }
     }
@@ -554,24 +552,6 @@ impl Driver for StringLocks {
             Ok(Arc::new(again) as Arc<dyn Driver>)
         }))
     }
-}
-
-/// Makes one change if the lock is the claim's and stays so until it is made.
-async fn by_watch(own: &Link, key: &str, claim: &str, mut change: Pipeline) -> Result<bool> {
-    let mut look = Pipeline::new();
-    look.cmd("WATCH").arg(key);
-    look.cmd("GET").arg(key);
-    let answers = own.send_all(&look, Duration::ZERO).await?;
-    if !matches!(answers.last(), Some(Value::BulkString(found)) if found == claim.as_bytes()) {
-        let mut unwatch = redis::cmd("UNWATCH");
-        unwatch.arg::<&[&str]>(&[]);
-        own.send(&unwatch).await?;
-        return Ok(false);
-    }
-    change.atomic();
-    // Nothing came back if the key changed meanwhile.
-    let answers = own.send_all(&change, Duration::ZERO).await?;
-    Ok(matches!(answers.last(), Some(Value::Int(1))))
 }
 
 /// The key of a lock's last fence, in the lock's slot of a cluster.

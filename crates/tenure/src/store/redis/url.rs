@@ -49,7 +49,7 @@ pub(crate) enum Servers {
 }
 
 /// A server's name and port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) port: u16,

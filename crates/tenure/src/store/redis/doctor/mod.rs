@@ -51,7 +51,7 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
             let master =
                 master.map_err(|error| fault::unreachable(&settings.place(), encrypted, &error))?;
             (replicas, findings) = sentinels::look(&settings).await;
-            vec![Node::open(&settings, &master).await?]
+            vec![Node::open(&settings, &master.host).await?]
         }
         Servers::Cluster(hosts) => {
             let masters;

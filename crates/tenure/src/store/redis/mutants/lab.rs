@@ -147,6 +147,14 @@ impl Lab {
         Hash::start_voter(self.settings(), Scripts::of(|file| self.text(file)))
     }
 
+    /// A connection that hears every message, until it is dropped.
+    pub(super) async fn eavesdrop(&self) -> impl Sized {
+        let client = redis::Client::open(self.server.url()).unwrap();
+        let mut all = client.get_async_pubsub().await.unwrap();
+        all.psubscribe("*").await.unwrap();
+        all
+    }
+
     fn settings(&self) -> Settings {
         Settings::parse(&self.server.url()).unwrap()
     }

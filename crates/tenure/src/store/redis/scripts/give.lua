@@ -4,8 +4,6 @@
 -- Runs before ledger.lua and release.lua, which see to every other case. Keys and arguments are
 -- release.lua's. Two calls for a lease that nobody wants, as many as a bare compare-and-delete.
 
--- Whether the lease is ended already, so that only the line is left to be seen to.
-local freed = false
 if not ARGV[5] then
   local lease = KEYS[1]
   local held = redis.call('HMGET', lease, ARGV[2], '\1')
@@ -27,18 +25,18 @@ if not ARGV[5] then
       local now = time[1] * 1000 + math.floor(time[2] / 1000)
       -- It is alive, and nobody behind it would ask later than its lease may end.
       if tonumber(deadline) > now and tonumber(first[2] or 0) <= now + ttl then
-        redis.call('DEL', lease)
-        freed = true
-        local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
-        local now_us = tonumber(fence)
-        local last = redis.call('SET', lease .. ':fence', now_us + count - 1, 'PX', memory, 'GET')
-        if last and (tonumber(last) or 0) >= now_us then
-          fence = string.format('%.0f', last + 1)
-          redis.call('SET', lease .. ':fence', last + count, 'PX', memory)
-        end
         local session, claim = string.match(id, '^([^:]+):(.*)$')
-        local told = string.format('g %s %s %s %.0f %s\n%s', fence, count, ttl, now_us - asked, claim, lease)
-        if redis.call('PUBLISH', inbox .. session, told) > 0 then
+        if redis.call('PUBSUB', 'NUMSUB', inbox .. session)[2] > 0 then
+          redis.call('DEL', lease)
+          local fence = time[1] .. string.sub('00000', #time[2]) .. time[2]
+          local now_us = tonumber(fence)
+          local last = redis.call('SET', lease .. ':fence', now_us + count - 1, 'PX', memory, 'GET')
+          if last and (tonumber(last) or 0) >= now_us then
+            fence = string.format('%.0f', last + 1)
+            redis.call('SET', lease .. ':fence', last + count, 'PX', memory)
+          end
+          redis.call('PUBLISH', inbox .. session,
+            string.format('g %s %s %s %.0f %s\n%s', fence, count, ttl, now_us - asked, claim, lease))
           redis.call('LREM', line, 1, id)
           flag = '-'
           if redis.call('EXISTS', line) == 1 then

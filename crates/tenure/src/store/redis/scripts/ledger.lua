@@ -30,8 +30,8 @@
 --   :ends    a sorted set, id -> when that lease ends; only with "many"
 --   :fence   the last fence that was set aside; expires long after its last use
 --
--- ARGV[1]  "<session> <confirm> <memory> <inbox>": the session of the client that asks; 0 if PUBLISH
---          tells whether anybody listens, else for how many milliseconds a lease is handed over
+-- ARGV[1]  "<session> <confirm> <memory> <inbox>": the session of the client that asks; 0 if the server
+--          knows who listens to an inbox, else for how many milliseconds a lease is handed over
 --          until its new holder confirms it by asking again; for how many milliseconds the last
 --          fence is remembered; and what every inbox begins with, before the session
 --
@@ -361,12 +361,11 @@ local function leave(id, place)
   end
 end
 
--- Tells a client; returns whether it listens, as far as that can be known.
 local function tell(who, message)
-  return redis.call('PUBLISH', inbox .. who, message .. '\n' .. lease) > 0 or confirm > 0
+  redis.call('PUBLISH', inbox .. who, message .. '\n' .. lease)
 end
 
--- Whether a client is known to be away.
+-- Whether a client is known to be away. PUBLISH would also count whoever listens to a pattern.
 local function is_away(who)
   return confirm == 0 and redis.call('PUBSUB', 'NUMSUB', inbox .. who)[2] == 0
 end
@@ -409,18 +408,18 @@ local function let_in(own)
       skipped = skipped + 1
     else
       local who, claim = string.match(id, '^([^:]+):(.*)$')
+      local listens = id == own or not is_away(who)
       local fences = 0
       if beside then
         place.mode = held
       else
         fence, fences = text(reserve(place.fences)), place.fences
       end
-      local listens = true
       if id ~= own and confirm > 0 then
         place.ttl = math.min(place.ttl, confirm)
         tell(who, 'a')
-      elseif id ~= own then
-        listens = tell(who, table.concat({
+      elseif id ~= own and listens then
+        tell(who, table.concat({
           'g', fence, math.max(fences, 1), text(place.ttl), text(now_us - place.asked), claim,
         }, ' '))
       end
@@ -514,7 +513,9 @@ local function settle()
       end
       place.asks = soonest
       set_place(id, place)
-      if tell(string.match(id, '^[^:]+'), 'a') then
+      local who = string.match(id, '^[^:]+')
+      if not is_away(who) then
+        tell(who, 'a')
         return
       end
     end

@@ -11,11 +11,6 @@
 
 open(KEYS[1])
 local claim, who = ARGV[2], ARGV[3]
-if freed then
-  let_in()
-  settle()
-  return 0
-end
 -- Others go in after the release, in one step with it, but for those whose turn has come before.
 if sweep() then
   let_in()

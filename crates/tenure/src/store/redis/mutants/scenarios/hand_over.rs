@@ -15,6 +15,7 @@ scenarios![
     a_confirmed_grant_by_the_answer_comes_without_a_message,
     a_release_by_fence_hands_over,
     a_release_by_fence_passes_over_the_dead,
+    a_listener_to_all_does_not_stand_for_the_dead,
     a_release_by_fence_passes_over_who_is_late,
     a_release_by_fence_to_a_short_lease_calls_the_next,
     a_release_by_fence_keeps_to_what_it_says,
@@ -121,6 +122,34 @@ async fn a_release_by_fence_passes_over_the_dead(lab: &Lab) {
     until_waited_for_by(&ann, &[&eve]).await;
     frees(&ann, fence).await;
     eve.is_held_by(&[&eve]).await;
+}
+
+/// The dead are passed over, also if somebody else hears what they are told: by each release, and by a
+/// lease that may end sooner.
+async fn a_listener_to_all_does_not_stand_for_the_dead(lab: &Lab) {
+    let lab = lab.alone();
+    let _all = lab.eavesdrop().await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [ann, bob, eve] = cast(&lab).await;
+        let ann = ann.mode(mode);
+        let fence = ann.locks().await;
+        bob.stands().await;
+        eve.stands().await;
+        drop(bob);
+        until_waited_for_by(&ann, &[&eve]).await;
+        frees(&ann, fence).await;
+        eve.is_held_by(&[&eve]).await;
+    }
+    let [ann, bob, eve, dan] = cast(&lab).await;
+    let bob = bob.ttl(lab.short());
+    let fence = ann.locks().await;
+    for waiter in [&bob, &eve, &dan] {
+        waiter.stands().await;
+    }
+    drop(eve);
+    until_waited_for_by(&ann, &[&bob, &dan]).await;
+    frees(&ann, fence).await;
+    dan.turn().await;
 }
 
 /// A release that names its grant passes over who did not ask again in time.

@@ -14,6 +14,7 @@ scenarios![
     a_twin_that_asks_again_keeps_one_place,
     who_joins_when_it_asks_again_leaves_the_line,
     only_the_client_that_has_a_lease_renews_it,
+    a_name_that_stays_taken_is_not_its_named_owners,
 ];
 
 /// A dead client of an owner that goes in does not make the living behind it wait.
@@ -146,5 +147,28 @@ async fn only_the_client_that_has_a_lease_renews_it(lab: &Lab) {
         }
         assert!(ann.entry().await.holders[0].expires_in <= TTL / 4);
         ann.frees().await;
+    }
+}
+
+/// A name that stays taken after its release is refused to its named owner too, whichever of the owner's
+/// claims was released so.
+async fn a_name_that_stays_taken_is_not_its_named_owners(lab: &Lab) {
+    for together in [false, true] {
+        let [ann, bob, eve] = cast(lab).await;
+        let ann = ann.named();
+        let (twin, third) = (ann.twin(&bob), ann.twin(&eve));
+        ann.locks().await;
+        if together {
+            twin.locks().await;
+        }
+        let kept = ann.releases_with(|release| release.stays_taken = TTL).await;
+        let left = u32::from(together);
+        assert_eq!(kept, Released::Freed { left });
+        if together {
+            twin.frees().await;
+        }
+        third.is_refused().await;
+        ann.is_refused().await;
+        assert_eq!(third.entry().await.holders[0].depth, 0);
     }
 }
