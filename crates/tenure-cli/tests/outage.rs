@@ -123,6 +123,38 @@ fn a_wait_that_a_store_outlasts_gives_69_and_the_reason() {
 }
 
 #[test]
+fn a_store_that_falls_silent_in_the_middle_of_a_wait_gives_69() {
+    let server = RedisServer::start().unwrap();
+    let store = server.url() + "?timeout=300ms&connect_timeout=300ms";
+    for verb in [
+        &["run", "a", "--wait", "8s", "--", "true"][..],
+        &["acquire", "a", "--wait", "8s"],
+    ] {
+        let held = tenure(&store, &["acquire", "a", "--owner", "ann", "--ttl", "5s"]);
+        assert_eq!(held.code, 0, "{}", held.err);
+        let waiting = Running::start(&mut bare(&[&["--store", &store], verb].concat()));
+        wait_for("the waiter", || {
+            server.cli(&["LLEN", "tenure:{a}:line"]).trim() == "1"
+        });
+        // It asks again when the lease before it ends, and is not answered.
+        server.freeze().unwrap();
+        let ended = waiting.ended();
+        server.thaw().unwrap();
+        assert_eq!(ended.code, 69, "{verb:?}: {}", ended.err);
+        server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn a_lock_that_is_taken_for_the_whole_wait_gives_75() {
+    let server = RedisServer::start().unwrap();
+    assert_eq!(tenure(&server.url(), &["acquire", "a"]).code, 0);
+    let late = tenure(&server.url(), &["run", "a", "--wait", "1s", "--", "true"]);
+    assert_eq!(late.code, 75, "{}", late.err);
+    assert!(late.err.contains("not free within 1s"), "{}", late.err);
+}
+
+#[test]
 fn a_signal_ends_the_wait_for_a_store() {
     let mut server = RedisServer::start().unwrap();
     server.kill().unwrap();
