@@ -52,7 +52,7 @@ impl Engine {
                 Some(Turn::Go(guard)) => return Ok(over(guard)),
                 Some(Turn::Again) => start = self.clock.now(),
                 Some(Turn::Failed(error)) => return Err(error),
-                None => return Err(self.ended()),
+                None => return Err(self.unavailable("the client has ended")),
             }
         }
     }
@@ -387,10 +387,10 @@ impl Engine {
         Guard::new(self, &lease, order, fence, 0, self.clock.now())
     }
 
-    fn ended(&self) -> Error {
+    pub(super) fn unavailable(&self, why: &'static str) -> Error {
         Error::Unavailable {
             driver: self.driver.kind(),
-            source: "the client has ended".into(),
+            source: why.into(),
         }
     }
 

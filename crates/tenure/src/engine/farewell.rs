@@ -27,6 +27,8 @@ pub(crate) struct Farewell {
     driver: Arc<dyn Driver>,
     /// The same, on our own thread.
     reopened: OnceCell<Arc<dyn Driver>>,
+    /// The process whose debts these are: a forked child has none.
+    pid: u32,
     /// Until when to wait; counted from the first request that was dropped.
     until: OnceLock<Instant>,
 }
@@ -91,12 +93,16 @@ impl Farewell {
         Arc::new(Self {
             driver: Arc::clone(driver),
             reopened: OnceCell::new(),
+            pid: std::process::id(),
             until: OnceLock::new(),
         })
     }
 
     /// Sends a request from our own thread, and waits for its answer while there is time.
     fn say(self: Arc<Self>, debt: Debt) {
+        if self.pid != std::process::id() {
+            return;
+        }
         let until = *self.until.get_or_init(|| Instant::now() + PATIENCE);
         let left = until.saturating_duration_since(Instant::now());
         let (Some(reopening), Some(runtime)) =

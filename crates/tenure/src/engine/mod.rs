@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
     short_ttl: Once,
+    /// The process that it was started in.
+    pid: u32,
 }
 
 /// A lease is renewed after a third of its ttl, and once more if that fails.
@@ -75,6 +77,7 @@ impl Engine {
             early: EarlyNews::default(),
             tasks: OnceLock::new(),
             short_ttl: Once::new(),
+            pid: std::process::id(),
         });
         // These two run for as long as the engine, so they do not count as work in the background.
         let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
@@ -86,6 +89,11 @@ impl Engine {
             .tasks
             .set([news.abort_handle(), watchdog.abort_handle()]);
         engine
+    }
+
+    /// Whether this is a copy in a forked child: what it gave back would be the parent's.
+    fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
     }
 
     /// Warns, once, of leases that one lost answer would end.
@@ -120,6 +128,9 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         for task in self.tasks.get().into_iter().flatten() {
             task.abort();
         }

@@ -22,6 +22,11 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
+        if self.is_forked() {
+            return Err(
+                self.unavailable("the lock belongs to the process that this one was forked from")
+            );
+        }
         let hold = match self.leave_nest(hold) {
             Ok(outcome) => return Ok(outcome),
             Err(hold) => hold,
@@ -35,6 +40,9 @@ impl Engine {
 
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
+        if self.is_forked() {
+            return;
+        }
         let Err(hold) = self.leave_nest(hold) else {
             return;
         };

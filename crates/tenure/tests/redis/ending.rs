@@ -1,6 +1,7 @@
 //! What a program leaves behind when its runtime ends.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -204,4 +205,48 @@ fn a_blocking_client_can_wait_for_what_it_keeps() {
     assert_eq!(other.list(None).unwrap().len(), 1);
     client.settled();
     assert!(other.list(None).unwrap().is_empty());
+}
+
+/// Forks; the child does what it is told and ends, and this process waits for it.
+#[allow(
+    unsafe_code,
+    reason = "the test has one thread, so that the child may do anything"
+)]
+fn in_a_child(act: impl FnOnce()) {
+    // SAFETY: no other thread exists that could hold a lock which the child needs.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let failed = catch_unwind(AssertUnwindSafe(act)).is_err();
+        // SAFETY: ends the process without running what the parent registered.
+        unsafe { libc::_exit(i32::from(failed)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forked_child_gives_nothing_back_that_is_its_parents() {
+    let server = RedisServer::start().unwrap();
+    let runtime = one_thread();
+    let (client, guard) = runtime.block_on(async {
+        let client = open(&server.url()).await;
+        let guard = locked(&client, 0).await;
+        (client, guard)
+    });
+    let mut inherited = Some((runtime, client, guard));
+    in_a_child(|| {
+        // It may even go on with the runtime for a while before all ends.
+        if let Some((runtime, client, guard)) = inherited.take() {
+            drop(guard);
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+            drop(client);
+            drop(runtime);
+        }
+    });
+    assert_eq!(left_behind(&server.url(), |_| async {}), [1, 1]);
+    drop(inherited);
+    assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
 }
