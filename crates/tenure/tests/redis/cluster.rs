@@ -98,7 +98,7 @@ async fn a_release_whose_answer_is_lost_is_not_taken_for_a_lost_lock() {
             matches!(released, Err(Error::Indeterminate { .. })),
             "{options}: {released:?}"
         );
-        assert_eq!(proxy.replies_swallowed(), 1);
+        proxy.wait_for_swallowed(1).unwrap();
         let next = timeout(PATIENCE, client.mutex("a").lock()).await.unwrap();
         assert_eq!(next.unwrap().release().await.unwrap(), Outcome::Released);
     }

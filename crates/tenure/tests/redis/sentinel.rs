@@ -115,14 +115,37 @@ async fn a_master_that_was_replaced_while_it_stood_still_grants_nothing() {
     let new = group.wait_for_new_master(old).unwrap();
     let late = open(&url(&group)).await;
     let guard = late.mutex("a").ttl(LONG).lock().await.unwrap();
-    until("both clients to be at the new master", async || {
-        let inboxes = server_on(&group, new).cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
-        inboxes.lines().count() == 2
-    })
-    .await;
+    until_listening(server_on(&group, new), 2).await;
     master.thaw().unwrap();
     group.sentinels()[0].thaw().unwrap();
     assert!(early.mutex("a").try_lock().await.unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// The request reaches a master that stands still, and is carried out when that goes on.
+#[tokio::test]
+async fn an_answer_of_a_master_that_was_replaced_is_not_believed() {
+    let group = RedisSentinel::start().unwrap();
+    let early = open(&url(&group)).await;
+    let old = group.master_port().unwrap();
+    let master = server_on(&group, old);
+    // The script is known, so that one request is enough.
+    let warm = early.mutex("warm").try_lock().await.unwrap().unwrap();
+    assert_eq!(warm.release().await.unwrap(), Outcome::Released);
+    master.freeze().unwrap();
+    let asking = early.mutex("a").ttl(LONG);
+    let asking = tokio::spawn(async move { asking.try_lock().await });
+    // Sent before anything is heard of the next master: nobody waits for a socket here.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let new = group.wait_for_new_master(old).unwrap();
+    let late = open(&url(&group)).await;
+    let guard = late.mutex("a").ttl(LONG).lock().await.unwrap();
+    until_listening(server_on(&group, new), 2).await;
+    master.thaw().unwrap();
+    let asked = timeout(PATIENCE, asking).await.unwrap().unwrap();
+    assert!(asked.unwrap().is_none());
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
@@ -168,14 +191,19 @@ async fn a_user_of_the_sentinels_needs_few_rights() {
         group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
         let new = group.wait_for_new_master(old).unwrap();
         // No request shows it that the old master is one no more.
-        until("the client to be at the new master", async || {
-            let inboxes = server_on(&group, new).cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
-            inboxes.lines().count() == 1
-        })
-        .await;
+        until_listening(server_on(&group, new), 1).await;
         let guard = client.mutex("a").lock().await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     }
+}
+
+/// Waits until so many clients listen at a server, and so use it.
+async fn until_listening(server: &RedisServer, count: usize) {
+    until(&format!("{count} clients at the server"), async || {
+        let inboxes = server.cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
+        inboxes.lines().count() == count
+    })
+    .await;
 }
 
 fn server_on(group: &RedisSentinel, port: u16) -> &RedisServer {

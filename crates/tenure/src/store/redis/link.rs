@@ -343,7 +343,7 @@ impl Shared {
 
     /// Makes a connection, and a new one whenever the last is broken.
     async fn keep_up(self: Arc<Self>, hear: mpsc::UnboundedSender<Heard>) {
-        let (mut number, mut latest) = (0, Latest::default());
+        let (mut number, mut latest, mut last) = (0, Latest::default(), None);
         loop {
             let mut pause = SHORTEST_PAUSE;
             number += 1;
@@ -363,6 +363,11 @@ impl Shared {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 number += 1;
             };
+            let host = master.as_ref().map(|master| master.host.clone());
+            if last != host {
+                self.left.store(number - 1, Ordering::SeqCst);
+                last = host;
+            }
             if number > 1 {
                 // A closed channel means that the driver is being dropped, and this task with it.
                 let _ = hear.send(Heard::Again);
