@@ -16,6 +16,7 @@ mod resource;
 mod restarts;
 mod sizes;
 mod storm;
+mod ties;
 mod urls;
 mod votes;
 #[path = "../processes/worker.rs"]
