@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::driver::{Claim, Wait};
+use tenure::store::redlock;
 use tenure::{Client, Outcome};
 use tenure_testkit::{Fault, Proxy};
 use tokio::sync::Barrier;
@@ -10,8 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::nodes::{Nodes, Wires, url};
+use crate::owners::claim;
 use crate::votes::Room;
-use crate::{LONG, PATIENCE, chain, millis, open};
+use crate::{LONG, PATIENCE, chain, is_held, millis, open};
 
 /// One client, its wires to the nodes, and which nodes it lists in which order.
 struct Zone {
@@ -105,6 +108,38 @@ async fn clients_that_reach_different_majorities_are_served() {
     let bob = Zone::new(&nodes, 0..5).cut_off_from([0, 2]);
     everybody_is_served(&[ann, bob]).await;
     nodes.until_all_empty().await;
+}
+
+/// The last resort: those in the way of the first claim may not see it, or not care.
+#[tokio::test]
+async fn a_claim_that_is_first_gives_way_before_long() {
+    let nodes = Nodes::start(3);
+    let mut theirs = Vec::new();
+    for node in [0, 1] {
+        let stranger = open(&nodes.0[node].url()).await;
+        theirs.push(stranger.mutex("a").ttl(LONG).lock().await.unwrap());
+    }
+    let ports = [2, 0, 1].map(|node| nodes.0[node].port());
+    let url = url(ports.into_iter(), "restart_delay=off");
+    let driver = redlock::open(&url).await.unwrap();
+    // Whether a claim is before the others is its own lot.
+    let first = loop {
+        let claim = Claim {
+            wait: Wait::InLine,
+            ..claim("a", None)
+        };
+        driver.acquire(&claim).await.unwrap();
+        if nodes.is_taken(2, "a") {
+            break claim;
+        }
+        driver.withdraw(&claim).await.unwrap();
+    };
+    let mut rounds = 1..20;
+    while nodes.is_taken(2, "a") {
+        assert!(rounds.next().is_some(), "it stays for ever");
+        driver.acquire(&first).await.unwrap();
+    }
+    assert!(theirs.iter().all(is_held));
 }
 
 /// How often each client has to be served.
