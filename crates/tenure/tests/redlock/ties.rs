@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::nodes::{Nodes, Wires, url};
 use crate::owners::claim;
-use crate::votes::Room;
-use crate::{LONG, PATIENCE, chain, is_held, millis, open};
+use crate::votes::{How, Room, ask};
+use crate::{LONG, PATIENCE, is_held, millis, open};
 
 /// One client, its wires to the nodes, and which nodes it lists in which order.
 struct Zone {
@@ -52,7 +52,7 @@ impl Zone {
 /// One client of each zone takes the name again and again, and works for a moment each time.
 ///
 /// They ask at the same time at first, so that each gets the nodes that are near.
-async fn everybody_is_served(zones: &[Zone]) {
+async fn everybody_is_served(zones: &[Zone], how: How) {
     let (room, start) = (Arc::new(Room::default()), Barrier::new(zones.len()));
     let start = Arc::new(start);
     let mut workers = JoinSet::new();
@@ -62,8 +62,7 @@ async fn everybody_is_served(zones: &[Zone]) {
         workers.spawn(async move {
             start.wait().await;
             for _ in 0..ROUNDS {
-                let granted = client.mutex("a").ttl(LONG).lock().await;
-                let guard = granted.unwrap_or_else(|error| panic!("{}", chain(&error)));
+                let guard = ask(&client, how).await;
                 room.visit(&guard).await;
                 sleep(millis(15).mul_f64(fastrand::f64())).await;
                 assert_eq!(guard.release().await.unwrap(), Outcome::Released);
@@ -87,7 +86,8 @@ async fn clients_that_list_their_own_node_first_are_served() {
         let others = [(own + 1) % 3, (own + 2) % 3];
         Zone::new(&nodes, [own, others[0], others[1]]).far_from(others, millis(1))
     };
-    everybody_is_served(&[zone(0), zone(1), zone(2)]).await;
+    everybody_is_served(&[zone(0), zone(1), zone(2)], How::Lock).await;
+    everybody_is_served(&[zone(0), zone(1), zone(2)], How::Try).await;
     nodes.until_all_empty().await;
 }
 
@@ -97,7 +97,7 @@ async fn clients_that_list_the_nodes_in_opposite_orders_are_served_with_one_of_f
     nodes.0[2].kill().unwrap();
     let ann = Zone::new(&nodes, 0..5).far_from([3, 4], millis(3));
     let bob = Zone::new(&nodes, (0..5).rev()).far_from([0, 1], millis(3));
-    everybody_is_served(&[ann, bob]).await;
+    everybody_is_served(&[ann, bob], How::Lock).await;
     nodes.until_empty_but([0, 1, 3, 4], "").await;
 }
 
@@ -106,7 +106,7 @@ async fn clients_that_reach_different_majorities_are_served() {
     let nodes = Nodes::start(5);
     let ann = Zone::new(&nodes, 0..5).cut_off_from([2, 4]);
     let bob = Zone::new(&nodes, 0..5).cut_off_from([0, 2]);
-    everybody_is_served(&[ann, bob]).await;
+    everybody_is_served(&[ann, bob], How::Lock).await;
     nodes.until_all_empty().await;
 }
 
