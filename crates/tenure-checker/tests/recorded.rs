@@ -20,7 +20,7 @@ fn read(name: &str) -> (Expect, History) {
     let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).unwrap();
     let (head, events) = text.split_once('\n').unwrap();
     let head: Head = serde_json::from_str(head).unwrap();
-    let events = events.lines().map(|line| serde_json::from_str(line));
+    let events = events.lines().map(serde_json::from_str);
     (head.expect, events.collect::<Result<_, _>>().unwrap())
 }
 
