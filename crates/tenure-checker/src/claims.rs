@@ -256,6 +256,11 @@ impl Claim {
         told.find_map(|(event, freed)| (freed == Freed::Freed).then_some(event))
     }
 
+    /// Whether a claim was neither answered nor taken back.
+    pub(crate) fn is_open(&self) -> bool {
+        self.answered().is_none() && self.releases.is_empty()
+    }
+
     /// When a claim no longer waited: it was answered or taken back, or its process ended.
     pub(crate) fn closed(&self) -> Option<usize> {
         let withdrawn = self.releases.first().map(|release| release.began);

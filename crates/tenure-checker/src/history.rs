@@ -42,7 +42,8 @@ impl Event {
 pub enum What {
     /// The process has begun; after an end with the same number, another one in its place.
     Started,
-    /// The process has ended: as it should, or by a crash of its own that no fault explains.
+    /// The process has ended: as it should, or by a crash of its own that no fault explains. Who ends as it should has no claim
+    /// that is still open.
     Ended {
         /// Whether nobody asked for it.
         crashed: bool,

@@ -25,8 +25,8 @@
 //!   A process may keep the place of a claim of its own that gave up for its next one, and pass a grant on to
 //!   its next one for as long as that slack: it has the next fence then. Whoever comes back from a pause may do so as well, if
 //!   it kept the grant. Owners with several claims may enter past the line, and so are not judged by who waits for them.
-//! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is;
-//!   no process crashes by itself.
+//! - [`Liveness`](Promise::Liveness): after `healed` each claim ends within [`Expect::patience_us`], whatever its answer is; and
+//!   none is open when its process ends as it should. No process crashes by itself.
 //! - [`NothingLeft`](Promise::NothingLeft): nothing was found in the store when all had gone.
 //! - [`HonestErrors`](Promise::HonestErrors): a claim that was refused is never seen to hold.
 //!
@@ -34,7 +34,7 @@
 //!
 //! *Broken* names each broken promise with the few events that prove it. *Unknown* is no pass: the run had too few grants, too
 //! little contention, a fault did not land, nobody said `healed`; or the history contradicts itself (a grant of a claim that
-//! nobody asked for, two answers to one claim, times that go back, a process that goes on after its end). A witness that contradicts
+//! nobody asked for, two answers to one claim, a lease freed whose claim was never answered, times that go back, a process that goes on after its end). A witness that contradicts
 //! itself proves nothing, so then no promise is judged at all. *Valid* is the rest.
 //!
 //! # What it cannot see
@@ -44,7 +44,8 @@
 //! - The order of two events of different processes in the same microsecond: such ties are read in the lock's favour.
 //! - Whose lock a release freed. It sees only that the release reports success at a time when another was the holder.
 //! - Whether a killed process still wrote: only the resource's notes tell.
-//! - A wait that never ends in a history that ends before the patience does.
+//! - A wait that never ends in a history that ends before the patience does, if its process was killed or its end is not noted.
+//! - A grant that nobody noted, of a claim that was let go and freed nothing: it looks like a call that was dropped while it waited.
 //! - A nested call that is refused rather than left to wait: a refusal is an answer.
 
 mod claims;

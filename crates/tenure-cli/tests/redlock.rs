@@ -9,9 +9,13 @@ use common::{Ended, bare, end, redlock};
 /// Three servers that count at once.
 fn servers() -> (Vec<RedisServer>, String) {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
-    let store = redlock(&servers, "?restart_delay=off");
+    let store = redlock(&servers, &format!("?restart_delay=off&{PATIENCE}"));
     (servers, store)
 }
+
+/// Longer than a busy machine needs: a command does not wait for a server that has not answered in time, which may
+/// then carry out what it was asked after the command has ended.
+const PATIENCE: &str = "timeout=2s&connect_timeout=5s";
 
 fn tenure(store: &str, arguments: &[&str]) -> Ended {
     end(&mut bare(&[&["--store", store], arguments].concat()))
@@ -77,7 +81,7 @@ fn who_is_refused_leaves_nothing_where_the_holder_was_forgotten() {
 #[test]
 fn nodes_that_do_not_count_yet_are_not_counted_and_keep_nothing() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
-    let store = redlock(&servers, "");
+    let store = redlock(&servers, &format!("?{PATIENCE}"));
     for round in 0..6 {
         let name = format!("n{round}");
         delay(&servers[round % 3]);

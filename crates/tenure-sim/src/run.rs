@@ -104,6 +104,10 @@ async fn simulate(world: &Arc<World>) {
     );
     if done.is_ok() {
         look_for_leftovers(world, &crew).await;
+        for process in crew.living() {
+            let ended = What::Ended { crashed: false };
+            world.recorder.note(process.link.process, ended);
+        }
     }
     crew.end();
     wire.abort();

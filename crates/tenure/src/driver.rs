@@ -28,7 +28,9 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 ///   claim alone: also if it is repeated, reordered with other requests, or arrives long after
 ///   the claim has ended. Requests are idempotent.
 /// - **Owners share.** Claims that name the same [owner](Claim::owner) hold together, each with a
-///   lease, a ttl and a release of its own; they have one fence. The name is free when the last
+///   lease, a ttl and a release of its own. A claim that joins others has their fence. Where
+///   several servers vote on the fence, claims that are asked for at the same moment may have
+///   different ones, all larger than those of the grants before. The name is free when the last
 ///   of them has ended.
 /// - **First come, first served.** A waiting claim keeps its place; nobody passes it but owners
 ///   that hold the name already. Shared claims that stand together go in together. A store that

@@ -151,6 +151,12 @@ impl<'a> Reader<'a> {
     fn released(&mut self, place: usize, number: usize, freed: Freed) {
         let claim = &mut self.view.claims[number];
         let told = claim.number;
+        // A call that was dropped while it waited has nothing to free, or does not know.
+        let is_freed = matches!(freed, Freed::Freed | Freed::Lowered);
+        if is_freed && claim.answered().is_none() {
+            self.contradict(|| format!("claim {told} was freed, but never answered"));
+            return;
+        }
         match claim.releases.last_mut() {
             Some(release) if release.told.is_none() => release.told = Some((place, freed)),
             _ => self.contradict(|| format!("claim {told} was released, but nobody let go")),

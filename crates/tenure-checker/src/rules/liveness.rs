@@ -1,9 +1,11 @@
 //! After the faults everybody who waits gets on, a nested call included, and nobody crashes by waiting.
 
 use super::Breaches;
-use crate::claims::{End, View};
+use crate::claims::{Claim, End, View};
+use crate::history::What;
 
-/// Looks for crashes at any time, and for claims that wait too long after the last fault.
+/// Looks for crashes at any time; and after the last fault for claims that wait too long, or that are still open when their
+/// process ends as it should.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for end in view.ends.iter().filter(|end| end.crashed) {
@@ -23,9 +25,27 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
         if until_us > from_us.saturating_add(view.expect.patience_us) {
             let at = closed.unwrap_or(view.events.len());
             breaches.note(at, || waits(view, number, healed, closed));
+        } else if let Some(end) = left_open(view, claim).filter(|end| *end > healed) {
+            breaches.note(end, || ended(view, number, healed, end));
         }
     }
     breaches
+}
+
+/// The end of a claim's process, if it ended as it should and the claim was still open: who gives up says so.
+fn left_open(view: &View<'_>, claim: &Claim) -> Option<usize> {
+    let end = claim.died.filter(|_| claim.is_open())?;
+    let is_clean = matches!(view.events[end].what, What::Ended { crashed: false });
+    is_clean.then_some(end)
+}
+
+fn ended(view: &View<'_>, number: usize, healed: usize, end: usize) -> (String, Vec<usize>) {
+    let claim = &view.claims[number];
+    let (called, name, process) = (view.called(number), view.name_of(number), claim.process);
+    let sentence = format!(
+        "{called} waited for \"{name}\" until process {process} ended, and was never answered"
+    );
+    (sentence, vec![claim.asked, healed, end])
 }
 
 fn crashed(view: &View<'_>, end: &End) -> (String, Vec<usize>) {

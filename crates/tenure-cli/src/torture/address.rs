@@ -35,10 +35,12 @@ impl Address {
         self.servers.iter().map(|(_, port)| *port)
     }
 
-    /// Returns the same URL with other ports of this machine.
-    pub(super) fn on(&self, ports: &[u16]) -> String {
-        let servers = self.servers.iter().zip(ports);
+    /// Returns the same URL with other ports of this machine, and the servers listed from one of them on.
+    pub(super) fn on(&self, ports: &[u16], first: usize) -> String {
+        let servers = self.servers.iter().zip(ports).cycle();
         let servers: Vec<_> = servers
+            .skip(first)
+            .take(self.servers.len())
             .map(|((user, _), port)| format!("{user}127.0.0.1:{port}"))
             .collect();
         format!("{}://{}{}", self.scheme, servers.join(","), self.rest)
@@ -109,8 +111,17 @@ mod tests {
             ),
         ];
         for (url, by_proxy) in cases {
-            assert_eq!(Address::parse(url).unwrap().on(&[1, 2]), by_proxy);
+            assert_eq!(Address::parse(url).unwrap().on(&[1, 2], 0), by_proxy);
         }
+    }
+
+    #[test]
+    fn the_servers_can_be_listed_in_another_order() {
+        let address = Address::parse("redlock://127.0.0.1,a:b@127.0.0.1,127.0.0.1?db=2").unwrap();
+        assert_eq!(
+            address.on(&[1, 2, 3], 1),
+            "redlock://a:b@127.0.0.1:2,127.0.0.1:3,127.0.0.1:1?db=2"
+        );
     }
 
     #[test]

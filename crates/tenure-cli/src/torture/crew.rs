@@ -15,14 +15,13 @@ use crate::{exit_code, store};
 use super::clock::now_us;
 use super::fault::Fault;
 use super::recorder::Recorder;
-use super::stage::SIDES;
 use super::wire::{FINISH, Order, Said};
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
 pub(super) struct Crew {
-    /// Which way to the store the halves of them take.
-    urls: [String; SIDES],
+    /// Which ways to the store they take, in turn.
+    urls: Vec<String>,
     /// What all are told, but for their number and seed.
     order: Order,
     recorder: Arc<Recorder>,
@@ -47,13 +46,13 @@ struct Member {
 impl Crew {
     /// Starts so many clients.
     pub(super) fn start(
-        urls: &[String; SIDES],
+        urls: &[String],
         order: Order,
         size: u32,
         recorder: &Arc<Recorder>,
     ) -> Result<Self> {
         let crew = Self {
-            urls: urls.clone(),
+            urls: urls.to_vec(),
             order,
             recorder: Arc::clone(recorder),
             members: Mutex::default(),
@@ -149,7 +148,7 @@ impl Crew {
             ..self.order.clone()
         };
         self.note(number, What::Started);
-        let url = &self.urls[number as usize % SIDES];
+        let url = &self.urls[number as usize % self.urls.len()];
         let member = Member::start(url, &order, &self.recorder)?;
         members.present.push(member);
         Ok(())

@@ -137,7 +137,7 @@ impl Lane {
             // Frozen before they are cut: a connection that lost an answer must not live to take the next one for it.
             ways.set(Broken::Freeze);
             ways.cut();
-            ways.set(Broken::Pass);
+            ways.mend();
         }
         if ways.replies_lost() > before {
             self.note_at(begun_us, Fault::ReplyLoss);
@@ -169,7 +169,7 @@ impl Lane {
             self.note_at(begun_us, Fault::Freeze);
         }
         self.stop.sleep(self.ttl * percent / 100);
-        ways.set(Broken::Pass);
+        ways.mend();
         if landed {
             self.note_over(Fault::Freeze);
         }

@@ -127,6 +127,7 @@ impl Run<'_> {
         ending::probe(&self.client, names, ttl, patience + SECOND, recorder).await;
         let address = self.stage.address();
         ending::look_for_rests(&self.client, names, address, patience, recorder).await;
+        self.note(What::Ended { crashed: false });
     }
 
     fn note(&self, what: What) {

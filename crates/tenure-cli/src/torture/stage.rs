@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tenure_checker::Promise;
-use tenure_testkit::{Persistence, Proxy, RedisServer};
+use tenure_testkit::{Fault as Broken, Persistence, Proxy, RedisServer};
 
 use crate::error::{Failure, Result};
 use crate::exit_code;
@@ -28,8 +28,8 @@ pub(super) enum Servers {
 pub(super) struct Stage {
     kind: Kind,
     shown: String,
-    /// The ways of the clients, through the proxies: a half of them each.
-    urls: [String; SIDES],
+    /// The ways of the clients, through the proxies: those of each half in turn.
+    urls: Vec<String>,
     /// The way of those who only look, past them.
     direct: String,
     /// The servers' addresses, if they can be asked one by one.
@@ -58,7 +58,7 @@ impl Stage {
         let mut stage = Self {
             kind,
             shown: store.shown(),
-            urls: [url.to_owned(), url.to_owned()],
+            urls: vec![url.to_owned()],
             direct: url.to_owned(),
             address: address.ok(),
             proxies: Vec::new(),
@@ -86,7 +86,7 @@ impl Stage {
             kind,
             shown: url.clone(),
             address: Address::parse(&url).ok(),
-            urls: [url.clone(), url],
+            urls: vec![url],
             direct,
             proxies: Vec::new(),
             servers: started,
@@ -109,22 +109,50 @@ impl Stage {
         Ok(Fault::ALL.into_iter().filter(can).collect())
     }
 
-    /// Puts a proxy on each way to each server, if a fault needs it.
+    /// Puts a proxy on each way to each server, if a fault needs it or servers vote.
     fn stand_in_front(&mut self, faults: &[Fault]) -> Result<()> {
         let Some(address) = &self.address else {
             return Ok(());
         };
-        if !faults.iter().any(|fault| fault.is_of_the_wire()) {
+        if self.kind != Kind::Redlock && !faults.iter().any(|fault| fault.is_of_the_wire()) {
             return Ok(());
         }
         let ports = address.ports().flat_map(|port| [port; SIDES]);
         let proxies = ports.map(|port| Proxy::start(port).map_err(trouble));
         self.proxies = proxies.collect::<Result<_>>()?;
-        for (side, url) in self.urls.iter_mut().enumerate() {
-            let own = self.proxies.iter().skip(side).step_by(SIDES);
-            *url = address.on(&own.map(Proxy::port).collect::<Vec<_>>());
+        // Clients of servers that vote list them in different orders.
+        let orders = match self.kind {
+            Kind::Redlock => address.ports().count(),
+            Kind::Local | Kind::Redis => 1,
+        };
+        self.urls.clear();
+        for first in 0..orders {
+            for side in 0..SIDES {
+                let own = self.proxies.iter().skip(side).step_by(SIDES);
+                let ports: Vec<_> = own.map(Proxy::port).collect();
+                self.urls.push(address.on(&ports, first));
+            }
+        }
+        for place in 0..self.proxies.len() {
+            self.mend(place);
         }
         Ok(())
+    }
+
+    /// Lets everything through on one way, as it is without a fault.
+    ///
+    /// Each server that votes is at another distance: those that are near for one half of the clients are far for the
+    /// other, so that each half gets the votes of its own first.
+    pub(super) fn mend(&self, place: usize) {
+        let server = match place % SIDES {
+            0 => place / SIDES,
+            _ => (self.proxies.len() - 1 - place) / SIDES,
+        };
+        let delay = LATENCY * u32::try_from(server).unwrap_or(0);
+        self.proxies[place].set(match self.kind {
+            Kind::Redlock => Broken::Delay(delay),
+            Kind::Local | Kind::Redis => Broken::Pass,
+        });
     }
 
     /// Returns the store as it may be shown.
@@ -132,8 +160,8 @@ impl Stage {
         &self.shown
     }
 
-    /// Returns the URLs for the halves of the clients, which may hold a password.
-    pub(super) fn urls(&self) -> &[String; SIDES] {
+    /// Returns the URLs for the clients, each half's in turn, which may hold a password.
+    pub(super) fn urls(&self) -> &[String] {
         &self.urls
     }
 
@@ -258,6 +286,9 @@ fn trouble(error: tenure_testkit::Error) -> Failure {
 
 /// Into how many parts the clients are split, which are cut off from the store one by one.
 pub(super) const SIDES: usize = 2;
+
+/// How much further each server that votes is than the one before, each way.
+const LATENCY: Duration = Duration::from_micros(500);
 
 /// How long an answer may take, of servers on this machine.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -44,6 +44,11 @@ impl Ways {
         self.proxies().for_each(|proxy| proxy.set(fault));
     }
 
+    /// Lets everything through again.
+    pub(super) fn mend(&self) {
+        self.places.iter().for_each(|place| self.stage.mend(*place));
+    }
+
     /// Closes all connections; new ones are accepted.
     pub(super) fn cut(&self) {
         self.proxies().for_each(Proxy::cut);

@@ -1,6 +1,7 @@
 //! Redlock: the contract on one to five real servers, and what only a vote can do.
 #![cfg(target_os = "linux")]
 
+mod by_hand;
 mod clocks;
 mod doctor;
 mod ending;
@@ -17,6 +18,7 @@ mod resource;
 mod restarts;
 mod sizes;
 mod storm;
+mod ties;
 mod urls;
 mod votes;
 #[path = "../processes/worker.rs"]

@@ -143,7 +143,8 @@ impl Wires {
     }
 }
 
-fn url(ports: impl Iterator<Item = u16>, options: &str) -> String {
+/// Where some nodes are, in this order.
+pub(crate) fn url(ports: impl Iterator<Item = u16>, options: &str) -> String {
     let nodes: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
     // Longer than a busy machine needs, where a test does not say otherwise.
     let patience = match options.contains("timeout=") {

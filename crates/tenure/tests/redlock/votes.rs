@@ -39,14 +39,14 @@ impl Room {
 
 /// How somebody asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(crate) enum How {
     /// Waits in line.
     Lock,
     /// Tries again and again.
     Try,
 }
 
-async fn ask(client: &Client, how: How) -> Guard {
+pub(crate) async fn ask(client: &Client, how: How) -> Guard {
     let lock = client.mutex("a").ttl(LONG);
     let begun = Instant::now();
     loop {

@@ -25,6 +25,8 @@
 //! late anyway. If the lease has another number by then, so it may here, by a repeat whose answer is
 //! lost. A crash that leaves a node its memory loses messages, so it adds nothing to that.
 //!
+//! [`split`] is a model of its own, of who stays and who gives way after a split vote.
+//!
 //! # What is shown
 //!
 //! The rules are in [`rules`]: fences are unique; they grow from each reported grant to every attempt that
@@ -39,6 +41,7 @@
 //! | c, [`amnesia`] | messages; leases end at any time; one node comes back empty | 2 attempts, 3 ticks | fences are unique and grow |
 //! | c, [`amnesia`] | messages; any nodes come back empty, again and again | 2 attempts, 3 ticks, ttl 1 | the same, and one client believes |
 //! | d, [`mistakes`] | as in a and c | | every mistake breaks a rule |
+//! | split votes, [`split`] | latency; clients with different orders of the nodes, that reach different ones | 3 nodes and 3 clients; 5 nodes and 2 or 3 clients | everybody can still be served; not so if the order of the nodes decides |
 //!
 //! Where leases end at any time, repeats and leases given back add little: a lease may end and be
 //! asked for anew. They matter to exclusion, and to nodes that forget.
@@ -64,7 +67,7 @@
 //!
 //! # What is not shown
 //!
-//! That anyone gets the lock, waiting in line, claims that share an owner, renewal and what leases that were given back are worth
+//! That anyone gets the lock under the faults of a to c, claims that share an owner, renewal and what leases that were given back are worth
 //! for it, nodes that come back with a part of their memory and do not know it, clocks that jump back
 //! by more than the skew, and that the code is this model.
 
@@ -74,6 +77,7 @@ mod faults;
 mod mistakes;
 mod node;
 mod rules;
+mod split;
 mod state;
 mod steps;
 mod tidy;

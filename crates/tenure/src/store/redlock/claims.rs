@@ -46,6 +46,8 @@ pub(crate) struct Held {
     told: bool,
     /// How often it has given way to others after a split vote.
     gave_way: u32,
+    /// How often it has stayed after a split vote since it last gave way.
+    stayed: u32,
 }
 
 /// A claim that is taken back; of the nodes, a bit each.
@@ -129,10 +131,19 @@ impl Claims {
             return 1;
         };
         held.lost();
-        held.gave_way += 1;
+        (held.gave_way, held.stayed) = (held.gave_way + 1, 0);
         let (times, touched) = (held.gave_way, held.touched);
         table.leave(id, touched, until);
         times
+    }
+
+    /// Notes that a claim stays after a split vote; returns how often it has since it last gave way.
+    pub(crate) fn stay(&self, id: &ClaimId) -> u32 {
+        let stayed = self.change(id, |held| {
+            held.stayed += 1;
+            held.stayed
+        });
+        stayed.unwrap_or(1)
     }
 
     /// Notes that a withdrawal or a release is sent to a node.
@@ -258,6 +269,7 @@ impl Held {
             wanted: false,
             told: false,
             gave_way: 0,
+            stayed: 0,
         }
     }
 
@@ -299,7 +311,7 @@ impl Held {
         self.claim = Arc::clone(claim);
         (self.fence, self.fences) = (Some(fence), fences);
         self.until = self.until.max(until);
-        self.gave_way = 0;
+        (self.gave_way, self.stayed) = (0, 0);
         self.call_back()
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::clock::Tick;
-use crate::driver::{Driver as _, Loss, Release, Released, Renewal, Renewed};
+use crate::driver::{Driver as _, Entry, Holder, Life, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
-use crate::name::{ClaimId, Fence};
+use crate::name::{ClaimId, Fence, Name};
 use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::{Held, Said};
 use crate::store::redlock::fault::{indeterminate, unavailable};
@@ -16,9 +16,16 @@ impl Group {
     pub(crate) async fn release(self: &Arc<Self>, release: &Release) -> Result<Released> {
         let mut release = release.clone();
         let held = self.own(&release.claim, release.fence);
+        // Others may release a lease of no client at the same time, and each free some of the nodes.
+        let is_whole = release.life == Life::Ttl
+            && self
+                .is_whole(&release.name, &release.claim, release.fence)
+                .await;
         if let Some(held) = &held {
             let until = self.clock.now() + held.claim.ttl;
             self.claims.leave(&release.claim, until);
+        }
+        if held.is_some() || is_whole {
             // A node may have it under another number.
             release.fence = None;
         }
@@ -30,7 +37,10 @@ impl Group {
         let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.majority);
         let round = self.ask(let_go, is_decided).await;
         let freed = Freed::count(&round.answers);
-        let outcome = if let Some(left) = freed.left(self.majority, self.nodes.len()) {
+        let has_freed = freed.done.len() >= self.majority
+            || (is_whole && !freed.done.is_empty() && freed.failed < self.majority);
+        let outcome = if has_freed {
+            let left = freed.left(self.majority, self.nodes.len());
             Ok(Released::Freed { left })
         } else if freed.done.len() + freed.failed >= self.majority {
             // Even if no node was reached now, an older request may have been.
@@ -53,12 +63,20 @@ impl Group {
         let sent = self.clock.now();
         let own = |renewal: &Renewal| self.own(&renewal.claim, renewal.fence)?.fence;
         let fences: Vec<Option<Fence>> = renewals.iter().map(own).collect();
-        let asked = renewals.iter().zip(&fences).map(|(renewal, own)| Renewal {
-            // A node may have an own one under another number.
-            fence: renewal.fence.filter(|_| own.is_none()),
-            ..renewal.clone()
-        });
-        let asked: Arc<[_]> = asked.collect();
+        let mut asked = renewals.to_vec();
+        for (renewal, own) in asked.iter_mut().zip(&fences) {
+            let is_known = own.is_some()
+                || (renewal.fence.is_some()
+                    && renewal.life == Life::Ttl
+                    && self
+                        .is_whole(&renewal.name, &renewal.claim, renewal.fence)
+                        .await);
+            if is_known {
+                // A node may have it under another number.
+                renewal.fence = None;
+            }
+        }
+        let asked: Arc<[_]> = asked.into();
         let renew = |_, node: Arc<Hash>| {
             let asked = Arc::clone(&asked);
             async move { node.renew(&asked).await }
@@ -82,6 +100,37 @@ impl Group {
         }
         round.finish(&self.background, |_, _| std::future::ready(()));
         Ok(renewed)
+    }
+
+    /// Looks whether a majority has a claim, and may have granted it under this number, if one is
+    /// given.
+    async fn is_whole(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
+        let look = |_, node: Arc<Hash>| {
+            let name = name.clone();
+            async move { node.list(Some(&name)).await }
+        };
+        let has = |answers: &[Option<Result<Vec<Entry>>>], fence: Option<Fence>| {
+            let has = |holder: &Holder| {
+                let is_fence = fence.is_none_or(|fence| fence == holder.fence);
+                holder.claim == *claim && holder.depth > 0 && is_fence
+            };
+            let listed = answers.iter().flatten().flatten();
+            let has =
+                |entries: &&Vec<Entry>| entries.iter().any(|entry| entry.holders.iter().any(has));
+            listed.filter(has).count()
+        };
+        let silent = |answers: &[Option<Result<_>>]| {
+            let heard = answers.iter().flatten().flatten().count();
+            answers.len() - heard
+        };
+        let is_whole = |answers: &[Option<Result<_>>]| {
+            has(answers, None) >= self.majority
+                && has(answers, fence) + silent(answers) >= self.majority
+        };
+        let round = self.ask(look, is_whole).await;
+        let found = is_whole(&round.answers);
+        round.finish(&self.background, |_, _| std::future::ready(()));
+        found
     }
 
     /// The grant of this client that a request is about, if it is one.
@@ -188,18 +237,14 @@ impl Freed {
         done >= majority || done + self.failed + self.open < majority
     }
 
-    /// How many claims of the same owner a majority may still have; `None` if no majority freed this
-    /// one.
+    /// How many claims of the same owner a majority may still have.
     ///
     /// A claim that a majority has is at so many of those who freed this one, whichever they are.
-    fn left(&self, majority: usize, nodes: usize) -> Option<u32> {
-        if self.done.len() < majority {
-            return None;
-        }
+    fn left(&self, majority: usize, nodes: usize) -> u32 {
         let mut left = self.done.clone();
         left.sort_unstable();
         let common = (majority + left.len()).saturating_sub(nodes).max(1);
-        Some(left[left.len() - common])
+        left.iter().rev().nth(common - 1).copied().unwrap_or(0)
     }
 }
 
@@ -281,10 +326,10 @@ mod tests {
                 .map(|left| Some(Ok(Released::Freed { left: *left })));
             Freed::count(&freed.collect::<Vec<_>>()).left(2, 3)
         };
-        assert_eq!(left(&[1, 0, 1]), Some(1));
-        assert_eq!(left(&[1, 0, 0]), Some(0), "a minority has it");
-        assert_eq!(left(&[2, 1, 1]), Some(1));
-        assert_eq!(left(&[0, 2]), Some(2), "the third node may have them");
-        assert_eq!(left(&[5]), None);
+        assert_eq!(left(&[1, 0, 1]), 1);
+        assert_eq!(left(&[1, 0, 0]), 0, "a minority has it");
+        assert_eq!(left(&[2, 1, 1]), 1);
+        assert_eq!(left(&[0, 2]), 2, "the third node may have them");
+        assert_eq!(left(&[5]), 5, "the others may have them");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::driver::{Answer, Claim, Driver as _, Wait};
 use crate::error::{Error, Result};
-use crate::name::Owner;
+use crate::name::{ClaimId, Owner};
 use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::Before;
 use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
@@ -50,12 +50,12 @@ impl Group {
                 self.undo(claim, &tally.answered()).await;
                 Ok(Outcome::Over(Answer::Busy))
             }
-            (Wait::InLine, Some(true)) => {
+            (Wait::InLine, Some(true)) if self.claims.stay(&claim.id) <= MOST_STAYS => {
                 let soon = A_MOMENT.mul_f64(2.0 + 4.0 * fastrand::f64());
                 Ok(Outcome::Over(queued(soon)))
             }
             (Wait::InLine, None) => Ok(Outcome::Over(stands(claim, tally))),
-            (Wait::InLine, Some(false)) => Ok(Outcome::Over(self.give_way(claim, tally).await)),
+            (Wait::InLine, Some(_)) => Ok(Outcome::Over(self.give_way(claim, tally).await)),
         }
     }
 
@@ -70,8 +70,10 @@ impl Group {
 
     /// Looks who holds which nodes, after a vote that some of them were won in.
     ///
-    /// `None` if another has a majority; else whether this claim is before the others: it holds
-    /// the most nodes, or as many as others and the first of these. All come to the same end.
+    /// `None` if another has a majority; else whether this claim is [before](rank) all others that
+    /// hold a node. Clients may list the nodes in any order, and may not reach the same ones. So
+    /// this depends on nothing but the claims: two of them that see each other always agree which
+    /// is first, and of those that are first where they look, the last is in nobody's way.
     async fn is_before_others(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
         let name = &claim.name;
@@ -82,31 +84,25 @@ impl Group {
         let enough =
             |answers: &[Option<Result<_>>]| answers.iter().flatten().flatten().count() >= answered;
         let round = self.ask(list, enough).await;
-        let mut votes: BTreeMap<Owner, (usize, usize)> = BTreeMap::new();
-        for (node, answer) in round.answers.iter().enumerate() {
-            let Some(Ok(entries)) = answer else {
-                continue;
-            };
+        let own = Owner::shown(claim.owner_text());
+        let mut others: BTreeMap<&Owner, usize> = BTreeMap::new();
+        let (mut is_there, mut is_first) = (false, true);
+        for entries in round.answers.iter().flatten().flatten() {
             let holders = entries.iter().flat_map(|entry| &entry.holders);
+            let (ours, theirs): (Vec<_>, Vec<_>) = holders.partition(|holder| holder.owner == own);
+            is_there |= !ours.is_empty();
+            is_first &= theirs
+                .iter()
+                .all(|other| rank(&claim.id) < rank(&other.claim));
             // Claims of one owner hold a node together.
-            let owners: BTreeSet<_> = holders.map(|holder| &holder.owner).collect();
+            let owners: BTreeSet<_> = theirs.iter().map(|holder| &holder.owner).collect();
             for owner in owners {
-                let (count, _) = votes.entry(owner.clone()).or_insert((0, node));
-                *count += 1;
+                *others.entry(owner).or_default() += 1;
             }
         }
+        let is_lost = others.values().any(|count| *count >= self.majority);
         round.finish(&self.background, |_, _| std::future::ready(()));
-        let own = votes.remove(&Owner::shown(claim.owner_text()));
-        if votes.values().any(|(count, _)| *count >= self.majority) {
-            return None;
-        }
-        let Some((own_count, own_first)) = own else {
-            return Some(false);
-        };
-        let is_before = |(count, first): &(usize, usize)| {
-            own_count > *count || (own_count == *count && own_first < *first)
-        };
-        Some(votes.values().all(is_before))
+        (!is_lost).then_some(is_there && is_first)
     }
 
     /// Why too few nodes count.
@@ -140,6 +136,16 @@ impl Group {
     }
 }
 
+/// The place of a claim among those that split a vote, which all clients see alike.
+///
+/// Mixed, so that no client is always before another: the ids of one client's claims begin alike.
+fn rank(id: &ClaimId) -> (u64, &str) {
+    // FNV-1a, from the end, where they differ.
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let text = id.as_str();
+    (text.bytes().rev().fold(0xcbf2_9ce4_8422_2325, mix), text)
+}
+
 /// A place in line, to be asked for again at the first time that a node named.
 fn stands(claim: &Claim, tally: &Tally) -> Answer {
     let times = tally.queued.iter().filter_map(|(_, time)| *time);
@@ -159,3 +165,22 @@ fn queued(ask_again: Duration) -> Answer {
 
 /// A little longer than it takes to ask all nodes.
 const A_MOMENT: Duration = Duration::from_millis(2);
+
+/// How often a claim stays after a split vote, and asks again, before it gives way although it is
+/// first: those in its way may not see it, or may hold the name already by nodes that it does not
+/// reach.
+const MOST_STAYS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_client_is_always_before_another() {
+        let claim = |client: &str, number| ClaimId::new(&format!("{client}:{number:x}")).unwrap();
+        let (ann, bob) = ("5".repeat(32), "6".repeat(32));
+        let is_first = |number: &u32| rank(&claim(&ann, *number)) < rank(&claim(&bob, *number));
+        let first = (1..=1000).filter(is_first).count();
+        assert!((400..600).contains(&first), "{first} of 1000");
+    }
+}
