@@ -71,9 +71,19 @@ async fn lease_with_another_number(nodes: &Nodes) -> Lease {
     nodes.0[2].cli(&["SET", &format!("{}:fence", Nodes::key("a")), ahead]);
     let wires = Wires::to(nodes);
     let ann = redlock::open(&wires.url()).await.unwrap();
+    until("a connection to the last node", async || {
+        let claim = by_hand("b", &owner);
+        granted(&ann, &claim).await;
+        ann.settled().await;
+        let is_there = nodes.is_taken(2, "b");
+        release(Arc::clone(&ann), claim, None).await;
+        is_there
+    })
+    .await;
     // The others decide before it has answered.
-    wires.0[2].set(Fault::Delay(millis(100)));
+    wires.0[2].set(Fault::Freeze);
     let fence = granted(&ann, &by_hand("a", &owner)).await;
+    wires.0[2].set(Fault::Pass);
     ann.settled().await;
     until("the last node to have it", async || nodes.is_taken(2, "a")).await;
     assert!(nodes.fence(2, "a") > Some(fence.get()));
