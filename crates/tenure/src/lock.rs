@@ -210,7 +210,7 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::TimedOut`] once `patience` has run out, or [`Error::Indeterminate`] if the store has
-    /// not answered until then; otherwise as [`lock`](Self::lock).
+    /// not answered until then and had at least 100 ms for it; otherwise as [`lock`](Self::lock).
     ///
     /// # Cancel safety
     ///

@@ -99,7 +99,7 @@ impl Engine {
 
     /// Why somebody who has waited for so long was not served.
     pub(crate) fn too_late(&self, order: &Order, waited: Duration) -> Error {
-        match self.lines.silence(order) {
+        match self.lines.silence(order, waited) {
             Some(why) => Error::Indeterminate {
                 driver: self.driver.kind(),
                 source: format!("{why}; gave up after {waited:?}").into(),

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -215,9 +216,9 @@ impl Lines {
     }
 
     /// Why whoever stands in a line knows nothing of its place, if so.
-    pub(crate) fn silence(&self, order: &Order) -> Option<String> {
+    pub(crate) fn silence(&self, order: &Order, waited: Duration) -> Option<String> {
         let mut here = self.lock();
-        here.line(order)?.ticket.as_ref()?.silence()
+        here.line(order)?.ticket.as_ref()?.silence(waited)
     }
 
     /// Whether a named owner waits for a name in this client.

@@ -176,11 +176,14 @@ impl Ticket {
         };
     }
 
-    /// Why nothing is known of its place in line, if so: the store does not answer.
-    pub(crate) fn silence(&self) -> Option<String> {
+    /// Why nothing is known of its place in line for somebody who has waited so long, if so: the
+    /// store does not answer.
+    pub(crate) fn silence(&self, waited: Duration) -> Option<String> {
         match &*self.heard() {
-            Heard::Nothing => Some("the store has not answered".to_owned()),
-            Heard::Answer => None,
+            Heard::Nothing if waited >= LONG_SILENCE => {
+                Some("the store has not answered".to_owned())
+            }
+            Heard::Nothing | Heard::Answer => None,
             Heard::Fault(why) => Some(why.clone()),
         }
     }
@@ -262,6 +265,9 @@ impl Granted {
         in_between && now.since(place.asked) <= self.grant.valid / 4
     }
 }
+
+/// Who has waited for less gave up before an answer can be expected of every store.
+const LONG_SILENCE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use tenure::driver::Loss;
 use tenure::layer::{Call, Trouble};
 use tenure::{Error, Health};
 
-use crate::{World, secs};
+use crate::{World, millis, secs};
 
 /// Longer than any test waits.
 const NEVER: Duration = Duration::from_secs(100_000);
@@ -27,6 +27,17 @@ async fn a_store_that_never_answers_is_not_a_lock_that_is_taken() {
     let (first, second) = tokio::join!(first, second);
     assert!(is_outage(&first), "{first:?}");
     assert!(is_outage(&second), "{second:?}: it stood behind the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_before_an_answer_can_be_expected_has_not_seen_an_outage() {
+    let world = World::new();
+    world
+        .fault
+        .always(Call::Acquire, Trouble::LateAnswer(NEVER));
+    let error = world.here.mutex("a").lock_timeout(millis(99)).await;
+    let error = error.map(drop).unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
