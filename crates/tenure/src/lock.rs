@@ -209,15 +209,17 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] once `patience` has run out, or [`Error::Indeterminate`] if the store has
-    /// not answered until then and had at least 100 ms for it; otherwise as [`lock`](Self::lock).
+    /// [`Error::TimedOut`] once `patience` has run out, or [`Error::Indeterminate`] if the store
+    /// has not answered for 100 ms or more by then; otherwise as [`lock`](Self::lock). In line, the
+    /// store is asked once more in the last quarter of a longer wait, a second at the most before
+    /// its end.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
         let order = self.order(Life::Client)?;
-        self.wait(&order, patience).await
+        self.client.engine.lock_timeout(&order, patience).await
     }
 
     /// Waits for a lease that belongs to no process, to be renewed and released by hand.
@@ -260,18 +262,12 @@ impl Lock {
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
         let order = self.order(Life::Ttl)?;
-        Ok(self.wait(&order, patience).await?.into_lease())
-    }
-
-    async fn wait(&self, order: &Arc<Order>, patience: Duration) -> Result<Guard> {
-        let engine = &self.client.engine;
-        // Still in line when the time is over, so that the line tells why.
-        let mut lock = std::pin::pin!(engine.lock(order));
-        tokio::select! {
-            biased;
-            guard = &mut lock => guard,
-            () = engine.clock.sleep(patience) => Err(engine.too_late(order, patience)),
-        }
+        Ok(self
+            .client
+            .engine
+            .lock_timeout(&order, patience)
+            .await?
+            .into_lease())
     }
 
     fn order(&self, life: Life) -> Result<Arc<Order>> {

@@ -10,7 +10,7 @@ use crate::engine::farewell::Debt;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
-use crate::engine::ticket::{Action, Event, Granted, Place, Ticket};
+use crate::engine::ticket::{Action, Event, Granted, LONG_SILENCE, Place, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -97,9 +97,44 @@ impl Engine {
         Ok(guard.map(|guard| self.admit(entry.as_ref(), guard)))
     }
 
+    /// Waits for the lock, for `patience` at the longest.
+    ///
+    /// Shortly before the end the store is asked once more: it may have gone away since it said
+    /// that others hold the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    pub(crate) async fn lock_timeout(
+        self: &Arc<Self>,
+        order: &Arc<Order>,
+        patience: Duration,
+    ) -> Result<Guard> {
+        let end = self.clock.now() + patience;
+        let last_look = (patience / 4).min(LONGEST_LAST_LOOK);
+        // Still in line when the time is over, so that the line tells why.
+        let mut lock = std::pin::pin!(self.lock(order));
+        if last_look > LONG_SILENCE {
+            tokio::select! {
+                biased;
+                guard = &mut lock => return guard,
+                () = self.clock.sleep(patience - last_look) => {
+                    self.lines.expect_answer(order, self.clock.now());
+                }
+            }
+        }
+        tokio::select! {
+            biased;
+            guard = &mut lock => guard,
+            () = self.clock.sleep(end.since(self.clock.now())) => {
+                Err(self.too_late(order, patience))
+            }
+        }
+    }
+
     /// Why somebody who has waited for so long was not served.
-    pub(crate) fn too_late(&self, order: &Order, waited: Duration) -> Error {
-        match self.lines.silence(order, waited) {
+    fn too_late(&self, order: &Order, waited: Duration) -> Error {
+        match self.lines.silence(order, self.clock.now()) {
             Some(why) => Error::Indeterminate {
                 driver: self.driver.kind(),
                 source: format!("{why}; gave up after {waited:?}").into(),
@@ -467,6 +502,8 @@ impl Trouble {
     }
 }
 
+/// How long before the end of a limited wait the store is asked once more, at the most.
+const LONGEST_LAST_LOOK: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 /// Enough to spread those who were told the same time, and no reason to keep a free lock waiting.
 const LONGEST_JITTER: Duration = Duration::from_millis(10);

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -216,9 +215,18 @@ impl Lines {
     }
 
     /// Why whoever stands in a line knows nothing of its place, if so.
-    pub(crate) fn silence(&self, order: &Order, waited: Duration) -> Option<String> {
+    pub(crate) fn silence(&self, order: &Order, now: Tick) -> Option<String> {
         let mut here = self.lock();
-        here.line(order)?.ticket.as_ref()?.silence(waited)
+        here.line(order)?.ticket.as_ref()?.silence(now)
+    }
+
+    /// Lets a line ask again for its place.
+    pub(crate) fn expect_answer(&self, order: &Order, now: Tick) {
+        let mut here = self.lock();
+        let ticket = here.line(order).and_then(|line| line.ticket.as_ref());
+        if let Some(ticket) = ticket {
+            ticket.expect_answer(now);
+        }
     }
 
     /// Whether a named owner waits for a name in this client.

@@ -50,11 +50,10 @@ pub(crate) struct Ticket {
 }
 
 /// What the store said to the last request about a ticket that is over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Heard {
-    /// Nothing so far.
-    #[default]
-    Nothing,
+    /// Nothing, although something is expected since then.
+    Nothing { since: Tick },
     /// An answer.
     Answer,
     /// A fault.
@@ -142,7 +141,7 @@ impl Ticket {
             claim,
             first_sent: now,
             state: Mutex::new(state),
-            heard: Mutex::default(),
+            heard: Mutex::new(Heard::Nothing { since: now }),
             changed: Notify::new(),
         })
     }
@@ -176,14 +175,23 @@ impl Ticket {
         };
     }
 
-    /// Why nothing is known of its place in line for somebody who has waited so long, if so: the
-    /// store does not answer.
-    pub(crate) fn silence(&self, waited: Duration) -> Option<String> {
+    /// Asks again, so that an answer is expected from now on.
+    pub(crate) fn expect_answer(&self, now: Tick) {
+        let mut heard = self.heard();
+        if matches!(*heard, Heard::Answer) {
+            *heard = Heard::Nothing { since: now };
+        }
+        drop(heard);
+        self.on(Event::AskAgain, now);
+    }
+
+    /// Why nothing is known of its place in line, if so: the store does not answer.
+    pub(crate) fn silence(&self, now: Tick) -> Option<String> {
         match &*self.heard() {
-            Heard::Nothing if waited >= LONG_SILENCE => {
+            Heard::Nothing { since } if now.since(*since) >= LONG_SILENCE => {
                 Some("the store has not answered".to_owned())
             }
-            Heard::Nothing | Heard::Answer => None,
+            Heard::Nothing { .. } | Heard::Answer => None,
             Heard::Fault(why) => Some(why.clone()),
         }
     }
@@ -266,8 +274,8 @@ impl Granted {
     }
 }
 
-/// Who has waited for less gave up before an answer can be expected of every store.
-const LONG_SILENCE: Duration = Duration::from_millis(100);
+/// An answer that has taken less may just be on its way.
+pub(crate) const LONG_SILENCE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,7 @@ async fn a_grant_of_an_earlier_claim_is_not_taken_for_a_later_one() {
     let lock = world.here.mutex("a").owner(Owner::named("job").unwrap());
     let first = world.there.mutex("a").lock().await.unwrap();
     let waiting = lock.clone();
-    let given_up = tokio::spawn(async move { waiting.lock_timeout(secs(3)).await });
+    let given_up = tokio::spawn(async move { timeout(secs(3), waiting.lock()).await });
     world.until_waiting("a", 1).await;
     world.fault.delay_news(secs(5));
     first.release().await.unwrap();
@@ -230,4 +230,16 @@ async fn an_idle_waiter_asks_only_when_a_lease_may_end() {
     sleep(secs(300)).await;
     let asked = world.fault.calls(Call::Acquire) - before;
     assert!(asked <= 20, "{asked} requests in 300 s for 200 waiters");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_message_is_lost_is_found_before_a_limited_wait_is_over() {
+    let world = World::new();
+    let held = world.there.mutex("a").ttl(secs(3600)).lock().await.unwrap();
+    let lock = world.here.mutex("a").ttl(secs(3600));
+    let waiting = tokio::spawn(async move { lock.lock_timeout(secs(3)).await });
+    world.until_waiting("a", 1).await;
+    world.fault.delay_news(secs(10_000));
+    held.release().await.unwrap();
+    assert!(waiting.await.unwrap().is_ok());
 }

@@ -54,6 +54,27 @@ async fn an_outage_that_begins_in_line_is_told_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_falls_silent_during_a_wait_is_not_a_lock_that_is_taken() {
+    let world = World::new();
+    let held = world.there.mutex("a").ttl(secs(3600)).lock().await.unwrap();
+    for (patience, trouble) in [
+        (millis(500), Trouble::LateAnswer(NEVER)),
+        (secs(60), Trouble::LateAnswer(NEVER)),
+        (secs(60), Trouble::LateRequest(NEVER)),
+        (secs(60), Trouble::Refuse),
+    ] {
+        world.fault.heal();
+        let lock = world.here.mutex("a").ttl(secs(3600));
+        let waiting = tokio::spawn(async move { lock.lock_timeout(patience).await });
+        tokio::time::sleep(millis(100)).await;
+        world.fault.always(Call::Acquire, trouble);
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(is_outage(&error), "{patience:?}, {trouble:?}: {error:?}");
+    }
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lock_that_others_hold_times_out_also_after_an_outage() {
     let world = World::new();
     let held = world.there.mutex("a").ttl(secs(20)).lock().await.unwrap();
