@@ -72,6 +72,7 @@ impl Client {
     /// Cancel safe: a renewal that was begun goes on in the background, and the lease ends either
     /// at its old deadline or at the new one.
     pub async fn renew(&self, lease: &Lease) -> Result<Result<Fence, Loss>> {
+        self.engine.check_origin()?;
         check_ttl(lease.ttl, &self.engine.capabilities)?;
         let renewal = Renewal {
             name: lease.name.clone(),
@@ -103,6 +104,7 @@ impl Client {
     ///
     /// Cancel safe: a release that was begun goes on in the background.
     pub async fn release(&self, lease: &Lease) -> Result<Outcome> {
+        self.engine.check_origin()?;
         let release = Release {
             name: lease.name.clone(),
             claim: lease.claim.clone(),

@@ -11,7 +11,13 @@ use crate::name::Name;
 /// A client of a store, made by [`open`](crate::open()).
 ///
 /// Cloning it is cheap and gives the same client: clones share one place in each line, one
-/// watchdog and one connection. It belongs to the Tokio runtime that it was opened in.
+/// watchdog and one connection.
+///
+/// It belongs to the Tokio runtime that it was opened in, and ends with it: guards that are then
+/// still held somewhere else are not renewed, and are told of no loss but by
+/// [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls
+/// fail with [`Error::Unavailable`](crate::Error::Unavailable) and its guards let go of nothing; the
+/// child opens a client of its own.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
@@ -61,6 +67,7 @@ impl Client {
     ///
     /// Cancel safe: listing changes nothing.
     pub async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+        self.engine.check_origin()?;
         let (driver, only) = (Arc::clone(&self.engine.driver), only.cloned());
         let listed = async move { driver.list(only.as_ref()).await };
         to_end(&self.engine.background, listed).await
@@ -79,6 +86,7 @@ impl Client {
     ///
     /// Cancel safe: an eviction that was begun goes on in the background.
     pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+        self.engine.check_origin()?;
         let (driver, name) = (Arc::clone(&self.engine.driver), name.clone());
         let evicted = async move { driver.evict(&name).await };
         to_end(&self.engine.background, evicted).await

@@ -50,6 +50,7 @@ mod doctor;
 pub mod driver;
 mod engine;
 mod error;
+mod fork;
 mod guard;
 #[cfg(any(test, feature = "conformance"))]
 pub mod layer;

@@ -276,6 +276,7 @@ impl Lock {
             .clone()
             .map_err(|reason| Error::InvalidName { reason })?;
         let engine = &self.client.engine;
+        engine.check_origin()?;
         let owner = match (life, &self.owner) {
             // A lease by hand belongs to nobody in this process. Whoever has its owner may share it.
             (Life::Ttl, None) if engine.capabilities.shared_owners => Some(Owner::unique()),

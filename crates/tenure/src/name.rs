@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::fork::Origin;
 use crate::random::random_u128;
 
 /// What is locked: any UTF-8 text of 1 to 255 bytes without control characters.
@@ -175,7 +175,7 @@ impl ClaimId {
     /// For drivers' tests; an engine makes the ids of its claims itself.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self::numbered(process_id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        Self::numbered(&process_id(), NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Takes up an id that was written down.
@@ -285,10 +285,20 @@ impl fmt::Display for Fence {
     }
 }
 
-/// 128 random bits in hex, made once: the first part of every owner of this process.
-fn process_id() -> &'static str {
-    static ID: OnceLock<String> = OnceLock::new();
-    ID.get_or_init(|| format!("{:032x}", random_u128()))
+/// 128 random bits in hex, made once in each process, also in a forked child: the first part of
+/// every owner of this process.
+fn process_id() -> Arc<str> {
+    static ID: Mutex<Option<(Origin, Arc<str>)>> = Mutex::new(None);
+    let here = Origin::here();
+    let mut known = ID.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*known {
+        Some((origin, id)) if *origin == here => Arc::clone(id),
+        _ => {
+            let id: Arc<str> = format!("{:032x}", random_u128()).into();
+            *known = Some((here, Arc::clone(&id)));
+            id
+        }
+    }
 }
 
 fn broken_rule(text: &str) -> Option<&'static str> {

@@ -1,23 +1,31 @@
 //! One thread of our own, for what must not depend on a runtime of the caller's.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use tokio::runtime::{Builder, Handle};
 
-/// Returns the runtime of that thread, made by the first who needs it; `None` if none could be made.
+use crate::fork::Origin;
+
+/// Returns the runtime of that thread, made by the first who needs it; `None` if none can be made.
 ///
 /// A runtime's own threads refuse to block on another runtime; they do not mind to wait at a plain
 /// channel for what runs here.
 pub(crate) fn runtime() -> Option<Handle> {
-    static RUNTIME: OnceLock<Option<Handle>> = OnceLock::new();
-    let handle = RUNTIME.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name("tenure".to_owned());
-        thread
-            .spawn(move || runtime.block_on(std::future::pending::<()>()))
-            .ok()?;
-        Some(handle)
-    });
-    handle.clone()
+    /// With the process that has the thread: a forked child has none.
+    static RUNTIME: Mutex<Option<(Origin, Handle)>> = Mutex::new(None);
+    let here = Origin::here();
+    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((origin, handle)) = &*known
+        && *origin == here
+    {
+        return Some(handle.clone());
+    }
+    let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+    let handle = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name("tenure".to_owned());
+    thread
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .ok()?;
+    *known = Some((here, handle.clone()));
+    Some(handle)
 }

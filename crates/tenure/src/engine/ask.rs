@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
-use crate::engine::farewell::Debt;
+use crate::engine::farewell::Owing;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
@@ -190,12 +190,12 @@ impl Engine {
 
     /// Brings a ticket one step further.
     async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
+        let place = self.owe(Arc::clone(ticket));
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
             Action::Send => {
-                let asked = self.owe(Arc::clone(ticket));
-                let answer = self.driver.acquire(&asked.claim).await;
-                self.answered(&asked.paid(), now, answer, trouble);
+                let answer = self.driver.acquire(&ticket.claim).await;
+                self.answered(ticket, now, answer, trouble);
             }
             // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
             Action::Sleep(until) => tokio::select! {
@@ -207,6 +207,7 @@ impl Engine {
             // of the line.
             Action::Wait | Action::Serve(_) | Action::Withdraw => ticket.changed.notified().await,
         }
+        place.paid();
     }
 
     fn answered(
@@ -453,7 +454,7 @@ struct Asked<C> {
 }
 
 /// What asks for a claim: the claim itself, or the ticket that is out for it.
-trait HasClaim: Into<Debt> {
+trait HasClaim: Owing {
     fn claim(&self) -> &Claim;
 
     /// Takes note of a fault, for others who wait for the outcome.

@@ -8,17 +8,19 @@
 
 use std::ops::Deref;
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
+use crate::clock::Tick;
 use crate::driver::{Claim, Driver, Release, Reopening};
 use crate::engine::Engine;
-use crate::engine::ticket::Ticket;
+use crate::engine::ticket::{Action, Event, Ticket};
 use crate::error::Result;
+use crate::fork::Origin;
 
-/// How long the end of a program waits for all that one client has to give back.
+/// How long the end of a program waits for all that it has to give back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A way to a store that does not depend on the runtime of its client.
@@ -28,9 +30,7 @@ pub(crate) struct Farewell {
     /// The same, on our own thread.
     reopened: OnceCell<Arc<dyn Driver>>,
     /// The process whose debts these are: a forked child has none.
-    pid: u32,
-    /// Until when to wait; counted from the first request that was dropped.
-    until: OnceLock<Instant>,
+    origin: Origin,
 }
 
 /// A request that gives something back.
@@ -40,9 +40,14 @@ pub(crate) enum Debt {
     Withdraw(Claim),
 }
 
+/// Something that leaves a debt, unless somebody else has seen to it.
+pub(crate) trait Owing {
+    fn debt(self) -> Option<Debt>;
+}
+
 /// A request that will be sent, if not by whoever has it then when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Owed<R: Into<Debt>> {
+pub(crate) struct Owed<R: Owing> {
     /// Taken out at the end.
     request: Option<R>,
     /// `None` for stores that see the end of a client by themselves.
@@ -51,7 +56,7 @@ pub(crate) struct Owed<R: Into<Debt>> {
 
 impl Engine {
     /// Notes that a request is owed to the store.
-    pub(super) fn owe<R: Into<Debt>>(&self, request: R) -> Owed<R> {
+    pub(super) fn owe<R: Owing>(&self, request: R) -> Owed<R> {
         Owed {
             request: Some(request),
             farewell: self.farewell.clone(),
@@ -59,7 +64,7 @@ impl Engine {
     }
 }
 
-impl<R: Into<Debt>> Owed<R> {
+impl<R: Owing> Owed<R> {
     /// Notes that the request is owed no longer, and returns it.
     pub(super) fn paid(mut self) -> R {
         match self.request.take() {
@@ -69,7 +74,7 @@ impl<R: Into<Debt>> Owed<R> {
     }
 }
 
-impl<R: Into<Debt>> Deref for Owed<R> {
+impl<R: Owing> Deref for Owed<R> {
     type Target = R;
 
     fn deref(&self) -> &R {
@@ -80,10 +85,13 @@ impl<R: Into<Debt>> Deref for Owed<R> {
     }
 }
 
-impl<R: Into<Debt>> Drop for Owed<R> {
+impl<R: Owing> Drop for Owed<R> {
     fn drop(&mut self) {
-        if let (Some(request), Some(farewell)) = (self.request.take(), self.farewell.take()) {
-            farewell.say(request.into());
+        let farewell = self.farewell.take();
+        if let (Some(request), Some(farewell)) = (self.request.take(), farewell)
+            && let Some(debt) = request.debt()
+        {
+            farewell.say(debt);
         }
     }
 }
@@ -93,18 +101,15 @@ impl Farewell {
         Arc::new(Self {
             driver: Arc::clone(driver),
             reopened: OnceCell::new(),
-            pid: std::process::id(),
-            until: OnceLock::new(),
+            origin: Origin::here(),
         })
     }
 
     /// Sends a request from our own thread, and waits for its answer while there is time.
     fn say(self: Arc<Self>, debt: Debt) {
-        if self.pid != std::process::id() {
+        if !self.origin.is_here() {
             return;
         }
-        let until = *self.until.get_or_init(|| Instant::now() + PATIENCE);
-        let left = until.saturating_duration_since(Instant::now());
         let (Some(reopening), Some(runtime)) =
             (Arc::clone(&self.driver).reopen(), crate::thread::runtime())
         else {
@@ -117,8 +122,10 @@ impl Farewell {
             }
             drop(done);
         });
+        let wait = Wait::begin();
         // Whether it was answered or the time is over, there is nothing more to do.
-        let _ = answered.recv_timeout(left);
+        let _ = answered.recv_timeout(wait.left);
+        wait.end();
     }
 
     async fn send(&self, debt: Debt, reopening: Reopening) -> Result<()> {
@@ -132,22 +139,54 @@ impl Farewell {
     }
 }
 
-impl From<Release> for Debt {
-    fn from(release: Release) -> Self {
+/// A wait at the end of a program. All of them together are kept short, whatever the number of
+/// clients; one that begins a while after the last has the whole time again.
+struct Wait {
+    begun: Instant,
+    left: Duration,
+}
+
+/// For how long the waits of this end have lasted, and when the last was over.
+static WAITED: Mutex<Option<(Duration, Instant)>> = Mutex::new(None);
+
+impl Wait {
+    fn begin() -> Self {
+        let begun = Instant::now();
+        let waited = *WAITED.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = match waited {
+            Some((waited, last)) if begun.duration_since(last) < PATIENCE => {
+                PATIENCE.saturating_sub(waited)
+            }
+            _ => PATIENCE,
+        };
+        Self { begun, left }
+    }
+
+    fn end(self) {
+        let now = Instant::now();
+        let waited = PATIENCE.saturating_sub(self.left) + now.duration_since(self.begun);
+        *WAITED.lock().unwrap_or_else(PoisonError::into_inner) = Some((waited, now));
+    }
+}
+
+impl Owing for Release {
+    fn debt(self) -> Option<Debt> {
         // The claim is enough: nobody else has it, and who asks may number its grants differently.
         let fence = None;
-        Self::Release(Release { fence, ..release })
+        Some(Debt::Release(Self { fence, ..self }))
     }
 }
 
-impl From<Claim> for Debt {
-    fn from(claim: Claim) -> Self {
-        Self::Withdraw(claim)
+impl Owing for Claim {
+    fn debt(self) -> Option<Debt> {
+        Some(Debt::Withdraw(self))
     }
 }
 
-impl From<Arc<Ticket>> for Debt {
-    fn from(ticket: Arc<Ticket>) -> Self {
-        Self::Withdraw(ticket.claim.clone())
+impl Owing for Arc<Ticket> {
+    fn debt(self) -> Option<Debt> {
+        let ended = self.on(Event::End, Tick::default());
+        // Else its grant was served, and is its guard's.
+        (ended == Action::Withdraw).then(|| Debt::Withdraw(self.claim.clone()))
     }
 }

@@ -32,6 +32,8 @@ use crate::engine::meter::Meter;
 use crate::engine::order::Order;
 use crate::engine::reentry::Entries;
 use crate::engine::watchdog::Leases;
+use crate::error::Result;
+use crate::fork::Origin;
 
 /// One client of a store: its waiters, its leases, and the two tasks that look after them.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub(crate) struct Engine {
     tasks: OnceLock<[AbortHandle; 2]>,
     short_ttl: Once,
     /// The process that it was started in.
-    pid: u32,
+    origin: Origin,
 }
 
 /// A lease is renewed after a third of its ttl, and once more if that fails.
@@ -77,7 +79,7 @@ impl Engine {
             early: EarlyNews::default(),
             tasks: OnceLock::new(),
             short_ttl: Once::new(),
-            pid: std::process::id(),
+            origin: Origin::here(),
         });
         // These two run for as long as the engine, so they do not count as work in the background.
         let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
@@ -91,9 +93,19 @@ impl Engine {
         engine
     }
 
-    /// Whether this is a copy in a forked child: what it gave back would be the parent's.
+    /// Whether this is a copy in a forked child: what it would take or give back is the parent's.
     fn is_forked(&self) -> bool {
-        self.pid != std::process::id()
+        !self.origin.is_here()
+    }
+
+    /// Refuses to work for a forked child.
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        if self.is_forked() {
+            return Err(self.unavailable(
+                "the client belongs to the process that this one was forked from: open another",
+            ));
+        }
+        Ok(())
     }
 
     /// Warns, once, of leases that one lost answer would end.

@@ -22,11 +22,7 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
-        if self.is_forked() {
-            return Err(
-                self.unavailable("the lock belongs to the process that this one was forked from")
-            );
-        }
+        self.check_origin()?;
         let hold = match self.leave_nest(hold) {
             Ok(outcome) => return Ok(outcome),
             Err(hold) => hold,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tenure::{Client, Guard, Name};
+use tenure::{Client, Error, Guard, Name, Owner};
 use tenure_testkit::{Fault, Proxy, RedisServer};
 use tokio::runtime::{Builder, Runtime};
 
@@ -181,16 +181,22 @@ fn blocking_program() {
     }
 }
 
-const PROGRAM: &str = "TENURE_TEST_BLOCKING_PROGRAM";
+/// Where the store of a program is; without it the programs do nothing.
+const PROGRAM: &str = "TENURE_TEST_PROGRAM";
+
+/// Runs one of the programs to its end.
+fn run_program(program: &str, server: &RedisServer) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", program]);
+    let ended = command.env(PROGRAM, server.url()).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
 
 #[test]
 fn a_blocking_guard_dropped_at_the_end_of_main_leaves_nothing() {
     let server = RedisServer::start().unwrap();
     for _ in 0..5 {
-        let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", "ending::blocking_program"]);
-        let ended = program.env(PROGRAM, server.url()).output().unwrap();
-        assert!(ended.status.success(), "{ended:?}");
+        run_program("ending::blocking_program", &server);
         assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
     }
 }
@@ -249,4 +255,101 @@ fn a_forked_child_gives_nothing_back_that_is_its_parents() {
     assert_eq!(left_behind(&server.url(), |_| async {}), [1, 1]);
     drop(inherited);
     assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+}
+
+#[test]
+fn a_forked_child_is_refused_its_parents_client() {
+    let server = RedisServer::start().unwrap();
+    let runtime = one_thread();
+    let client = runtime.block_on(open(&server.url()));
+    in_a_child(|| {
+        runtime.block_on(async {
+            let locked = client.mutex(&name(0)).try_lock().await;
+            assert!(matches!(locked, Err(Error::Unavailable { .. })), "lock");
+            let listed = client.list(None).await;
+            assert!(matches!(listed, Err(Error::Unavailable { .. })), "list");
+        });
+    });
+    assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+}
+
+#[test]
+fn owners_that_are_unique_are_so_in_forked_children() {
+    let folder = tempfile::tempdir().unwrap();
+    let _used = Owner::unique();
+    for child in ["ann", "bob"] {
+        in_a_child(|| {
+            let owners = format!("{} {}", Owner::unique(), Owner::current());
+            std::fs::write(folder.path().join(child), owners).unwrap();
+        });
+    }
+    let [ann, bob] = ["ann", "bob"].map(|child| {
+        let owners = std::fs::read_to_string(folder.path().join(child)).unwrap();
+        owners.split(' ').map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert_ne!(ann[0], bob[0]);
+    assert_ne!(ann[1], bob[1]);
+    assert_ne!(ann[1], Owner::current().to_string());
+}
+
+#[test]
+fn a_forked_child_of_blocking_code_can_open_its_own_client() {
+    let server = RedisServer::start().unwrap();
+    let parents = tenure::blocking::open(&server.url()).unwrap();
+    let guard = parents.mutex(&name(1)).ttl(LONG).lock().unwrap();
+    in_a_child(|| {
+        let refused = parents.mutex(&name(0)).try_lock();
+        assert!(matches!(refused, Err(Error::Unavailable { .. })));
+        let own = tenure::blocking::open(&server.url()).unwrap();
+        assert!(own.mutex(&name(1)).try_lock().unwrap().is_none());
+        drop(own.mutex(&name(0)).ttl(LONG).try_lock().unwrap().unwrap());
+    });
+    assert_eq!(left_behind(&server.url(), |_| async {}), [1, 1]);
+    drop(guard);
+    assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+}
+
+/// Not a test: a program whose client has guards to give back twice after the end of its runtime.
+#[test]
+fn goodbye_program() {
+    if let Ok(url) = std::env::var(PROGRAM) {
+        let guards = one_thread().block_on(async {
+            let client = open(&url).await;
+            [locked(&client, 0).await, locked(&client, 1).await]
+        });
+        let [first, second] = guards;
+        drop(first);
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(second);
+    }
+}
+
+#[test]
+fn a_client_says_goodbye_more_than_once() {
+    let server = RedisServer::start().unwrap();
+    for _ in 0..3 {
+        run_program("ending::goodbye_program", &server);
+        assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
+    }
+}
+
+/// Not a speed: ten clients would take ten times as long.
+#[test]
+fn the_end_takes_no_longer_for_many_clients() {
+    let server = RedisServer::start().unwrap();
+    let runtime = one_thread();
+    runtime.block_on(async {
+        let mut held = Vec::new();
+        for number in 0..10 {
+            let client = open(&server.url()).await;
+            let guard = locked(&client, number).await;
+            held.push((client, guard));
+        }
+        server.freeze().unwrap();
+    });
+    let ending = Instant::now();
+    drop(runtime);
+    let ended = ending.elapsed();
+    server.thaw().unwrap();
+    assert!(ended < Duration::from_secs(8), "{ended:?}");
 }

@@ -6,7 +6,7 @@ use tenure::{Health, Outcome};
 use tenure_testkit::{Fault, Proxy, RedisSentinel, RedisServer};
 use tokio::time::timeout;
 
-use crate::{LONG, PATIENCE, chain, open, until, until_waiting};
+use crate::{LONG, PATIENCE, chain, millis, open, until, until_waiting};
 
 /// A URL that names all sentinels.
 pub(crate) fn url(group: &RedisSentinel) -> String {
@@ -163,6 +163,30 @@ async fn a_sentinel_that_knows_less_than_the_others_is_not_believed() {
     assert_eq!(replaced.cli(&["EXISTS", "tenure:{a}"]), "0");
     assert_eq!(server_on(&group, new).cli(&["EXISTS", "tenure:{a}"]), "1");
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
+/// The others are dead, or slow to answer: nothing that a stale one says may be believed meanwhile.
+#[tokio::test]
+async fn a_slow_sentinel_that_knows_more_is_waited_for() {
+    let mut group = RedisSentinel::start().unwrap();
+    let old = group.kill_master().unwrap();
+    group.wait_for_new_master(old).unwrap();
+    let replaced = RedisServer::start().unwrap();
+    let stale = RedisSentinel::start_alone(replaced.port()).unwrap();
+    let slow = Proxy::start(group.sentinel_ports()[0]).unwrap();
+    slow.set(Fault::Delay(millis(250)));
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [stale.port(), dead.local_addr().unwrap().port(), slow.port()];
+    drop(dead);
+    let hosts = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+    let master = RedisSentinel::MASTER;
+    let client = open(&format!(
+        "redis+sentinel://{hosts}/{master}?connect_timeout=20s"
+    ))
+    .await;
+    let guard = client.mutex("a").ttl(LONG).lock().await;
+    assert_eq!(replaced.cli(&["EXISTS", "tenure:{a}"]), "0");
+    assert_eq!(guard.unwrap().release().await.unwrap(), Outcome::Released);
 }
 
 /// Without the right to see epochs, what a sentinel tells is believed.

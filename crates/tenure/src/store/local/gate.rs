@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::store::local::fork::Origin;
+use crate::fork::Origin;
 
 /// How long to wait for others. A change takes microseconds, so who takes longer stands still.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,5 +1,4 @@
-//! The only unsafe code of the store, with its proofs: LMDB maps a file, Tokio polls a descriptor,
-//! and the kernel marks forked children.
+//! The only unsafe code of the store, with its proofs: LMDB maps a file, Tokio polls a descriptor.
 #![allow(unsafe_code, reason = "proven below")]
 
 use std::fs::{self, File};
@@ -7,16 +6,11 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::ptr::null_mut;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{DupFlags, Errno, dup3};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-use rustix::param::page_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -127,23 +121,4 @@ pub(super) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // owns it.
     let readable = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     readable.map_err(io::Error::from)
-}
-
-/// A number that is 0 at first, and again in every child that is forked; `None` where the kernel
-/// cannot do that.
-pub(super) fn wiped_in_children() -> Option<&'static AtomicU64> {
-    static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-    *MARK.get_or_init(|| {
-        let (bytes, rights) = (page_size(), ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: a new mapping of zeros, wherever there is room.
-        let page = unsafe { mmap_anonymous(null_mut(), bytes, rights, MapFlags::PRIVATE) };
-        let page = page.ok()?;
-        // SAFETY: the page was mapped just now, and nobody else has it.
-        let wiped = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
-        // SAFETY: the page stays mapped for good, is aligned for every number, and is used by
-        // nothing but this one.
-        wiped
-            .ok()
-            .map(|()| unsafe { AtomicU64::from_ptr(page.cast()) })
-    })
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::error::Result;
+use crate::fork::Origin;
 use crate::name::Name;
 use crate::store::ledger::Session;
-use crate::store::local::fork::{Kept, Origin};
+use crate::store::local::fork::Kept;
 use crate::store::local::presence::{self, Sight};
 use crate::store::local::recall::{Names, Recalls};
 use crate::store::local::state::State;

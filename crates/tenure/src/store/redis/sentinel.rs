@@ -30,7 +30,8 @@ pub(crate) struct Master {
 
 /// Asks all sentinels for the master, and returns the one of the largest epoch.
 ///
-/// Waits for those that are slow only until most of them have answered or failed, and a moment more.
+/// Waits for those that are slow only until most of them have answered, and a moment more: one that
+/// cannot be reached says nothing of what the slow ones know.
 pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     let mut asked = JoinSet::new();
     let sentinels = Sentinel::all(settings);
@@ -38,11 +39,12 @@ pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     for sentinel in sentinels {
         asked.spawn(async move { sentinel.connect(|_| Ok::<_, ()>(())).await?.ask().await });
     }
-    let mut newest: Option<Master> = None;
+    let (mut newest, mut answers): (Option<Master>, usize) = (None, 0);
     let mut fault: RedisError = (ErrorKind::Io, "no sentinel answers").into();
     // The other half is for the connection to the master.
     let mut deadline = Instant::now() + settings.connect_timeout / 2;
     while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
+        answers += usize::from(matches!(answer, Ok(Ok(_))));
         match answer {
             Ok(Ok(master))
                 if newest
@@ -55,7 +57,7 @@ pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
             Ok(Err(error)) => fault = error,
             Err(_) => fault = (ErrorKind::Client, "asking a sentinel has panicked").into(),
         }
-        if newest.is_some() && 2 * asked.len() < count {
+        if 2 * answers > count {
             deadline = deadline.min(Instant::now() + A_MOMENT);
         }
     }

@@ -1,0 +1,72 @@
+//! Tells a forked child from the process that it was forked from.
+//!
+//! A child has a copy of every client of its parent, with the parent's connections, files and
+//! counters: what it would lock or give back is its parent's. So it must not use the copy, and its
+//! end must change nothing. It can open a client of its own.
+#![allow(unsafe_code, reason = "proven below")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The process in which something was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin(u64);
+
+impl Origin {
+    /// This process; costs no system call.
+    pub(crate) fn here() -> Self {
+        match wiped_in_children() {
+            Some(mark) => Self(marked(mark)),
+            // Not certain only between pid namespaces.
+            None => Self(u64::from(std::process::id())),
+        }
+    }
+
+    /// Whether this is the process itself, and not a child that was forked from it.
+    pub(crate) fn is_here(self) -> bool {
+        self == Self::here()
+    }
+}
+
+/// Reads the mark, which is drawn anew where there is none yet.
+fn marked(mark: &AtomicU64) -> u64 {
+    let known = mark.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let mut bytes = [0; 8];
+    let drawn = match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes).max(1),
+        Err(_) => u64::from(std::process::id()),
+    };
+    let marked = mark.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed);
+    marked.map_or_else(|other| other, |_| drawn)
+}
+
+/// A number that is 0 at first, and again in every child that is forked; `None` where the kernel
+/// cannot do that.
+#[cfg(target_os = "linux")]
+fn wiped_in_children() -> Option<&'static AtomicU64> {
+    use std::sync::OnceLock;
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+    *MARK.get_or_init(|| {
+        let bytes = rustix::param::page_size();
+        let (rights, anywhere) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
+        // SAFETY: a new mapping of zeros, wherever there is room.
+        let page = unsafe { mmap_anonymous(anywhere, bytes, rights, MapFlags::PRIVATE) };
+        let page = page.ok()?;
+        // SAFETY: the page was mapped just now, and nobody else has it.
+        let wiped = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
+        // SAFETY: the page stays mapped for good, is aligned for every number, and is used by
+        // nothing but this one.
+        wiped
+            .ok()
+            .map(|()| unsafe { AtomicU64::from_ptr(page.cast()) })
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wiped_in_children() -> Option<&'static AtomicU64> {
+    None
+}
