@@ -25,8 +25,16 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
     let granted = signals.unless(wait.lease(&lock, &name)).await;
-    ask::settle(&client).await;
-    let lease = granted??;
+    let lease = match granted {
+        Ok(Err(failure)) => {
+            ask::settle_after(&client, &failure).await;
+            return Err(failure);
+        }
+        granted => {
+            ask::settle(&client).await;
+            granted??
+        }
+    };
     let text = LeaseJson {
         name: lease.name.as_str(),
         owner: lease.owner.as_str(),

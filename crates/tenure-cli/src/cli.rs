@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use tokio::runtime::Runtime;
 
 use crate::ask::Ask;
 use crate::error::{Failure, Result};
@@ -354,7 +355,25 @@ fn parse_and_run() -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(dispatch(cli))
+    let done = runtime.block_on(dispatch(cli));
+    match &done {
+        Err(failure) if failure.is_after_the_wait() => leave(runtime),
+        // A thread that waits for somebody else's lock on a file does not keep us.
+        _ => runtime.shutdown_background(),
+    }
+    done
+}
+
+/// Ends without a last try to undo what the store was asked for.
+///
+/// When a runtime is dropped, the client makes that try over a new connection, and waits for it. The
+/// store was away until the end of `--wait`, and the client has tried once more since.
+#[expect(
+    clippy::mem_forget,
+    reason = "nobody holds a lock, and the process ends"
+)]
+fn leave(runtime: Runtime) {
+    std::mem::forget(runtime);
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {

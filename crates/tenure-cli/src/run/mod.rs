@@ -70,7 +70,7 @@ async fn granted(
         Ok(Err(failure)) => failure,
         Err(signal) => signal.into(),
     };
-    ask::settle(client).await;
+    ask::settle_after(client, &failure).await;
     Err(failure)
 }
 
