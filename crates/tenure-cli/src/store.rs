@@ -38,6 +38,14 @@ impl Store {
         self.url.as_deref().unwrap_or(DEFAULT)
     }
 
+    /// Returns the URL if processes that inherit our environment would ask another store.
+    pub(crate) fn not_inherited(&self) -> Option<&str> {
+        let inherited = std::env::var(VARIABLE).ok();
+        self.url
+            .as_deref()
+            .filter(|url| inherited.as_deref() != Some(url))
+    }
+
     /// Returns whether somebody chose the store.
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()

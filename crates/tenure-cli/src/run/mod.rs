@@ -22,7 +22,7 @@ use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::run::vigil::{Ended, Vigil};
 use crate::signals::Signals;
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// Waits for the lock, runs the command, and lets go.
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let mut wait = args.ask.wait();
     let client = signals.unless(wait.open(store)).await??;
     let guard = granted(&client, &name, &args, wait, &mut signals).await?;
-    let ended = match start(&guard, &args) {
+    let ended = match start(&guard, &args, store) {
         Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
             .keep(&mut signals)
             .await
@@ -89,7 +89,7 @@ fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
 }
 
 /// Starts the command and its guardian.
-fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
+fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardian)> {
     let mut guardian = Guardian::start().map_err(|error| {
         let sentence = format!("the command was not started, no process can be made: {error}");
         Failure::new(exit_code::CANNOT_RUN, sentence)
@@ -102,6 +102,9 @@ fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
     ];
     if let Some(owner) = guard.owner() {
         environment.push(("TENURE_OWNER", owner.to_string()));
+    }
+    if let Some(url) = store.not_inherited() {
+        environment.push((store::VARIABLE, url.to_owned()));
     }
     match Child::start(&args.command, &environment, &guardian) {
         Ok(child) => Ok((child, guardian)),
