@@ -402,7 +402,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
 /// Prints the help that was asked for, or says what is wrong with the command line.
 fn explain(error: &clap::Error) -> Result<ExitCode> {
     if !error.use_stderr() {
-        error.print()?;
+        error.print().map_err(output::unwritten)?;
         return Ok(exit_code::DONE);
     }
     if matches!(

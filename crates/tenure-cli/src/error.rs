@@ -11,7 +11,7 @@ use tenure::Error;
 
 use crate::duration::Rounded;
 use crate::exit_code;
-use crate::output::escape;
+use crate::output::{escape, is_unwritten};
 use crate::run::raw::{self, Death};
 
 /// A result of the command.
@@ -147,6 +147,10 @@ impl From<io::Error> for Failure {
         match error.kind() {
             // Whoever read our output has seen enough.
             io::ErrorKind::BrokenPipe => Self::silent(0),
+            _ if is_unwritten(&error) => {
+                let sentence = format!("the output could not be written: {error}");
+                Self::new(exit_code::OUTPUT, sentence)
+            }
             _ => Self::new(
                 exit_code::UNAVAILABLE,
                 format!("a call to the system failed: {error}"),
