@@ -215,7 +215,7 @@ fn parse_permits(text: &str) -> std::result::Result<Permits, String> {
 }
 
 fn busy(name: &Name) -> Failure {
-    let sentence = format!("{name} is busy; see who holds it with 'tenure show', or use --wait");
+    let sentence = format!("'{name}' is busy; see who holds it with 'tenure show', or use --wait");
     Failure::new(exit_code::BUSY, sentence)
 }
 

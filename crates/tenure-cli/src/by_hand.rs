@@ -58,7 +58,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
             format!("stays taken for up to {ttl}, because it could not be given back ({failure})")
         }
     };
-    let sentence = format!("the answer could not be written, so {name} {became}: {error}");
+    let sentence = format!("the answer could not be written, so '{name}' {became}: {error}");
     Err(Failure::new(exit_code::OUTPUT, sentence))
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
         store: None,
     }
     .text(args.held.json)?;
-    tell(&text, &format!("{} was renewed", wanted.name))
+    tell(&text, &format!("'{}' was renewed", wanted.name))
 }
 
 /// Says what was done. Where nobody reads it, the exit code is enough.
@@ -130,7 +130,7 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
     let released = wanted.release(&client).await;
     ask::settle(&client).await;
     let (left, name) = (released?, &wanted.name);
-    let done = format!("{name} was released");
+    let done = format!("'{name}' was released");
     if args.held.json {
         let text = output::json(&ReleasedJson {
             name: name.as_str(),
@@ -249,7 +249,7 @@ impl<'a> Wanted<'a> {
         if told.or(printed).is_none() && renewed.ttl > DEFAULT_TTL {
             let (name, ttl) = (escape(self.name.as_str()), Rounded(renewed.ttl));
             anstream::eprintln!(
-                "tenure: {name} still ends in {ttl}: with which ttl it was acquired is not known here; \
+                "tenure: '{name}' still ends in {ttl}: with which ttl it was acquired is not known here; \
                  use --ttl, or 'eval' what 'tenure acquire' prints"
             );
         }
@@ -279,7 +279,7 @@ impl<'a> Wanted<'a> {
         Ok(holders.find(is_wanted).map(|holder| {
             let (name, who) = (escape(self.name.as_str()), who(&holder.about));
             anstream::eprintln!(
-                "tenure: {name} is renewed by the process that holds it, {who}: nothing was changed"
+                "tenure: '{name}' is renewed by the process that holds it, {who}: nothing was changed"
             );
             Renewed {
                 fence: holder.fence,
@@ -314,7 +314,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn not_held(&self, verb: &str, why: &str) -> Failure {
-        let sentence = format!("{} was not {verb}, this owner {why}", self.name);
+        let sentence = format!("'{}' was not {verb}, this owner {why}", self.name);
         Failure::new(exit_code::LOST, sentence)
     }
 }

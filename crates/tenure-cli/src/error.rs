@@ -164,7 +164,7 @@ fn chain(error: &Error) -> String {
     let mut text = match error {
         Error::TimedOut { name, waited } => {
             let waited = Rounded(*waited);
-            format!("{name} was not free within {waited}")
+            format!("'{name}' was not free within {waited}")
         }
         _ => error.to_string(),
     };

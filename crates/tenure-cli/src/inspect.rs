@@ -90,5 +90,5 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
 }
 
 fn nobody(name: &Name) -> Failure {
-    Failure::new(exit_code::NOTHING, format!("nobody holds {name}"))
+    Failure::new(exit_code::NOTHING, format!("nobody holds '{name}'"))
 }

@@ -136,11 +136,12 @@ enum Released {
 fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
     match (ended, released) {
         (Ended::Early(why), _) => {
-            let sentence = format!("the command was ended because {name} could not be kept: {why}");
+            let sentence =
+                format!("the command was ended because '{name}' could not be kept: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
         (Ended::ByItself(_), Released::WasLost(why)) => {
-            let sentence = format!("{name} was lost before the command ended: {why}");
+            let sentence = format!("'{name}' was lost before the command ended: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
         (Ended::ByItself(Exit::Code(code)), Released::Yes) => Ok(ExitCode::from(code)),
@@ -148,7 +149,7 @@ fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
             Err(Failure::silent(0).dying(death))
         }
         (Ended::ByItself(exit), Released::Unknown(why)) => {
-            let sentence = format!("{name} was not released, its lease ends by itself: {why}");
+            let sentence = format!("'{name}' was not released, its lease ends by itself: {why}");
             Err(match exit {
                 Exit::Code(code) => Failure::new(code, sentence),
                 Exit::Signal(death) => Failure::new(0, sentence).dying(death),
