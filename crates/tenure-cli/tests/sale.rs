@@ -272,14 +272,6 @@ fn what_cannot_be_used_gives_69_and_a_sentence() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_gives_74_and_a_sentence() {
-    let flags = ["--report", "/nonexistent/x.html"];
-    let ended = sale(&flags);
-    assert_sentence(&ended, 74, &flags);
-    assert!(ended.err.contains("the report cannot"), "{}", ended.err);
-}
-
-#[test]
 fn a_port_can_be_chosen() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();
