@@ -363,7 +363,7 @@ struct LeaseJson<'a> {
     /// The URL of the store, if `renew` and `release` would not find it. Not in JSON: it may hold a password,
     /// and nobody evaluates it there.
     #[serde(skip)]
-    store: Option<&'a str>,
+    store: Option<String>,
 }
 
 impl LeaseJson<'_> {
@@ -383,7 +383,11 @@ impl LeaseJson<'_> {
         variables.extend(self.claim.map(|claim| ("TENURE_CLAIM", quote(claim))));
         variables.extend(self.fence.map(|fence| ("TENURE_FENCE", fence.to_string())));
         variables.push(("TENURE_TTL_MS", self.ttl_ms.to_string()));
-        variables.extend(self.store.map(|url| (store::VARIABLE, quote(url))));
+        variables.extend(
+            self.store
+                .as_deref()
+                .map(|url| (store::VARIABLE, quote(url))),
+        );
         let mut text = String::new();
         for (variable, value) in &variables {
             text += &format!("{variable}={value}\n");

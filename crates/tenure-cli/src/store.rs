@@ -39,11 +39,17 @@ impl Store {
     }
 
     /// Returns the URL if processes that inherit our environment would ask another store.
-    pub(crate) fn not_inherited(&self) -> Option<&str> {
-        let inherited = std::env::var(VARIABLE).ok();
-        self.url
-            .as_deref()
-            .filter(|url| inherited.as_deref() != Some(url))
+    ///
+    /// It names the same folder wherever they run.
+    pub(crate) fn not_inherited(&self) -> Option<String> {
+        let url = self.url.as_deref()?;
+        if std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url) {
+            return None;
+        }
+        let folder = url.strip_prefix("local:").filter(|path| !path.is_empty());
+        let folder = folder.and_then(|path| std::path::absolute(path).ok());
+        let absolute = folder.as_deref().and_then(std::path::Path::to_str);
+        Some(absolute.map_or_else(|| url.to_owned(), |folder| format!("local:{folder}")))
     }
 
     /// Returns whether somebody chose the store.

@@ -305,7 +305,8 @@ fn a_store_that_was_named_by_flag_is_passed_on() {
         [ "$TENURE_STORE" = "local:$FOLDER" ]
         sh -c 'tenure renew a >renewed'
         tenure release a
-        tenure --store "local:$FOLDER" run b -- sh -c 'tenure show b >shown'"#;
+        tenure --store "local:$FOLDER" run b -- sh -c 'tenure show b >shown'
+        tenure --store local:here run c -- sh -c 'mkdir d && cd d && tenure show c' >shown"#;
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("PATH", path_with_tenure());
     command.current_dir(place.path("")).env("FOLDER", folder);

@@ -104,7 +104,7 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
         environment.push(("TENURE_OWNER", owner.to_string()));
     }
     if let Some(url) = store.not_inherited() {
-        environment.push((store::VARIABLE, url.to_owned()));
+        environment.push((store::VARIABLE, url));
     }
     match Child::start(&args.command, &environment, &guardian) {
         Ok(child) => Ok((child, guardian)),
