@@ -77,8 +77,8 @@ impl Ask {
         };
         Wait {
             patience,
-            begun: None,
-            told: String::new(),
+            begun: Instant::now(),
+            outage: None,
             pause: SHORTEST_PAUSE,
         }
     }
@@ -90,10 +90,9 @@ impl Ask {
 #[derive(Debug)]
 pub(crate) struct Wait {
     patience: Patience,
-    /// When the store gave its first answer, or failed to.
-    begun: Option<Instant>,
-    /// Why the store was away when that was last said.
-    told: String,
+    begun: Instant,
+    /// Why the store was away when it was last asked.
+    outage: Option<Failure>,
     pause: Duration,
 }
 
@@ -108,7 +107,14 @@ impl Wait {
     /// Opens the store.
     pub(crate) async fn open(&mut self, store: &Store) -> Result<Client> {
         loop {
-            match store.open().await {
+            let opened = match self.patience {
+                Patience::For(time) => {
+                    let opened = timeout(self.left(time).max(LEAST_TO_OPEN), store.open()).await;
+                    opened.unwrap_or_else(|_| Err(self.unanswered(time)))
+                }
+                Patience::None | Patience::Endless => store.open().await,
+            };
+            match opened {
                 Ok(client) => return Ok(client),
                 Err(failure) => self.again_after(failure).await?,
             }
@@ -118,9 +124,9 @@ impl Wait {
     /// Waits for the lock.
     pub(crate) async fn guard(&mut self, lock: &Lock, name: &Name) -> Result<Guard> {
         loop {
-            let answer = match self.left() {
+            let answer = match self.patience {
                 Patience::None => lock.try_lock().await,
-                Patience::For(time) => lock.lock_timeout(time).await.map(Some),
+                Patience::For(time) => lock.lock_timeout(self.left_to_ask(time)).await.map(Some),
                 Patience::Endless => lock.lock().await.map(Some),
             };
             match self.granted(answer, name) {
@@ -133,9 +139,9 @@ impl Wait {
     /// Waits for a lease by hand.
     pub(crate) async fn lease(&mut self, lock: &Lock, name: &Name) -> Result<Lease> {
         loop {
-            let answer = match self.left() {
+            let answer = match self.patience {
                 Patience::None => lock.try_lease().await,
-                Patience::For(time) => lock.lease_timeout(time).await.map(Some),
+                Patience::For(time) => lock.lease_timeout(self.left_to_ask(time)).await.map(Some),
                 Patience::Endless => lock.lease().await.map(Some),
             };
             match self.granted(answer, name) {
@@ -157,27 +163,37 @@ impl Wait {
     }
 
     /// What is left of the time.
-    fn left(&mut self) -> Patience {
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        match self.patience {
-            // A store that is back at the last moment is asked once.
-            Patience::For(time) if begun.elapsed() >= time => Patience::None,
-            Patience::For(time) => Patience::For(time.saturating_sub(begun.elapsed())),
-            other => other,
-        }
+    fn left(&self, time: Duration) -> Duration {
+        time.saturating_sub(self.begun.elapsed())
+    }
+
+    /// How long to wait for the lock: a store that is back at the last moment is asked once.
+    fn left_to_ask(&self, time: Duration) -> Duration {
+        self.left(time).max(LEAST_TO_ASK.min(time))
+    }
+
+    /// Why the store was away so far, or that it has said nothing at all.
+    fn unanswered(&mut self, time: Duration) -> Failure {
+        let unknown = || Failure::unanswered(time);
+        self.outage.take().unwrap_or_else(unknown)
     }
 
     /// Waits for a moment if the store may be back in time; else returns the failure.
     async fn again_after(&mut self, failure: Failure) -> Result<()> {
-        let (Some(reason), Patience::For(left)) = (failure.outage(), self.left()) else {
+        let (Some(reason), Patience::For(time)) = (failure.outage(), self.patience) else {
             return Err(failure);
         };
-        // A reason that counts down is still the same.
-        let told = reason.replace(|c: char| c.is_ascii_digit(), "");
-        if told != self.told {
-            anstream::eprintln!("tenure: {reason}; waiting for the store");
-            self.told = told;
+        let left = self.left(time);
+        if left.is_zero() {
+            return Err(failure.after_the_wait());
         }
+        // A reason that counts down is still the same.
+        let same = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
+        let told = self.outage.as_ref().and_then(Failure::outage).map(same);
+        if told != Some(same(reason)) {
+            anstream::eprintln!("tenure: {reason}; waiting for the store");
+        }
+        self.outage = Some(failure);
         sleep(self.pause.min(left)).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(())
@@ -199,7 +215,7 @@ fn parse_permits(text: &str) -> std::result::Result<Permits, String> {
 }
 
 fn busy(name: &Name) -> Failure {
-    let sentence = format!("{name} is busy; see who holds it with 'tenure show', or use --wait");
+    let sentence = format!("'{name}' is busy; see who holds it with 'tenure show', or use --wait");
     Failure::new(exit_code::BUSY, sentence)
 }
 
@@ -209,8 +225,27 @@ pub(crate) async fn settle(client: &Client) {
     let _ = timeout(LONGEST_GOODBYE, client.settled()).await;
 }
 
+/// As [`settle`], after a request that failed.
+pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
+    match failure.is_after_the_wait() {
+        // Enough for the servers that answer, where it is not all of them that are away.
+        true => _ = timeout(SHORT_GOODBYE, client.settled()).await,
+        false => settle(client).await,
+    }
+}
+
 /// How long the end of the command waits for the store.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
+
+/// How long it waits for a store that was away until the end of `--wait`.
+const SHORT_GOODBYE: Duration = Duration::from_millis(500);
+
+/// How long a store has to open, also if the time given is shorter: connections need a few round trips.
+const LEAST_TO_OPEN: Duration = Duration::from_millis(500);
+
+/// How long the lock is waited for when the store used up the time: as long as the engine needs to
+/// tell a lock that is taken from a store that does not answer.
+const LEAST_TO_ASK: Duration = Duration::from_millis(100);
 
 /// Between two tries to reach a store that is away.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::output::{self, escape, millis, quote, who};
 use crate::signals::Signals;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::{ask, exit_code};
 
 /// Takes a lease and prints it, or gives it back if that is not possible.
@@ -25,8 +25,16 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
     let granted = signals.unless(wait.lease(&lock, &name)).await;
-    ask::settle(&client).await;
-    let lease = granted??;
+    let lease = match granted {
+        Ok(Err(failure)) => {
+            ask::settle_after(&client, &failure).await;
+            return Err(failure);
+        }
+        granted => {
+            ask::settle(&client).await;
+            granted??
+        }
+    };
     let text = LeaseJson {
         name: lease.name.as_str(),
         owner: lease.owner.as_str(),
@@ -34,6 +42,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
         fence: lease.fence.map(Fence::get),
         ttl_ms: millis(lease.ttl),
         renewed: None,
+        store: store.not_inherited(),
     }
     .text(args.json)?;
     // Whoever did not get this does not know the owner, also if it was a pipe that nobody reads.
@@ -49,7 +58,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
             format!("stays taken for up to {ttl}, because it could not be given back ({failure})")
         }
     };
-    let sentence = format!("the answer could not be written, so {name} {became}: {error}");
+    let sentence = format!("the answer could not be written, so '{name}' {became}: {error}");
     Err(Failure::new(exit_code::OUTPUT, sentence))
 }
 
@@ -92,14 +101,15 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
     let Renewed { fence, ttl, count } = renewed?;
     let text = LeaseJson {
         name: wanted.name.as_str(),
-        owner: wanted.owner,
+        owner: &wanted.owner,
         claim: None,
         fence: Some(fence.get()),
         ttl_ms: millis(ttl),
         renewed: Some(count),
+        store: None,
     }
     .text(args.held.json)?;
-    tell(&text, &format!("{} was renewed", wanted.name))
+    tell(&text, &format!("'{}' was renewed", wanted.name))
 }
 
 /// Says what was done. Where nobody reads it, the exit code is enough.
@@ -120,7 +130,7 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
     let released = wanted.release(&client).await;
     ask::settle(&client).await;
     let (left, name) = (released?, &wanted.name);
-    let done = format!("{name} was released");
+    let done = format!("'{name}' was released");
     if args.held.json {
         let text = output::json(&ReleasedJson {
             name: name.as_str(),
@@ -143,9 +153,26 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
 #[derive(Debug)]
 struct Wanted<'a> {
     name: Name,
-    owner: &'a str,
+    owner: String,
     claim: Option<&'a str>,
     fence: Option<Fence>,
+}
+
+/// The owner in the environment, unless it is that of another lock.
+fn inherited_owner(name: &Name) -> Result<String> {
+    let usage = |sentence| Failure::new(exit_code::USAGE, sentence);
+    let owner = std::env::var("TENURE_OWNER").map_err(|_| {
+        usage(
+            "the owner is missing: give --owner, or 'eval' what 'tenure acquire' prints".to_owned(),
+        )
+    })?;
+    match std::env::var("TENURE_NAME") {
+        Ok(other) if other != name.as_str() => Err(usage(format!(
+            "TENURE_OWNER is the owner of '{other}', not of '{name}': give --owner; a script that \
+             acquires several locks acquires them with the same --owner"
+        ))),
+        _ => Ok(owner),
+    }
 }
 
 /// What became of a renewal.
@@ -161,13 +188,17 @@ struct Renewed {
 impl<'a> Wanted<'a> {
     fn new(name: &str, args: &'a HeldArgs) -> Result<Self> {
         let name = Name::new(name)?;
+        let owner = match &args.owner {
+            Some(owner) => owner.clone(),
+            None => inherited_owner(&name)?,
+        };
         // Where a store cannot share owners, a claim stands for its owner.
-        ClaimId::new(&args.owner)?;
+        ClaimId::new(&owner)?;
         let zero = || Failure::new(exit_code::USAGE, "invalid fence: it is zero");
         let fence = args.fence.map(|number| Fence::new(number).ok_or_else(zero));
         Ok(Self {
             name,
-            owner: &args.owner,
+            owner,
             claim: args.claim.as_deref(),
             fence: fence.transpose()?,
         })
@@ -175,7 +206,7 @@ impl<'a> Wanted<'a> {
 
     /// Returns the leases that are meant, oldest first.
     async fn leases(&self, client: &Client, verb: &str) -> Result<Vec<Lease>> {
-        let mut leases = client.leases(&self.name, self.owner).await?;
+        let mut leases = client.leases(&self.name, &self.owner).await?;
         if leases.is_empty() {
             return Err(self.not_held(verb, "does not hold it by hand"));
         }
@@ -218,7 +249,7 @@ impl<'a> Wanted<'a> {
         if told.or(printed).is_none() && renewed.ttl > DEFAULT_TTL {
             let (name, ttl) = (escape(self.name.as_str()), Rounded(renewed.ttl));
             anstream::eprintln!(
-                "tenure: {name} still ends in {ttl}: with which ttl it was acquired is not known here; \
+                "tenure: '{name}' still ends in {ttl}: with which ttl it was acquired is not known here; \
                  use --ttl, or 'eval' what 'tenure acquire' prints"
             );
         }
@@ -228,7 +259,7 @@ impl<'a> Wanted<'a> {
     /// The ttl in the environment, if it is that of this lease.
     fn printed_ttl(&self) -> Option<Duration> {
         let is = |variable, text| std::env::var(variable).is_ok_and(|value| value == text);
-        if !is("TENURE_NAME", self.name.as_str()) || !is("TENURE_OWNER", self.owner) {
+        if !is("TENURE_NAME", self.name.as_str()) || !is("TENURE_OWNER", &self.owner) {
             return None;
         }
         let ttl_ms = std::env::var("TENURE_TTL_MS").ok()?.parse().ok()?;
@@ -248,7 +279,7 @@ impl<'a> Wanted<'a> {
         Ok(holders.find(is_wanted).map(|holder| {
             let (name, who) = (escape(self.name.as_str()), who(&holder.about));
             anstream::eprintln!(
-                "tenure: {name} is renewed by the process that holds it, {who}: nothing was changed"
+                "tenure: '{name}' is renewed by the process that holds it, {who}: nothing was changed"
             );
             Renewed {
                 fence: holder.fence,
@@ -283,7 +314,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn not_held(&self, verb: &str, why: &str) -> Failure {
-        let sentence = format!("{} was not {verb}, this owner {why}", self.name);
+        let sentence = format!("'{}' was not {verb}, this owner {why}", self.name);
         Failure::new(exit_code::LOST, sentence)
     }
 }
@@ -329,6 +360,10 @@ struct LeaseJson<'a> {
     /// How many leases were renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<usize>,
+    /// The URL of the store, if `renew` and `release` would not find it. Not in JSON: it may hold a password,
+    /// and nobody evaluates it there.
+    #[serde(skip)]
+    store: Option<String>,
 }
 
 impl LeaseJson<'_> {
@@ -348,6 +383,11 @@ impl LeaseJson<'_> {
         variables.extend(self.claim.map(|claim| ("TENURE_CLAIM", quote(claim))));
         variables.extend(self.fence.map(|fence| ("TENURE_FENCE", fence.to_string())));
         variables.push(("TENURE_TTL_MS", self.ttl_ms.to_string()));
+        variables.extend(
+            self.store
+                .as_deref()
+                .map(|url| (store::VARIABLE, quote(url))),
+        );
         let mut text = String::new();
         for (variable, value) in &variables {
             text += &format!("{variable}={value}\n");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use tokio::runtime::Runtime;
 
 use crate::ask::Ask;
 use crate::error::{Failure, Result};
@@ -89,8 +90,8 @@ Examples:
 ///
 /// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
 /// ends. The exit code is COMMAND's; if a signal ends COMMAND, `tenure` releases the lock and dies by
-/// the same signal, so that ctrl-c also ends the script around it. COMMAND finds TENURE_NAME, TENURE_OWNER and TENURE_FENCE in
-/// its environment; the fence is a number that grows with every grant: send it along with what you
+/// the same signal, so that ctrl-c also ends the script around it. COMMAND finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE and
+/// the TENURE_STORE of --store in its environment; the fence is a number that grows with every grant: send it along with what you
 /// write, and let the receiver refuse smaller ones.
 ///
 /// COMMAND runs in a process group of its own. Signals are passed on to the whole group. If the
@@ -139,9 +140,10 @@ pub(crate) struct RunArgs {
 
 /// Take a lock by hand, for scripts
 ///
-/// Prints the name, owner, claim, fence and ttl, as assignments for a shell. The lease belongs to no
+/// Prints the name, owner, claim, fence, ttl and the URL of --store, as assignments for a shell. The lease belongs to no
 /// process: it lasts its ttl unless renewed, whoever exits. Whoever knows the owner can renew and
 /// release it. An owner that acquires a lock three times has three leases, to be released one by one.
+/// A script that acquires several locks gives each of its calls the same --owner.
 ///
 /// If it fails it prints a line that ends the script by which it is evaluated, with the same exit code
 /// (a shell that people type in stays open). If the answer cannot be written, the lock is given back.
@@ -211,14 +213,10 @@ pub(crate) struct ReleaseArgs {
 /// Which lease by hand is meant.
 #[derive(Debug, Args)]
 pub(crate) struct HeldArgs {
-    /// Who holds it, as `tenure acquire` printed it
-    #[arg(
-        long,
-        value_name = "TEXT",
-        env = "TENURE_OWNER",
-        hide_env_values = true
-    )]
-    pub(crate) owner: String,
+    /// Who holds it, as `tenure acquire` printed it [env: TENURE_OWNER, unless
+    /// TENURE_NAME is another name]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) owner: Option<String>,
 
     /// Which of the owner's claims, as `tenure acquire` printed it
     #[arg(long, value_name = "TEXT")]
@@ -354,7 +352,25 @@ fn parse_and_run() -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(dispatch(cli))
+    let done = runtime.block_on(dispatch(cli));
+    match &done {
+        Err(failure) if failure.is_after_the_wait() => leave(runtime),
+        // A thread that waits for somebody else's lock on a file does not keep us.
+        _ => runtime.shutdown_background(),
+    }
+    done
+}
+
+/// Ends without a last try to undo what the store was asked for.
+///
+/// When a runtime is dropped, the client makes that try over a new connection, and waits for it. The
+/// store was away until the end of `--wait`, and the client has tried once more since.
+#[expect(
+    clippy::mem_forget,
+    reason = "nobody holds a lock, and the process ends"
+)]
+fn leave(runtime: Runtime) {
+    std::mem::forget(runtime);
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -386,7 +402,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
 /// Prints the help that was asked for, or says what is wrong with the command line.
 fn explain(error: &clap::Error) -> Result<ExitCode> {
     if !error.use_stderr() {
-        error.print()?;
+        error.print().map_err(output::unwritten)?;
         return Ok(exit_code::DONE);
     }
     if matches!(

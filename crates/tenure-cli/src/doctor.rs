@@ -10,7 +10,7 @@ use tenure::{Finding, Verdict};
 use crate::cli::DoctorArgs;
 use crate::error::{Failure, Result};
 use crate::exit_code;
-use crate::output::{escape, print_json};
+use crate::output::{self, escape, print_json};
 use crate::store::Store;
 
 /// Looks at the store, and says what was found.
@@ -63,7 +63,7 @@ impl<'a> Report<'a> {
 
     /// Prints a line for each finding, what to do under it, and how many there are of each kind.
     fn print(&self) -> Result<()> {
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         for finding in &self.findings {
             let style = style(finding.verdict);
             let (verdict, check) = (finding.verdict, finding.check);

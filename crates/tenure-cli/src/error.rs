@@ -4,12 +4,14 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::Error;
 
+use crate::duration::Rounded;
 use crate::exit_code;
-use crate::output::escape;
+use crate::output::{escape, is_unwritten};
 use crate::run::raw::{self, Death};
 
 /// A result of the command.
@@ -25,6 +27,8 @@ pub(crate) struct Failure {
     death: Option<Death>,
     /// Why the store is away, if it may be back later.
     outage: Option<String>,
+    /// Whether the store was still away at the end of `--wait`.
+    after_the_wait: bool,
 }
 
 impl Failure {
@@ -35,6 +39,16 @@ impl Failure {
             sentence: escape(&sentence.into()),
             death: None,
             outage: None,
+            after_the_wait: false,
+        }
+    }
+
+    /// Ends because the store has not answered at all.
+    pub(crate) fn unanswered(waited: Duration) -> Self {
+        let reason = format!("the store did not answer within {}", Rounded(waited));
+        Self {
+            outage: Some(reason.clone()),
+            ..Self::new(exit_code::UNAVAILABLE, reason + CHECK_THE_STORE)
         }
     }
 
@@ -62,6 +76,17 @@ impl Failure {
     /// Returns why the store is away, if it may be back later.
     pub(crate) fn outage(&self) -> Option<&str> {
         self.outage.as_deref()
+    }
+
+    /// The same failure, at the end of `--wait`.
+    pub(crate) fn after_the_wait(mut self) -> Self {
+        self.after_the_wait = true;
+        self
+    }
+
+    /// Returns whether the store was still away at the end of `--wait`.
+    pub(crate) fn is_after_the_wait(&self) -> bool {
+        self.after_the_wait
     }
 
     /// Returns whether the lock was taken.
@@ -122,6 +147,10 @@ impl From<io::Error> for Failure {
         match error.kind() {
             // Whoever read our output has seen enough.
             io::ErrorKind::BrokenPipe => Self::silent(0),
+            _ if is_unwritten(&error) => {
+                let sentence = format!("the output could not be written: {error}");
+                Self::new(exit_code::OUTPUT, sentence)
+            }
             _ => Self::new(
                 exit_code::UNAVAILABLE,
                 format!("a call to the system failed: {error}"),
@@ -134,8 +163,8 @@ impl From<io::Error> for Failure {
 fn chain(error: &Error) -> String {
     let mut text = match error {
         Error::TimedOut { name, waited } => {
-            let waited = crate::duration::Rounded(*waited);
-            format!("{name} was not free within {waited}")
+            let waited = Rounded(*waited);
+            format!("'{name}' was not free within {waited}")
         }
         _ => error.to_string(),
     };
@@ -165,11 +194,13 @@ fn advice(error: &Error) -> &'static str {
             option: "permits", ..
         } => "; write for example --permits 1/3",
         Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
-        Error::Unavailable { .. } => "; check --store and try again",
+        Error::Unavailable { .. } => CHECK_THE_STORE,
         Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",
         _ => "",
     }
 }
+
+const CHECK_THE_STORE: &str = "; check --store and try again";
 
 #[cfg(test)]
 mod tests {

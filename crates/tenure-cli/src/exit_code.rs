@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use rustix::process::Signal;
 
-/// There was nothing to show or to evict.
+/// `show` or `evict` found that nobody holds the lock.
 pub(crate) const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const PROBLEM: u8 = 1;
@@ -20,7 +20,7 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The answer of `acquire`, `renew` or `release` could not be written.
+/// The output, or a file that was asked for, could not be written.
 pub(crate) const OUTPUT: u8 = 74;
 /// The lock is busy, or was not free in time.
 pub(crate) const BUSY: u8 = 75;
@@ -45,13 +45,13 @@ pub(crate) fn of_signal_number(number: i32) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  nothing to show or to evict; doctor: a problem was found; demo, lab, torture: a promise
-       was broken, or a broken lock of the lab was not flagged
+    1  show, evict: nobody holds the lock; doctor: a problem was found; demo, lab, torture: a
+       promise was broken, or a broken lock of the lab was not flagged
     2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
     3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable; with --wait, still at the end of that time
-   74  the answer of acquire, renew or release could not be written; acquire has given the lock
-       back, the others have done what was asked
+   74  the output, a report or a history could not be written; acquire has then given the lock
+       back; renew, release and evict have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner
   126  the command cannot be run

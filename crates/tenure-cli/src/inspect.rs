@@ -1,6 +1,6 @@
 //! `ls`, `show` and `evict`: what people see and do from outside.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tenure::Name;
@@ -10,7 +10,7 @@ use crate::cli::{EvictArgs, LsArgs, ShowArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::holding::Holding;
-use crate::output::{LockJson, escape, holders_json, print_json, print_table, short};
+use crate::output::{self, LockJson, escape, holders_json, print_json, print_table, short};
 use crate::pattern::Pattern;
 use crate::store::Store;
 use crate::{ask, exit_code};
@@ -26,8 +26,8 @@ pub(crate) async fn ls(store: &Store, args: LsArgs) -> Result<ExitCode> {
         print_json(&locks)?;
     } else if !entries.is_empty() {
         print_table(&entries)?;
-    } else if anstream::stdout().is_terminal() {
-        anstream::println!("nobody holds or waits for a lock");
+    } else if std::io::stdout().is_terminal() {
+        output::print("nobody holds or waits for a lock\n")?;
     }
     Ok(exit_code::DONE)
 }
@@ -74,7 +74,7 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
         });
     }
     if !args.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = output::stdout();
         let name = escape(name.as_str());
         for holding in Holding::all(&holders) {
             let owner = short(holding.first.owner.as_str());
@@ -90,5 +90,5 @@ pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
 }
 
 fn nobody(name: &Name) -> Failure {
-    Failure::new(exit_code::NOTHING, format!("nobody holds {name}"))
+    Failure::new(exit_code::NOTHING, format!("nobody holds '{name}'"))
 }

@@ -186,9 +186,42 @@ pub(crate) fn visible_json(json: &str) -> String {
 /// Prints a text, and makes sure that it is written.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(unwritten)
 }
+
+/// Returns the output, with colours where it is a terminal. Its errors say that they are of the output.
+pub(crate) fn stdout() -> Out {
+    Out(anstream::stdout().lock())
+}
+
+/// The output.
+pub(crate) struct Out(anstream::AutoStream<io::StdoutLock<'static>>);
+
+impl Write for Out {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text).map_err(unwritten)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(unwritten)
+    }
+}
+
+/// Marks an error as one of the output, which has an exit code of its own.
+pub(crate) fn unwritten(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), Unwritten(error))
+}
+
+/// Returns whether an error is one of the output.
+pub(crate) fn is_unwritten(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Unwritten>())
+}
+
+/// Why the output could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unwritten(io::Error);
 
 /// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
 pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
@@ -209,7 +242,7 @@ pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
             table.add_row(waiter_row(entry, waiter, place + 1));
         }
     }
-    let mut out = anstream::stdout().lock();
+    let mut out = stdout();
     for (number, line) in table.lines().enumerate() {
         match number {
             1 => writeln!(out, "{HEADING}{line}{HEADING:#}")?,

@@ -1,6 +1,5 @@
 //! Pages made of the flags: completions and the manual.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Command;
@@ -8,13 +7,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::error::Result;
-use crate::exit_code;
+use crate::{exit_code, output};
 
 /// Prints completions for a shell.
 pub(crate) fn completions(mut command: Command, shell: Shell) -> Result<ExitCode> {
     let mut page = Vec::new();
     clap_complete::generate(shell, &mut command, "tenure", &mut page);
-    io::stdout().write_all(&page)?;
+    output::print(&String::from_utf8_lossy(&page))?;
     Ok(exit_code::DONE)
 }
 
@@ -37,7 +36,7 @@ pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
         page += &format!(".SH \"TENURE {}\"\n", name.to_uppercase());
         page += &chapter(verb)?;
     }
-    io::stdout().write_all(page.as_bytes())?;
+    output::print(&page)?;
     Ok(exit_code::DONE)
 }
 

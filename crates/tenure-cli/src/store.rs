@@ -38,6 +38,20 @@ impl Store {
         self.url.as_deref().unwrap_or(DEFAULT)
     }
 
+    /// Returns the URL if processes that inherit our environment would ask another store.
+    ///
+    /// It names the same folder wherever they run.
+    pub(crate) fn not_inherited(&self) -> Option<String> {
+        let url = self.url.as_deref()?;
+        if std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url) {
+            return None;
+        }
+        let folder = url.strip_prefix("local:").filter(|path| !path.is_empty());
+        let folder = folder.and_then(|path| std::path::absolute(path).ok());
+        let absolute = folder.as_deref().and_then(std::path::Path::to_str);
+        Some(absolute.map_or_else(|| url.to_owned(), |folder| format!("local:{folder}")))
+    }
+
     /// Returns whether somebody chose the store.
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()

@@ -296,6 +296,62 @@ fn shell_in(shell: &str, store: &str, script: &str) -> Ended {
 }
 
 #[test]
+fn a_store_that_was_named_by_flag_is_passed_on() {
+    let (place, other) = (Place::new(), Place::new());
+    let folder = place.path("it's here").display().to_string();
+    let script = r#"
+        set -e
+        eval "$(tenure --store "local:$FOLDER" acquire a --ttl 10m)"
+        [ "$TENURE_STORE" = "local:$FOLDER" ]
+        sh -c 'tenure renew a >renewed'
+        tenure release a
+        tenure --store "local:$FOLDER" run b -- sh -c 'tenure show b >shown'
+        tenure --store local:here run c -- sh -c 'mkdir d && cd d && tenure show c' >shown"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("PATH", path_with_tenure());
+    command.current_dir(place.path("")).env("FOLDER", folder);
+    let ended = end(command.env("TENURE_STORE", other.store()));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(!other.path("store").exists(), "nothing went to the other");
+    // Whoever has the variable in the environment passes it on anyway.
+    let inherited = place.run(&["acquire", "a"]);
+    assert!(!inherited.out.contains("STORE"), "{}", inherited.out);
+}
+
+#[test]
+fn the_owner_of_another_lock_is_not_taken_for_this_ones() {
+    let place = Place::new();
+    let hint = "TENURE_OWNER is the owner of 'b', not of 'a'";
+    for verb in ["renew", "release"] {
+        let script = format!(
+            r#"eval "$(tenure acquire a)"; first=$TENURE_OWNER
+            eval "$(tenure acquire b)"
+            tenure {verb} a; echo $?
+            tenure release a --owner "$first" && tenure release b"#
+        );
+        let ended = shell(&place, &script);
+        assert_eq!(ended.out, "2\nreleased a\nreleased b\n", "{}", ended.err);
+        assert!(ended.err.contains(hint), "{}", ended.err);
+        let within = format!("tenure run b -- sh -c 'tenure {verb} a'");
+        let ended = shell(&place, &within);
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        assert!(ended.err.contains(hint), "{}", ended.err);
+    }
+    let one_owner = r#"
+        set -e
+        eval "$(tenure acquire a --owner job)"
+        eval "$(tenure acquire b --owner job)"
+        tenure renew a --owner "$TENURE_OWNER" >renewed
+        tenure release a --owner job
+        tenure release b"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", one_owner]).current_dir(place.path(""));
+    command.env("PATH", path_with_tenure());
+    let ended = end(command.env("TENURE_STORE", place.store()));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+#[test]
 fn a_lease_that_cannot_be_told_is_given_back() {
     let place = Place::new();
     let server = RedisServer::start().unwrap();
@@ -322,7 +378,10 @@ fn an_answer_that_cannot_be_written_says_what_was_done() {
     let place = Place::new();
     for more in [&[][..], &["--json"]] {
         acquire(&place, &["a", "--owner", "ann", "--ttl", "20s"]);
-        for (verb, done) in [("renew", "a was renewed"), ("release", "a was released")] {
+        for (verb, done) in [
+            ("renew", "'a' was renewed"),
+            ("release", "'a' was released"),
+        ] {
             let full = File::options().write(true).open("/dev/full").unwrap();
             let mut command = place.tenure(&[verb, "a", "--owner", "ann"]);
             let ended = write_to(command.args(more), full.into());
@@ -363,7 +422,7 @@ fn renew_keeps_the_ttl_that_the_lease_was_acquired_with() {
     assert!(renewed.err.contains("--ttl"), "{}", renewed.err);
     // What was printed for another lock says nothing about this one.
     let other = end(place
-        .tenure(&["renew", "b", "--json"])
+        .tenure(&["renew", "b", "--owner", "ann", "--json"])
         .env("TENURE_NAME", "a")
         .env("TENURE_OWNER", "ann")
         .env("TENURE_TTL_MS", "7200000"));

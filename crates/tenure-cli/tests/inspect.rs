@@ -135,7 +135,7 @@ fn show_prints_one_lock_and_gives_1_if_it_is_free() {
         (free.code, &lock["holders"]),
         (1, &Value::Array(Vec::new()))
     );
-    assert_eq!(place.run(&["show", "b"]).err, "tenure: nobody holds b\n");
+    assert_eq!(place.run(&["show", "b"]).err, "tenure: nobody holds 'b'\n");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn evict_says_whom_from_and_lets_the_next_in() {
     let nobody = place.run(&["evict", "a"]);
     assert_eq!(
         (nobody.code, nobody.err.as_str()),
-        (1, "tenure: nobody holds a\n")
+        (1, "tenure: nobody holds 'a'\n")
     );
     place.run(&["acquire", "b", "--owner", "job-8"]);
     let evicted: Value = serde_json::from_str(&place.run(&["evict", "b", "--json"]).out).unwrap();

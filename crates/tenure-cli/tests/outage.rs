@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_testkit::RedisServer;
@@ -143,6 +143,80 @@ fn a_store_that_falls_silent_in_the_middle_of_a_wait_gives_69() {
         assert_eq!(ended.code, 69, "{verb:?}: {}", ended.err);
         server.cli(&["FLUSHALL"]);
     }
+}
+
+/// Bounds for a machine under load: without the limit, each of these takes a second longer at least.
+#[test]
+fn a_wait_is_not_overrun_by_a_store_that_does_not_answer() {
+    let server = RedisServer::start().unwrap();
+    server.freeze().unwrap();
+    for (time, bound_ms) in [("100ms", 2500), ("3s", 5000)] {
+        for verb in [
+            &["run", "a", "--wait", time, "--", "true"][..],
+            &["acquire", "a", "--wait", time, "--json"],
+        ] {
+            let begun = Instant::now();
+            let ended = tenure(&server.url(), verb);
+            let took = begun.elapsed();
+            assert_eq!(ended.code, 69, "{verb:?}: {}", ended.err);
+            assert!(took < Duration::from_millis(bound_ms), "{verb:?}: {took:?}");
+            let last = ended.err.lines().last().unwrap();
+            let reasons = ["did not answer within", "no connection to"];
+            assert!(
+                reasons.iter().any(|reason| last.contains(reason)),
+                "{}",
+                ended.err
+            );
+        }
+    }
+    server.thaw().unwrap();
+}
+
+#[test]
+fn a_wait_is_not_overrun_by_a_store_that_falls_silent_in_it() {
+    let server = RedisServer::start().unwrap();
+    let store = server.url() + "?timeout=300ms&connect_timeout=300ms";
+    let held = tenure(&store, &["acquire", "a", "--owner", "ann", "--ttl", "2s"]);
+    assert_eq!(held.code, 0, "{}", held.err);
+    let begun = Instant::now();
+    let verb = ["--store", &store, "run", "a", "--wait", "4s", "--", "true"];
+    let waiting = Running::start(&mut bare(&verb));
+    wait_for("the waiter", || {
+        server.cli(&["LLEN", "tenure:{a}:line"]).trim() == "1"
+    });
+    server.freeze().unwrap();
+    let ended = waiting.ended();
+    let took = begun.elapsed();
+    server.thaw().unwrap();
+    assert_eq!(ended.code, 69, "{}", ended.err);
+    assert!(took < Duration::from_millis(6200), "{took:?}");
+}
+
+#[test]
+fn a_wait_is_not_overrun_by_a_folder_that_another_process_has_locked() {
+    let place = Place::new();
+    assert_eq!(place.run(&["ls"]).code, 0);
+    let lock = fs::File::options()
+        .write(true)
+        .open(place.path("store/lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    for verb in [
+        &["run", "a", "--wait", "1s", "--", "true"][..],
+        &["acquire", "a", "--wait", "1s", "--json"],
+    ] {
+        // It ends although the folder stays locked.
+        let ended = Running::start(&mut place.tenure(verb)).ended();
+        assert_eq!(ended.code, 69, "{verb:?}: {}", ended.err);
+        assert!(
+            ended.err.contains("did not answer within 1s"),
+            "{}",
+            ended.err
+        );
+    }
+    let waiting = Running::start(&mut place.tenure(&["run", "a", "--wait", "5m", "--", "true"]));
+    lock.unlock().unwrap();
+    assert_eq!(waiting.ended().code, 0);
 }
 
 #[test]

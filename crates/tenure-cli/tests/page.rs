@@ -481,7 +481,7 @@ fn what_cannot_be_shown_is_one_sentence() {
                 "--report",
                 "/no/such/folder/a.html",
             ],
-            69,
+            74,
             "name another file",
         ),
     ];

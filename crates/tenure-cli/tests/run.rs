@@ -65,12 +65,23 @@ fn a_command_that_is_not_there_gives_127_and_the_lock_is_free() {
     let ended = place.run(&["run", "a", "--", "no-such-command"]);
     assert_eq!(ended.code, 127);
     assert!(
-        ended.err.starts_with("tenure: no-such-command"),
+        ended.err.starts_with("tenure: 'no-such-command'"),
         "{}",
         ended.err
     );
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     assert!(place.is_free("a"));
+}
+
+#[test]
+fn a_command_without_a_name_is_quoted() {
+    let ended = Place::new().run(&["run", "a", "--", ""]);
+    assert_eq!(ended.code, 127, "{}", ended.err);
+    assert!(
+        ended.err.starts_with("tenure: '' was not found"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
@@ -132,7 +143,7 @@ fn a_busy_lock_gives_75_or_the_code_of_your_choice() {
         (busy.code, chosen.code, zero.code, late.code),
         (75, 3, 75, 75)
     );
-    assert!(busy.err.starts_with("tenure: a is busy"), "{}", busy.err);
+    assert!(busy.err.starts_with("tenure: 'a' is busy"), "{}", busy.err);
     assert!(late.err.contains("not free within 50ms"), "{}", late.err);
     assert!(
         place.pids("a", "waiters").is_empty(),

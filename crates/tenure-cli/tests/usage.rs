@@ -2,9 +2,10 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
+use std::process::Stdio;
 
-use crate::common::{Place, bare, end};
+use crate::common::{Ended, Place, bare, end};
 
 #[test]
 fn wrong_usage_gives_2_and_a_sentence() {
@@ -155,6 +156,51 @@ fn help_teaches_with_examples_and_exit_codes() {
         let help = end(&mut bare(&[verb, "--help"]));
         assert_eq!(help.code, 0);
         assert!(help.out.contains("Examples:"), "{verb}");
+    }
+}
+
+#[test]
+fn the_exit_codes_say_which_verbs_end_with_1() {
+    let place = Place::new();
+    assert_eq!(place.run(&["ls"]).code, 0);
+    assert_eq!(place.run(&["show", "a"]).code, 1);
+    assert_eq!(place.run(&["evict", "a"]).code, 1);
+    let help = end(&mut bare(&["--help"])).out;
+    assert!(help.contains("    1  show, evict: nobody holds"), "{help}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_gives_74_and_a_sentence() {
+    let place = Place::new();
+    let held = place.run(&["acquire", "a", "--owner", "ann"]);
+    assert_eq!(held.code, 0, "{}", held.err);
+    let cases: &[&[&str]] = &[
+        &["ls"],
+        &["ls", "--json"],
+        &["show", "a"],
+        &["show", "a", "--json"],
+        &["watch", "--plain"],
+        &["watch", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
+        &["completions", "bash"],
+        &["man"],
+        &["lab", "--list"],
+        &["evict", "a"],
+    ];
+    for case in cases {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = place.tenure(case);
+        command.stdin(Stdio::null()).stdout(full);
+        let ended = command.stderr(Stdio::piped()).spawn().unwrap();
+        let ended = Ended::from(ended.wait_with_output().unwrap());
+        assert_eq!(ended.code, 74, "{case:?}: {}", ended.err);
+        let sentence = "tenure: the output could not be written: ";
+        assert!(ended.err.starts_with(sentence), "{case:?}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{case:?}: {}", ended.err);
     }
 }
 

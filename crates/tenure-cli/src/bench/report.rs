@@ -14,7 +14,7 @@ use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
 use crate::bench::workload::Workload;
 use crate::error::Result;
-use crate::output::millis;
+use crate::output::{self, millis};
 
 /// One round of a workload: what was measured of each, by label.
 pub(super) type Round = BTreeMap<&'static str, Figures>;
@@ -159,7 +159,7 @@ impl<'a> Report<'a> {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         writeln!(out, "{table}")?;
         let away = self.away_ms.map(|away| format!(", {away} ms away,"));
         let (store, away) = (&self.store, away.unwrap_or_default());

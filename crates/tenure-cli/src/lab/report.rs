@@ -10,7 +10,7 @@ use tenure_checker::{Promise, Verdict};
 use super::case::Case;
 use super::run::{Play, Played, words};
 use crate::error::Result;
-use crate::output::{print_json, terminal_width};
+use crate::output::{self, print_json, terminal_width};
 
 /// How much is told of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
             case.breaks.to_string(),
         ]);
     }
-    writeln!(anstream::stdout(), "{table}")?;
+    writeln!(output::stdout(), "{table}")?;
     Ok(())
 }
 
@@ -60,7 +60,7 @@ pub(super) fn print(played: &Played, told: Told) -> Result<()> {
     let case = played.case;
     let (broken, tenure) = (&played.broken, &played.tenure);
     let (number, title, name) = (case.number, case.title, case.name());
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "{BOLD}{number}. {title} ({name}){BOLD:#}")?;
     writeln!(out, "   fault: {}", case.fault)?;
     if told == Told::InFull {
@@ -187,7 +187,7 @@ pub(super) fn print_summary(results: &[Played]) -> Result<()> {
         .filter(|played| played.tenure.verdict.is_valid())
         .count();
     let all = results.len();
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "{table}")?;
     writeln!(
         out,

@@ -197,16 +197,17 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
     let program = escape(&program.to_string_lossy());
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let sentence = format!("{program} was not found; check its name and the PATH");
+            let sentence = format!("'{program}' was not found; check its name and the PATH");
             Failure::new(exit_code::NOT_FOUND, sentence)
         }
         io::ErrorKind::PermissionDenied => {
-            let sentence = format!("{program} may not be executed; is it a program, with mode +x?");
+            let sentence =
+                format!("'{program}' may not be executed; is it a program, with mode +x?");
             Failure::new(exit_code::CANNOT_RUN, sentence)
         }
         _ => Failure::new(
             exit_code::CANNOT_RUN,
-            format!("{program} could not be started: {error}"),
+            format!("'{program}' could not be started: {error}"),
         ),
     }
 }

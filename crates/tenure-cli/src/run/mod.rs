@@ -22,7 +22,7 @@ use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::run::vigil::{Ended, Vigil};
 use crate::signals::Signals;
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// Waits for the lock, runs the command, and lets go.
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let mut wait = args.ask.wait();
     let client = signals.unless(wait.open(store)).await??;
     let guard = granted(&client, &name, &args, wait, &mut signals).await?;
-    let ended = match start(&guard, &args) {
+    let ended = match start(&guard, &args, store) {
         Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
             .keep(&mut signals)
             .await
@@ -70,7 +70,7 @@ async fn granted(
         Ok(Err(failure)) => failure,
         Err(signal) => signal.into(),
     };
-    ask::settle(client).await;
+    ask::settle_after(client, &failure).await;
     Err(failure)
 }
 
@@ -89,7 +89,7 @@ fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
 }
 
 /// Starts the command and its guardian.
-fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
+fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardian)> {
     let mut guardian = Guardian::start().map_err(|error| {
         let sentence = format!("the command was not started, no process can be made: {error}");
         Failure::new(exit_code::CANNOT_RUN, sentence)
@@ -102,6 +102,9 @@ fn start(guard: &Guard, args: &RunArgs) -> Result<(Child, Guardian)> {
     ];
     if let Some(owner) = guard.owner() {
         environment.push(("TENURE_OWNER", owner.to_string()));
+    }
+    if let Some(url) = store.not_inherited() {
+        environment.push((store::VARIABLE, url));
     }
     match Child::start(&args.command, &environment, &guardian) {
         Ok(child) => Ok((child, guardian)),
@@ -133,11 +136,12 @@ enum Released {
 fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
     match (ended, released) {
         (Ended::Early(why), _) => {
-            let sentence = format!("the command was ended because {name} could not be kept: {why}");
+            let sentence =
+                format!("the command was ended because '{name}' could not be kept: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
         (Ended::ByItself(_), Released::WasLost(why)) => {
-            let sentence = format!("{name} was lost before the command ended: {why}");
+            let sentence = format!("'{name}' was lost before the command ended: {why}");
             Err(Failure::new(exit_code::LOST, sentence))
         }
         (Ended::ByItself(Exit::Code(code)), Released::Yes) => Ok(ExitCode::from(code)),
@@ -145,7 +149,7 @@ fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
             Err(Failure::silent(0).dying(death))
         }
         (Ended::ByItself(exit), Released::Unknown(why)) => {
-            let sentence = format!("{name} was not released, its lease ends by itself: {why}");
+            let sentence = format!("'{name}' was not released, its lease ends by itself: {why}");
             Err(match exit {
                 Exit::Code(code) => Failure::new(code, sentence),
                 Exit::Signal(death) => Failure::new(0, sentence).dying(death),

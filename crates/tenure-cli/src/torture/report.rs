@@ -10,7 +10,7 @@ use tenure_checker::{Finding, Statistics, Verdict};
 
 use crate::error::Result;
 use crate::exit_code;
-use crate::output::{escape, print_json};
+use crate::output::{self, escape, print_json};
 
 /// The whole run, as JSON shows it.
 #[derive(Debug, Serialize)]
@@ -50,7 +50,7 @@ impl Report {
     }
 
     fn print_text(&self) -> Result<()> {
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         writeln!(out, "{}", escape(&self.of))?;
         if let Some(run) = &self.run {
             writeln!(out, "{}", run.sentence())?;

@@ -27,7 +27,7 @@ pub(super) fn write(path: &Path, expect: &Expect, history: &[Event]) -> Result<(
         }
         out.flush()
     };
-    written().map_err(|error| trouble(path, "written", &error))
+    written().map_err(|error| trouble(path, "written", &error).with_code(exit_code::OUTPUT))
 }
 
 /// Reads a history; without a first line of that kind, every promise is expected and one grant.

@@ -45,7 +45,7 @@ pub(super) async fn watch(watched: &Watched, every: Duration, print: Print) -> R
 
 fn print_all(changes: &[Change], print: Print) -> io::Result<()> {
     changes.iter().try_for_each(print)?;
-    io::stdout().flush()
+    output::stdout().flush()
 }
 
 /// Prints a change for people.
@@ -63,13 +63,13 @@ pub(super) fn print_line(change: &Change) -> io::Result<()> {
     if change.about.reason.is_some() {
         line += &format!("  {}", output::reason(&change.about));
     }
-    writeln!(io::stdout(), "{line}")
+    writeln!(output::stdout(), "{line}")
 }
 
 /// Prints a change as a JSON object on a line of its own.
 pub(super) fn print_json(change: &Change) -> io::Result<()> {
     let json = serde_json::to_string(&ChangeJson::from(change))?;
-    writeln!(io::stdout(), "{}", visible_json(&json))
+    writeln!(output::stdout(), "{}", visible_json(&json))
 }
 
 #[derive(Debug, Serialize)]

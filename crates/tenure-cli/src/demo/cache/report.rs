@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::demo::cache::copy::{Calls, Keeper};
 use crate::demo::cache::entry::Rebuild;
 use crate::error::Result;
+use crate::output;
 
 /// What came of one lock.
 #[derive(Debug, Serialize)]
@@ -98,7 +99,7 @@ pub(super) fn print(reports: &[Report], callers: u32) -> Result<()> {
             millis(report.miss_p99_us),
         ]);
     }
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "{table}")?;
     writeln!(
         out,

@@ -8,11 +8,11 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use super::lock::LockKind;
 use super::record::{FaultKind, FaultSeen, Outcome, Record};
 use crate::error::Result;
-use crate::output::terminal_width;
+use crate::output::{self, terminal_width};
 
 /// Prints what came of each lock.
 pub(super) fn print(records: &[(LockKind, Record)]) -> Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     if let Some((_, first)) = records.first() {
         writeln!(out, "{}", setting(first))?;
     }

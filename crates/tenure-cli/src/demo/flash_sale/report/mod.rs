@@ -88,7 +88,7 @@ fn page(sales: &[Shown<'_>]) -> String {
 fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
     let file = file.display();
     let sentence = format!("the report cannot be written to {file}: {error}; name another file");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
+    Failure::new(exit_code::OUTPUT, sentence)
 }
 
 /// What was the same for all sales.
