@@ -153,6 +153,7 @@ Examples:
   lease=$(tenure acquire job --ttl 60s) || exit   # ends the script if there is no lock
   eval \"$lease\"                                   # exports TENURE_OWNER, TENURE_FENCE and more
   trap 'tenure release job' EXIT
+  trap 'exit 1' INT TERM HUP                      # sh runs no EXIT trap when a signal ends it
   tenure renew job                                # for another 60s
   if lease=$(tenure acquire job --no-wait); then eval \"$lease\"; else echo busy; fi
   tenure acquire deploy --no-wait --json | jq -r .owner")]

@@ -472,10 +472,11 @@ fn a_lock_that_a_process_holds_needs_no_renewal_by_hand() {
 }
 
 /// The lines for scripts, as the README has them.
-const RECIPE: [&str; 3] = [
+const RECIPE: [&str; 4] = [
     "lease=$(tenure acquire job --ttl 60s) || exit",
     "eval \"$lease\"",
     "trap 'tenure release job' EXIT",
+    "trap 'exit 1' INT TERM HUP",
 ];
 
 #[test]
@@ -514,6 +515,20 @@ fn the_recipe_for_scripts_holds_the_lock_or_ends_the_script() {
         for (store, script, code) in cases {
             let ended = shell_in(shell, &store, script);
             assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{shell}");
+        }
+    }
+}
+
+#[test]
+fn the_recipe_for_scripts_releases_the_lock_when_a_signal_ends_the_script() {
+    let recipe = RECIPE.join("\n");
+    for shell in ["dash", "bash"] {
+        for signal in ["INT", "TERM", "HUP"] {
+            let place = Place::new();
+            let script = format!("{recipe}\nkill -{signal} $$\necho 'it goes on'");
+            let ended = shell_in(shell, &place.store(), &script);
+            assert_eq!((ended.code, ended.out.as_str()), (1, "released job\n"));
+            assert!(place.is_free("job"), "{shell}, {signal}");
         }
     }
 }
