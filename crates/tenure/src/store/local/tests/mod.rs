@@ -91,7 +91,8 @@ fn spawn(folder: &TempDir, order: &str) -> Child {
 }
 
 fn command(folder: &TempDir, order: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Also for another user, who may not look into the folder of this program.
+    let mut command = Command::new("/proc/self/exe");
     let order = format!("{order} {}", folder.path().display());
     command
         .args([
