@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
 use tokio::sync::SetOnce;
 
 use crate::error::{Error, Result};
@@ -107,12 +107,15 @@ impl State {
     /// read what is missing of a mapped file ends the process.
     fn entered(&self, entered: io::Result<Section>) -> Result<Section> {
         let section = entered.map_err(|error| refused(self.folder.path(), &error))?;
-        let found = rustix::fs::fstat(&self.file);
+        // Not the times: after a look at them the kernel makes the next write note a finer one, which
+        // costs more than the rest of a change.
+        let wanted = StatxFlags::NLINK | StatxFlags::SIZE;
+        let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, wanted);
         let found = found.map_err(|error| fault::io(&self.path, &error.into()))?;
-        if found.st_nlink == 0 || self.gone.initialized() {
+        if found.stx_nlink == 0 || self.gone.initialized() {
             return Err(self.lost(&self.path));
         }
-        let size = u64::try_from(found.st_size).unwrap_or(0);
+        let size = found.stx_size;
         if size < self.size.fetch_max(size, Ordering::Relaxed) {
             return Err(self.damaged(&"it was cut short"));
         }

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -91,8 +91,11 @@ fn spawn(folder: &TempDir, order: &str) -> Child {
 }
 
 fn command(folder: &TempDir, order: &str) -> Command {
-    // Also for another user, who may not look into the folder of this program.
-    let mut command = Command::new("/proc/self/exe");
+    command_of(&std::env::current_exe().unwrap(), folder, order)
+}
+
+fn command_of(program: &Path, folder: &TempDir, order: &str) -> Command {
+    let mut command = Command::new(program);
     let order = format!("{order} {}", folder.path().display());
     command
         .args([

@@ -2,11 +2,14 @@
 
 use super::*;
 
+/// This program, also for a user who may not look into its folder.
+const OURSELVES: &str = "/proc/self/exe";
+
 #[tokio::test]
 async fn an_unwritable_folder_is_unavailable() {
     let folder = folder();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o555)).unwrap();
-    let mut nobody = command(&folder, "hold a");
+    let mut nobody = command_of(Path::new(OURSELVES), &folder, "hold a");
     if rustix::process::geteuid().is_root() {
         nobody.uid(65534).gid(65534);
     }
@@ -39,7 +42,7 @@ async fn files_take_the_rights_of_a_folder_that_a_group_shares() {
 async fn a_folder_that_all_may_write_to_serves_every_user() {
     let folder = folder();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    let mut nobody = command(&folder, "hold a");
+    let mut nobody = command_of(Path::new(OURSELVES), &folder, "hold a");
     if rustix::process::geteuid().is_root() {
         nobody.uid(65534).gid(65534);
     }
