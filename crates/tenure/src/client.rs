@@ -13,9 +13,9 @@ use crate::name::Name;
 /// Cloning it is cheap and gives the same client: clones share one place in each line, one
 /// watchdog and one connection.
 ///
-/// It belongs to the Tokio runtime that it was opened in, and ends with it: guards that are then
-/// still held somewhere else are not renewed, and are told of no loss but by
-/// [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls
+/// It belongs to the Tokio runtime that it was opened in, and ends with it: whoever waits elsewhere
+/// is told so by an error, and guards that are held elsewhere are not renewed, and told of no loss
+/// but by [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls
 /// fail with [`Error::Unavailable`](crate::Error::Unavailable) and its guards let go of nothing; the
 /// child opens a client of its own.
 #[derive(Debug, Clone)]

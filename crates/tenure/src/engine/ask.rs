@@ -52,7 +52,11 @@ impl Engine {
                 Some(Turn::Go(guard)) => return Ok(over(guard)),
                 Some(Turn::Again) => start = self.clock.now(),
                 Some(Turn::Failed(error)) => return Err(error),
-                None => return Err(self.unavailable("the client has ended")),
+                None => {
+                    return Err(
+                        self.unavailable("the runtime of the client has ended: open another")
+                    );
+                }
             }
         }
     }
@@ -175,22 +179,26 @@ impl Engine {
 
     /// Looks after the line of an order until nobody waits in it any more.
     fn attend(self: &Arc<Self>, order: Arc<Order>) {
-        let engine = Arc::clone(self);
+        let mut attendant = Attendant {
+            engine: Arc::clone(self),
+            order,
+            is_done: false,
+        };
         self.background.spawn(async move {
-            let mut trouble = Trouble::default();
+            let (engine, mut trouble) = (&attendant.engine, Trouble::default());
             loop {
-                match engine.lines.wanted(&order, engine.clock.now()) {
-                    Wanted::Nothing => return,
+                match engine.lines.wanted(&attendant.order, engine.clock.now()) {
+                    Wanted::Nothing => break,
                     Wanted::Undo(ticket) => engine.act(&ticket, Event::End),
                     Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
                 }
             }
+            attendant.is_done = true;
         });
     }
 
     /// Brings a ticket one step further.
     async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
-        let place = self.owe(Arc::clone(ticket));
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
             Action::Send => {
@@ -207,7 +215,6 @@ impl Engine {
             // of the line.
             Action::Wait | Action::Serve(_) | Action::Withdraw => ticket.changed.notified().await,
         }
-        place.paid();
     }
 
     fn answered(
@@ -474,6 +481,24 @@ impl HasClaim for Arc<Ticket> {
 
     fn note_fault(&self, fault: &Error) {
         self.hear(Err(fault));
+    }
+}
+
+/// Who looks after a line. If the runtime ends first, nobody can wait in that line any more.
+#[derive(Debug)]
+struct Attendant {
+    engine: Arc<Engine>,
+    order: Arc<Order>,
+    is_done: bool,
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        if !self.is_done
+            && let Some(ticket) = self.engine.lines.close(&self.order)
+        {
+            drop(self.engine.owe(ticket));
+        }
     }
 }
 

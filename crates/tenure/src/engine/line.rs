@@ -301,6 +301,15 @@ impl Lines {
         }
     }
 
+    /// Sends everybody away from a line, as it cannot move any more; returns the ticket that is out.
+    pub(crate) fn close(&self, order: &Order) -> Option<Arc<Ticket>> {
+        let mut here = self.lock();
+        let line = std::mem::take(here.line(order)?);
+        here.remove_line(order);
+        drop(here);
+        line.ticket
+    }
+
     fn leave(&self, order: &Order, number: i64) {
         let mut here = self.lock();
         let Some(line) = here.line(order) else {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tenure::driver::Loss;
 use tenure::layer::{Call, Trouble};
 use tenure::{Error, Health};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::{World, millis, secs};
 
@@ -94,4 +96,33 @@ async fn a_lease_whose_renewal_gets_no_answer_is_lost_to_the_outage() {
     world.fault.always(Call::Renew, Trouble::LateAnswer(NEVER));
     assert_eq!(guard.lost().await, Loss::Unreachable);
     assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
+}
+
+/// The runtime of the client ends while somebody waits on another one.
+#[test]
+fn who_waits_for_a_client_whose_runtime_has_ended_is_told() {
+    let own = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let own = own.unwrap();
+    let client = own.block_on(tenure::open("memory:ended")).unwrap();
+    let another = Builder::new_current_thread().enable_all().build().unwrap();
+    another.block_on(async {
+        let others = tenure::open("memory:ended").await.unwrap();
+        let _held = others.mutex("a").lock().await.unwrap();
+        let lock = client.mutex("a");
+        let waiting = tokio::spawn(async move { lock.lock().await });
+        let name = "a".parse().unwrap();
+        while others.list(Some(&name)).await.unwrap()[0]
+            .waiters
+            .is_empty()
+        {
+            tokio::task::yield_now().await;
+        }
+        own.shutdown_background();
+        let told = timeout(secs(60), waiting).await.expect("it hangs");
+        let error = told.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    });
 }
