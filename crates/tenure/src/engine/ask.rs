@@ -179,7 +179,7 @@ impl Engine {
 
     /// Looks after the line of an order until nobody waits in it any more.
     fn attend(self: &Arc<Self>, order: Arc<Order>) {
-        let mut attendant = Attendant {
+        let attendant = Attendant {
             engine: Arc::clone(self),
             order,
             is_done: false,
@@ -193,7 +193,7 @@ impl Engine {
                     Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
                 }
             }
-            attendant.is_done = true;
+            attendant.leave();
         });
     }
 
@@ -490,6 +490,13 @@ struct Attendant {
     engine: Arc<Engine>,
     order: Arc<Order>,
     is_done: bool,
+}
+
+impl Attendant {
+    /// Ends the work in order: nobody waits in the line any more.
+    fn leave(mut self) {
+        self.is_done = true;
+    }
 }
 
 impl Drop for Attendant {
