@@ -7,7 +7,7 @@ use crate::error::Result;
 
 /// The store to ask.
 #[derive(Debug, Args)]
-pub(crate) struct Store {
+pub struct Store {
     /// Where the locks live [default: local:]
     #[arg(
         long = "store",
@@ -22,19 +22,19 @@ pub(crate) struct Store {
 
 impl Store {
     /// Returns the store of a URL.
-    pub(crate) fn of(url: &str) -> Self {
+    pub fn of(url: &str) -> Self {
         Self {
             url: Some(url.to_owned()),
         }
     }
 
     /// Opens the store.
-    pub(crate) async fn open(&self) -> Result<Client> {
+    pub async fn open(&self) -> Result<Client> {
         Ok(tenure::open(self.url()).await?)
     }
 
     /// Returns the URL, which may hold a password.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         self.url.as_deref().unwrap_or(DEFAULT)
     }
 
@@ -53,12 +53,12 @@ impl Store {
     }
 
     /// Returns whether somebody chose the store.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.url.is_some()
     }
 
     /// Returns the same store, opened with one more option.
-    pub(crate) fn with_option(&self, option: &str) -> Self {
+    pub fn with_option(&self, option: &str) -> Self {
         let url = self.url();
         let separator = if url.contains('?') { '&' } else { '?' };
         Self {
@@ -67,7 +67,7 @@ impl Store {
     }
 
     /// Returns the URL as it may be shown.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         // Whatever follows the scheme belongs to the URL, also a quote in a password.
         match self.url().split_once("://") {
             Some((scheme, nodes)) if scheme.starts_with("redlock") => {
@@ -136,7 +136,7 @@ fn without_password(address: &str) -> String {
 /// The variable that names the store.
 ///
 /// A child gets its URL here and not as an argument: everybody can read those, and it may hold a password.
-pub(crate) const VARIABLE: &str = "TENURE_STORE";
+pub const VARIABLE: &str = "TENURE_STORE";
 
 const DEFAULT: &str = "local:";
 
