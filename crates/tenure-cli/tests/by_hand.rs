@@ -471,7 +471,7 @@ fn a_lock_that_a_process_holds_needs_no_renewal_by_hand() {
     assert_eq!(stranger.code, 76, "{}", stranger.err);
 }
 
-/// The lines for scripts, as the README has them.
+/// The lines for scripts, as the cookbook has them.
 const RECIPE: [&str; 4] = [
     "lease=$(tenure acquire job --ttl 60s) || exit",
     "eval \"$lease\"",
@@ -481,11 +481,11 @@ const RECIPE: [&str; 4] = [
 
 #[test]
 fn the_recipe_for_scripts_is_documented() {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
-    let readme = readme.unwrap();
+    let cookbook = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md");
+    let cookbook = fs::read_to_string(cookbook).unwrap();
     let help = end(&mut bare(&["acquire", "--help"]));
     for line in RECIPE {
-        assert!(readme.contains(line), "{line}");
+        assert!(cookbook.contains(line), "{line}");
         assert!(help.out.contains(line), "{line}: {}", help.out);
     }
 }

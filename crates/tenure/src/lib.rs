@@ -79,3 +79,8 @@ pub use crate::random::seeded::seed;
 #[cfg(all(doctest, feature = "local"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The Rust recipes of the cookbook are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cookbook.md")]
+struct Cookbook;
