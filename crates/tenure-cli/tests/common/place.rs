@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -27,6 +28,19 @@ impl Place {
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)
+    }
+
+    /// Makes a shell script that can be run.
+    pub(crate) fn script(&self, file: &str, lines: &str) {
+        let path = self.path(file);
+        fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The lines of a file.
+    pub(crate) fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(file)).unwrap();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// The URL of the store.

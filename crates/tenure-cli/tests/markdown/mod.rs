@@ -1,0 +1,168 @@
+//! Reads the Markdown pages of the repository: headings, code blocks and links.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One page.
+pub(crate) struct Page {
+    /// Relative to the root of the repository.
+    pub(crate) path: PathBuf,
+    text: String,
+}
+
+/// A heading outside of code.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Heading {
+    pub(crate) level: usize,
+    pub(crate) text: String,
+}
+
+/// A fenced block of code.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) code: String,
+    /// The heading that it is under.
+    pub(crate) heading: String,
+}
+
+impl Page {
+    pub(crate) fn open(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref().to_owned();
+        let text = fs::read_to_string(root().join(&path));
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { path, text }
+    }
+
+    /// The pages at the root and all pages under `docs`.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut found = Vec::new();
+        for folder in ["", "docs", "docs/stores", "docs/decisions"] {
+            for entry in fs::read_dir(root().join(folder)).unwrap() {
+                let name = entry.unwrap().file_name();
+                let path = Path::new(folder).join(name);
+                if path.extension().is_some_and(|extension| extension == "md") {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        found.into_iter().map(Self::open).collect()
+    }
+
+    pub(crate) fn words(&self) -> usize {
+        self.text.split_whitespace().count()
+    }
+
+    pub(crate) fn headings(&self) -> Vec<Heading> {
+        self.prose().filter_map(heading).collect()
+    }
+
+    /// The anchors of the headings, as GitHub and most other renderers make them.
+    pub(crate) fn anchors(&self) -> Vec<String> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let headings = self.headings().into_iter();
+        let anchors = headings.map(|heading| {
+            let anchor = anchor(&heading.text);
+            let count = seen.entry(anchor.clone()).or_default();
+            *count += 1;
+            match *count {
+                1 => anchor,
+                n => format!("{anchor}-{}", n - 1),
+            }
+        });
+        anchors.collect()
+    }
+
+    /// The targets of all links.
+    pub(crate) fn links(&self) -> Vec<String> {
+        let without_code = |line: &str| -> String { line.split('`').step_by(2).collect() };
+        let lines = self.prose().map(without_code);
+        let links = lines.flat_map(|line| {
+            let targets = line.split("](").skip(1);
+            let targets = targets.filter_map(|rest| rest.split_once(')'));
+            let targets: Vec<_> = targets.map(|(target, _)| target.to_owned()).collect();
+            targets
+        });
+        links.collect()
+    }
+
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut under = String::new();
+        let mut open: Option<Block> = None;
+        for line in self.text.lines() {
+            match (&mut open, line.strip_prefix("```")) {
+                (None, Some(language)) => {
+                    open = Some(Block {
+                        language: language.to_owned(),
+                        code: String::new(),
+                        heading: under.clone(),
+                    });
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take()),
+                (Some(block), None) => {
+                    block.code.push_str(line);
+                    block.code.push('\n');
+                }
+                (None, None) => {
+                    if let Some(found) = heading(line) {
+                        under = found.text;
+                    }
+                }
+            }
+        }
+        assert!(
+            open.is_none(),
+            "{}: a block has no end",
+            self.path.display()
+        );
+        blocks
+    }
+
+    /// The lines that are not code.
+    fn prose(&self) -> impl Iterator<Item = &str> {
+        let mut in_code = false;
+        self.text.lines().filter(move |line| {
+            let is_fence = line.trim_start().starts_with("```");
+            in_code ^= is_fence;
+            !in_code && !is_fence
+        })
+    }
+}
+
+impl Block {
+    /// The code without its comments, in the languages that the READMEs use.
+    pub(crate) fn without_comments(&self) -> String {
+        let mark = match self.language.as_str() {
+            "rust" => " //",
+            _ => " #",
+        };
+        let lines = self.code.lines();
+        let lines = lines.map(|line| line.split(mark).next().unwrap_or_default().trim_end());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn heading(line: &str) -> Option<Heading> {
+    let text = line.trim_start_matches('#');
+    let level = line.len() - text.len();
+    let text = text.strip_prefix(' ')?.trim().to_owned();
+    (level > 0).then_some(Heading { level, text })
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    let kept = kept
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
