@@ -1,4 +1,6 @@
-//! Runs the shell recipes of the cookbook, as the page shows them. Its Rust recipes are doc tests of `tenure`.
+//! Runs the shell recipes of the cookbook, as the page shows them, and the migration from `SETNX`.
+//!
+//! The Rust recipes of the cookbook are doc tests of `tenure`.
 
 mod common;
 mod markdown;
@@ -8,6 +10,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
+use tenure_testkit::RedisServer;
 
 use crate::common::{Ended, Place, Running, end, path_with_tenure};
 use crate::markdown::{Block, Page};
@@ -209,6 +212,40 @@ fn a_script_that_has_lost_its_lock_does_not_go_on() {
     }
 }
 
+#[test]
+fn an_old_client_and_tenure_share_a_key_during_a_migration() {
+    let server = RedisServer::start().unwrap();
+    let blocks = Page::open("docs/migrating-from-setnx.md").blocks();
+    let commands = blocks.iter().find(|block| block.language == "sh").unwrap();
+    let address = format!("127.0.0.1:{}", server.port());
+    let script = commands.code.replace("redis.internal:6379", &address);
+    let old_client = |ttl| server.cli(&["SET", "lock:invoice-run", "old", "NX", "PX", ttl]);
+    for shell in SHELLS {
+        let place = Place::new();
+        let old_client_inside = format!(
+            "redis-cli -p {} SET lock:invoice-run old NX PX 60000 > inside; echo done >> invoices",
+            server.port()
+        );
+        place.script("invoices.sh", &old_client_inside);
+        let run = || end(&mut shell_command(&place, shell, &script));
+
+        assert_eq!(old_client("500").trim(), "OK");
+        // Waits until the old client's lock has ended; nobody holds it afterwards, so `show` ends with 1.
+        let ended = run();
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert_eq!(place.lines("invoices"), ["done"]);
+        assert_eq!(place.lines("inside"), [""], "the old client got in");
+
+        assert_eq!(old_client("60000").trim(), "OK");
+        let impatient = script.replace("tenure run", "tenure run --no-wait");
+        let shown = end(&mut shell_command(&place, shell, &impatient));
+        assert_eq!(shown.code, 0, "{}", shown.err);
+        assert!(shown.out.contains("invoice-run"), "{}", shown.out);
+        assert_eq!(place.lines("invoices"), ["done"]);
+        server.cli(&["DEL", "lock:invoice-run"]);
+    }
+}
+
 /// Runs a recipe to its end.
 fn run(place: &Place, shell: &str, recipe: &str) -> Ended {
     end(&mut command(place, shell, recipe))
@@ -220,9 +257,13 @@ fn start(place: &Place, shell: &str, recipe: &str) -> Running {
 }
 
 fn command(place: &Place, shell: &str, recipe: &str) -> Command {
+    shell_command(place, shell, &block(recipe, "sh"))
+}
+
+fn shell_command(place: &Place, shell: &str, script: &str) -> Command {
     let mut command = Command::new(shell);
     command
-        .args(["-c", &block(recipe, "sh")])
+        .args(["-c", script])
         .current_dir(place.path(""))
         .env("PATH", path_with_tenure())
         .env("TENURE_STORE", place.store())
