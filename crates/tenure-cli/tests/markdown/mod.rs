@@ -39,15 +39,14 @@ impl Page {
 
     /// The pages at the root and all pages under `docs`.
     pub(crate) fn all() -> Vec<Self> {
-        let mut found = Vec::new();
-        for folder in ["", "docs", "docs/stores", "docs/decisions"] {
-            for entry in fs::read_dir(root().join(folder)).unwrap() {
-                let name = entry.unwrap().file_name();
-                let path = Path::new(folder).join(name);
-                if path.extension().is_some_and(|extension| extension == "md") {
-                    found.push(path);
-                }
-            }
+        let mut found = entries("".as_ref());
+        found.retain(|path| is_page(path));
+        let mut unread = vec![PathBuf::from("docs")];
+        while let Some(folder) = unread.pop() {
+            let (pages, others): (Vec<_>, Vec<_>) =
+                entries(&folder).into_iter().partition(|path| is_page(path));
+            found.extend(pages);
+            unread.extend(others.into_iter().filter(|path| root().join(path).is_dir()));
         }
         found.sort();
         found.into_iter().map(Self::open).collect()
@@ -150,6 +149,17 @@ impl Block {
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What is in a folder of the repository.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let entries = entries.map(|entry| folder.join(entry.unwrap().file_name()));
+    entries.collect()
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
 }
 
 fn heading(line: &str) -> Option<Heading> {
