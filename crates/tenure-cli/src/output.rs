@@ -8,7 +8,8 @@ use comfy_table::{ContentArrangement, Table};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use tenure::driver::{About, Entry, Holder, Mode, Waiter};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::duration::Rounded;
 use crate::error::Result;
@@ -352,10 +353,20 @@ pub fn start_log(default: Option<&str>) {
     let wanted = std::env::var("TENURE_LOG").ok();
     let wanted = wanted.as_deref().filter(|filter| !filter.is_empty());
     if let Some(filter) = wanted.or(default) {
-        tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::builder().parse_lossy(filter))
+        // What cannot be understood is left out, as is usual for logs.
+        let parts = filter
+            .split(',')
+            .filter(|part| part.parse::<Targets>().is_ok());
+        let targets: Targets = parts
+            .collect::<Vec<_>>()
+            .join(",")
+            .parse()
+            .unwrap_or_default();
+        let lines = tracing_subscriber::fmt::layer()
             .with_ansi(io::stderr().is_terminal())
-            .with_writer(|| Log)
+            .with_writer(|| Log);
+        tracing_subscriber::registry()
+            .with(lines.with_filter(targets))
             .init();
     }
 }
