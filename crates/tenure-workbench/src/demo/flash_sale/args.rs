@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::demo::flash_sale::lock::LockKind;
+use crate::demo::flash_sale::lock_kind::LockKind;
 use crate::demo::flash_sale::look::LookArgs;
 use crate::demo::flash_sale::record::FaultKind;
 use tenure_cli::duration;

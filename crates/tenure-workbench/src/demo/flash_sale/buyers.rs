@@ -8,10 +8,10 @@ use axum::http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use tokio::task::JoinSet;
 
-use super::front::{Connection, connect};
+use super::balancer::{Connection, connect};
 use super::live::Live;
+use super::messages::Answer;
 use super::record::{Outcome, Sale};
-use super::wire::Answer;
 
 /// Lets so many buyers come to a port, each with one request, so many at once.
 pub(super) fn start(port: u16, buyers: u64, at_once: u32, live: &Live) -> JoinSet<()> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure::{Client, Name};
 use tokio::sync::{mpsc, watch};
 
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::record::{FaultSeen, Outcome, Sale, TakeOver, Totals};
 
 /// The sale that goes on now, or the last one; clones are the same.

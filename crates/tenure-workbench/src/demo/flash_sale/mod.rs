@@ -17,32 +17,33 @@ use tenure_cli::store::Store;
 
 mod args;
 mod buyers;
-mod copy;
-mod crew;
-mod door;
-mod fault;
-mod front;
+mod process;
+mod service;
+
+mod balancer;
+mod faults;
 pub(crate) mod live;
 mod lock;
+mod lock_kind;
 mod look;
+mod messages;
 mod page;
 pub(crate) mod record;
 mod report;
 mod sale;
+mod setup;
 mod show;
-mod stage;
 mod stock;
 mod table;
 mod verdict;
-mod wire;
 
 pub(crate) use args::FlashSaleArgs;
-pub(crate) use copy::copy;
+pub(crate) use service::copy;
 
 use live::{Control, Live, Orders};
-use lock::LockKind;
+use lock_kind::LockKind;
 use record::Record;
-use stage::Stage;
+use setup::Setup;
 
 /// Holds the sales that were asked for, and prints what came of them.
 pub(crate) async fn flash_sale(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
@@ -62,17 +63,17 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
     if let Some(file) = &look.report {
         report::check(file)?;
     }
-    let stage = Stage::open(store, args, &locks).await?;
+    let setup = Setup::open(store, args, &locks).await?;
     if look.page {
-        return page::serve(&stage, &look, &locks).await;
+        return page::serve(&setup, &look, &locks).await;
     }
     let live = Live::new();
     let (_control, mut orders) = Control::new();
     let mut records = Vec::new();
     for lock in locks {
-        records.push((lock, one(&stage, lock, &live, &mut orders).await?));
+        records.push((lock, one(&setup, lock, &live, &mut orders).await?));
     }
-    drop(stage);
+    drop(setup);
     if let Some(file) = &look.report {
         report::write(file, &records)?;
     }
@@ -87,8 +88,8 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
 }
 
 /// Holds one sale, with a bar that shows how far it is.
-async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
-    let bar = progress(stage.args.buyers());
+async fn one(setup: &Setup, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
+    let bar = progress(setup.args.buyers());
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;
@@ -98,7 +99,7 @@ async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) ->
         }
     };
     let held = tokio::select! {
-        held = sale::hold(stage, lock, live, orders) => held?,
+        held = sale::hold(setup, lock, live, orders) => held?,
         () = watched => unreachable!("the loop has no end"),
     };
     bar.finish_and_clear();

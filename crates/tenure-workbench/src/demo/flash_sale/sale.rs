@@ -7,17 +7,17 @@ use tenure::Name;
 use tenure_testkit::Port;
 use tokio::task::JoinSet;
 
+use super::balancer::Balancer;
 use super::buyers;
-use super::crew::Copy;
-use super::fault::{Faults, Times};
-use super::front::Front;
+use super::faults::{Faults, Times};
 use super::live::{Live, Order, Orders};
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
+use super::messages::Settings;
+use super::process::Copy;
 use super::record::{FaultKind, Outcome, Record, Sale, Totals};
-use super::stage::Stage;
+use super::setup::Setup;
 use super::stock::Stock;
 use super::verdict;
-use super::wire::Settings;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::millis;
@@ -36,42 +36,42 @@ pub(super) struct Held {
 ///
 /// Cancel safe: the processes end with the call.
 pub(super) async fn hold(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     live: &Live,
     orders: &mut Orders,
 ) -> Result<Held> {
-    let stock = stage.shelf.open().await?;
-    stock.fill(stage.args.stock()).await?;
-    let name = Stage::name()?;
-    let held = hold_with(stage, lock, &name, stock.as_ref(), live, orders).await;
+    let stock = setup.shelf.open().await?;
+    stock.fill(setup.args.stock()).await?;
+    let name = Setup::name()?;
+    let held = hold_with(setup, lock, &name, stock.as_ref(), live, orders).await;
     stock.remove(name.as_str()).await?;
     held
 }
 
 async fn hold_with(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     name: &Name,
     stock: &dyn Stock,
     live: &Live,
     orders: &mut Orders,
 ) -> Result<Held> {
-    let args = &stage.args;
-    let copies = crew(stage, lock, name).await?;
+    let args = &setup.args;
+    let copies = crew(setup, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
-    let front = Front::start(args.front, args.port, &ports, stage.folder.path())?;
+    let front = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
     let pids: Vec<_> = copies
         .iter()
         .map(|copy| (copy.number(), copy.pid()))
         .collect();
-    let line = (lock == LockKind::Tenure).then(|| (stage.client.clone(), name.clone()));
+    let line = (lock == LockKind::Tenure).then(|| (setup.client.clone(), name.clone()));
     live.begin(lock, args.stock(), args.buyers(), &pids, line);
     let began_unix_ms = unix_ms();
-    let mut faults = Faults::new(times(stage), live);
-    arm(stage, lock, &copies, &mut faults);
+    let mut faults = Faults::new(times(setup), live);
+    arm(setup, lock, &copies, &mut faults);
     let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
-    let end = until_over(stage, lock, &copies, load, &mut faults, live, orders).await?;
+    let end = until_over(setup, lock, &copies, load, &mut faults, live, orders).await?;
     let finished = faults.finish().await;
     if lock == LockKind::Tenure {
         finished?;
@@ -87,7 +87,7 @@ async fn hold_with(
     live.sum_up(totals);
     let mut record = Record {
         lock: lock.name(),
-        store: stage.shown(),
+        store: setup.shown(),
         front: front_name,
         copies: args.copies,
         stock: args.stock(),
@@ -113,9 +113,9 @@ async fn hold_with(
 }
 
 /// Starts the copies, one after another.
-async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
+async fn crew(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
     let mut copies = Vec::new();
-    for number in 1..=stage.args.copies {
+    for number in 1..=setup.args.copies {
         let port = Port::free().map_err(|error| {
             Failure::new(
                 exit_code::UNAVAILABLE,
@@ -127,11 +127,11 @@ async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy
             port: port.number(),
             lock,
             name: name.as_str().to_owned(),
-            store: stage.store.url().to_owned(),
-            shelf: stage.shelf.clone(),
-            ttl_ms: millis(stage.args.ttl),
-            think_ms: millis(stage.args.think()),
-            folder: stage.folder.path().to_owned(),
+            store: setup.store.url().to_owned(),
+            shelf: setup.shelf.clone(),
+            ttl_ms: millis(setup.args.ttl),
+            think_ms: millis(setup.args.think()),
+            folder: setup.folder.path().to_owned(),
         };
         copies.push(Arc::new(Copy::start(settings, port).await?));
     }
@@ -140,8 +140,8 @@ async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy
 
 /// Lets the faults that were asked for come one after another while the stock lasts, each to a copy of
 /// its own if there are enough.
-fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
-    for (kind, copy) in stage
+fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
+    for (kind, copy) in setup
         .args
         .faults()
         .into_iter()
@@ -156,7 +156,7 @@ fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        faults.arm(kind, copy, stage.args.stock() * tenths / 10);
+        faults.arm(kind, copy, setup.args.stock() * tenths / 10);
     }
 }
 
@@ -172,7 +172,7 @@ enum End {
 }
 
 async fn until_over(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     copies: &[Arc<Copy>],
     mut load: JoinSet<()>,
@@ -180,7 +180,7 @@ async fn until_over(
     live: &Live,
     orders: &mut Orders,
 ) -> Result<End> {
-    let mut watch = Stillness::new(patience(stage));
+    let mut watch = Stillness::new(patience(setup));
     let mut look = tokio::time::interval(LOOK);
     let find = |number: u32| copies.iter().find(|copy| copy.number() == number);
     loop {
@@ -254,18 +254,18 @@ fn give_up(live: &Live) {
     }
 }
 
-fn times(stage: &Stage) -> Times {
+fn times(setup: &Setup) -> Times {
     Times {
-        slow: stage.args.slow.unwrap_or_default(),
+        slow: setup.args.slow.unwrap_or_default(),
         // Its own lease, and the one that the next in line of the same copy gets meanwhile.
-        pause: 2 * stage.args.ttl + PAST_THE_LEASE,
+        pause: 2 * setup.args.ttl + PAST_THE_LEASE,
     }
 }
 
 /// Longer than any fault, and than any lease that somebody may have to wait for.
-fn patience(stage: &Stage) -> Duration {
-    let times = times(stage);
-    times.slow + times.pause + stage.args.ttl + 10 * stage.args.think() + SPARE
+fn patience(setup: &Setup) -> Duration {
+    let times = times(setup);
+    times.slow + times.pause + setup.args.ttl + 10 * setup.args.think() + SPARE
 }
 
 fn unix_ms() -> u64 {

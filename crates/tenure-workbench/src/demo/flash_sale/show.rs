@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::live::{Live, Order, Orders};
 use super::record::Record;
 use super::sale;
-use super::stage::Stage;
+use super::setup::Setup;
 use tenure_cli::error::Result;
 
 /// Holds each sale that is ordered, and passes its record on; ends only if one fails.
@@ -16,7 +16,7 @@ use tenure_cli::error::Result;
 ///
 /// Cancel safe: the processes of a sale end with the call.
 pub(crate) async fn perform(
-    stage: &Stage,
+    setup: &Setup,
     live: &Live,
     orders: &mut Orders,
     mut over: impl FnMut(Record),
@@ -31,7 +31,7 @@ pub(crate) async fn perform(
                 Order::Pause(_) | Order::Kill(_) | Order::Stop => continue,
             },
         };
-        let held = sale::hold(stage, lock, live, orders).await?;
+        let held = sale::hold(setup, lock, live, orders).await?;
         next = held.next;
         over(held.record);
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::record::{FaultKind, FaultSeen, Outcome, Record};
 use tenure_cli::error::Result;
 use tenure_cli::output::{self, terminal_width};

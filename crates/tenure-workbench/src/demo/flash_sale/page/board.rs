@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::super::live::{Live, Snapshot};
-use super::super::lock::LockKind;
+use super::super::lock_kind::LockKind;
 
 /// The last look at the sale; clones are the same.
 #[derive(Debug, Clone)]

@@ -17,17 +17,17 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 
 use super::live::{Control, Live};
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::look::LookArgs;
 use super::record::Record;
-use super::stage::Stage;
+use super::setup::Setup;
 use super::stock::Shelf;
 use super::{broken, report, show, table};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 mod board;
-mod visitor;
+mod origin;
 
 use board::{Board, Offer};
 
@@ -38,7 +38,7 @@ use board::{Board, Offer};
 /// # Cancel safety
 ///
 /// Cancel safe: page, copies and buyers end with the call.
-pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) -> Result<ExitCode> {
+pub(super) async fn serve(setup: &Setup, look: &LookArgs, locks: &[LockKind]) -> Result<ExitCode> {
     let listener = listen(look.page_port).await?;
     let address = listener.local_addr()?;
     let input = std::io::stdin();
@@ -49,7 +49,7 @@ pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) ->
     anstream::eprintln!("open http://{address}/ to begin the sale ({without}Ctrl-C ends it)");
     let live = Live::new();
     let (control, mut orders) = Control::new();
-    let board = Board::new(stage.shown(), offers(stage));
+    let board = Board::new(setup.shown(), offers(setup));
     let desk = Desk {
         board: board.clone(),
         control: control.clone(),
@@ -79,7 +79,7 @@ pub(super) async fn serve(stage: &Stage, look: &LookArgs, locks: &[LockKind]) ->
     };
     let server = axum::serve(listener, routes(desk));
     tokio::select! {
-        ended = show::perform(stage, &live, &mut orders, over) => match ended? {},
+        ended = show::perform(setup, &live, &mut orders, over) => match ended? {},
         () = board.watch(&live) => unreachable!("the loop has no end"),
         never = begin => match never {},
         ended = server => ended?,
@@ -106,7 +106,7 @@ fn routes(desk: Desk) -> Router {
         .route("/pause", post(pause))
         .route("/kill", post(kill))
         .route("/stop", post(stop))
-        .layer(middleware::from_fn(visitor::check))
+        .layer(middleware::from_fn(origin::check))
         .with_state(desk)
 }
 
@@ -233,11 +233,11 @@ fn kept(records: &Records) -> MutexGuard<'_, Vec<(LockKind, Record)>> {
     records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn offers(stage: &Stage) -> Vec<Offer> {
+fn offers(setup: &Setup) -> Vec<Offer> {
     let offer = |kind: LockKind| Offer {
         name: kind.name(),
         shows: kind.shows().to_owned(),
-        works: !kind.needs_redis() || matches!(stage.shelf, Shelf::Redis { .. }),
+        works: !kind.needs_redis() || matches!(setup.shelf, Shelf::Redis { .. }),
         kind,
     };
     LockKind::all().into_iter().map(offer).collect()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::record::Record;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;

@@ -12,7 +12,7 @@ use crate::demo::flash_sale::record::Counted;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-mod local;
+mod file;
 mod redis;
 
 /// A number of pieces, as a sale reads and writes it.
@@ -59,7 +59,7 @@ impl Shelf {
     /// Opens the stock.
     pub(crate) async fn open(&self) -> Result<Box<dyn Stock>> {
         Ok(match self {
-            Self::File(path) => Box::new(local::File::open(path)?),
+            Self::File(path) => Box::new(file::File::open(path)?),
             Self::Redis { url, key } => Box::new(redis::Redis::open(url, key).await?),
         })
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::record::Outcome;
 use super::stock::Shelf;
 

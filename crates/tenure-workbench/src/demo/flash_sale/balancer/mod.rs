@@ -10,20 +10,20 @@ use super::args::FrontKind;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
+mod built_in;
 mod client;
 mod nginx;
-mod own;
 
 pub(super) use client::{Connection, connect};
 
 /// The front that buyers come to; ends when dropped.
 #[derive(Debug)]
-pub(super) enum Front {
-    Own(own::Own),
+pub(super) enum Balancer {
+    BuiltIn(built_in::BuiltIn),
     Nginx(nginx::Nginx),
 }
 
-impl Front {
+impl Balancer {
     /// Starts the front that was chosen, for copies on these ports.
     pub(super) fn start(
         kind: FrontKind,
@@ -38,14 +38,14 @@ impl Front {
         };
         match program {
             Some(program) => nginx::Nginx::start(&program, port, copies, folder).map(Self::Nginx),
-            None => own::Own::start(port, copies).map(Self::Own),
+            None => built_in::BuiltIn::start(port, copies).map(Self::BuiltIn),
         }
     }
 
     /// Returns the port that buyers come to.
     pub(super) fn port(&self) -> u16 {
         match self {
-            Self::Own(own) => own.port(),
+            Self::BuiltIn(own) => own.port(),
             Self::Nginx(nginx) => nginx.port(),
         }
     }
@@ -53,7 +53,7 @@ impl Front {
     /// Returns its name, as `--front` has it.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Self::Own(_) => "own",
+            Self::BuiltIn(_) => "own",
             Self::Nginx(_) => "nginx",
         }
     }

@@ -18,13 +18,13 @@ use tenure_cli::error::Result;
 
 /// The front, until dropped.
 #[derive(Debug)]
-pub(in crate::demo::flash_sale) struct Own {
+pub(in crate::demo::flash_sale) struct BuiltIn {
     port: u16,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Own {
+impl BuiltIn {
     pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<Self> {
         let listener = listen(port)?;
         listener.set_nonblocking(true)?;
@@ -55,7 +55,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for BuiltIn {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

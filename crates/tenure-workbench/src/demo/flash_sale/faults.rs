@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::JoinSet;
 
-use super::crew::Copy;
 use super::live::{CopyState, Live};
+use super::messages::Said;
+use super::process::Copy;
 use super::record::{FaultKind, FaultSeen, Outcome};
-use super::wire::Said;
 use tenure_cli::error::Result;
 
 /// The faults of one sale: those that wait for their moment, and those that go on.

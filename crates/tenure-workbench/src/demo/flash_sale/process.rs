@@ -9,7 +9,7 @@ use tenure_testkit::Port;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
-use super::wire::{Halt, Said, Settings, Tell};
+use super::messages::{Halt, Said, Settings, Tell};
 use crate::child::Child;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;

@@ -13,10 +13,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::door::{Door, Pass};
+use super::lock::{Held, SaleLock};
+use super::messages::{Answer, Halt, Said, Settings, Tell};
 use super::record::Outcome;
 use super::stock::{Stock, Written};
-use super::wire::{Answer, Halt, Said, Settings, Tell};
 use crate::parent::{self, tell};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -42,7 +42,7 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let listener = listener(settings.port)?;
     let shop = Shop {
         number: settings.number,
-        door: Door::open(&settings).await?,
+        door: SaleLock::open(&settings).await?,
         stock: settings.shelf.open().await?,
         think: Duration::from_millis(settings.think_ms),
         orders,
@@ -79,7 +79,7 @@ async fn sale(State(shop): State<Arc<Shop>>) -> (StatusCode, Json<Answer>) {
 #[derive(Debug)]
 struct Shop {
     number: u32,
-    door: Door,
+    door: SaleLock,
     stock: Box<dyn Stock>,
     think: Duration,
     orders: Arc<Orders>,
@@ -108,7 +108,7 @@ impl Shop {
     }
 
     /// Reads the stock, checks it, and writes it back one lower.
-    async fn sell(&self, pass: &Pass) -> Result<Sold> {
+    async fn sell(&self, pass: &Held) -> Result<Sold> {
         let left = self.stock.read().await?;
         if left == 0 {
             let outcome = Outcome::SoldOut;
@@ -128,7 +128,7 @@ impl Shop {
     }
 
     /// The nested step: takes the lock again, as code does that is also called by itself.
-    async fn reserve(&self, outer: &Pass, left: u64) -> Result<Sold> {
+    async fn reserve(&self, outer: &Held, left: u64) -> Result<Sold> {
         let inner = self.door.enter_again().await?;
         // The fence of the lock under which the stock was read: if that lock was lost, the inner
         // one may be a new grant, whose fence would let an old number through.

@@ -5,7 +5,7 @@ use tenure::{Client, Name};
 use tenure_testkit::RedisServer;
 
 use super::args::FlashSaleArgs;
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::stock::Shelf;
 use crate::bench::Nodes;
 use tenure_cli::error::{Failure, Result};
@@ -14,7 +14,7 @@ use tenure_cli::store::Store;
 
 /// Where the sales take place; what it started and wrote is gone when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     pub(super) args: FlashSaleArgs,
     pub(super) store: Store,
     pub(super) shelf: Shelf,
@@ -25,7 +25,7 @@ pub(crate) struct Stage {
     _server: Option<RedisServer>,
 }
 
-impl Stage {
+impl Setup {
     /// Opens the store, or starts one of our own if nobody chose any.
     pub(crate) async fn open(
         store: &Store,
