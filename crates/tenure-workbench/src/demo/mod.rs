@@ -9,6 +9,7 @@ use tenure_cli::store::Store;
 
 pub(crate) mod cache;
 pub(crate) mod flash_sale;
+mod summary;
 
 /// Show with real processes what a lock is good for
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::lock_kind::LockKind;
 use super::messages::Settings;
-use super::stock::Shelf;
+use super::stock::StockLocation;
 use crate::recipes::{Held as RecipeHeld, Recipe, Spin};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -124,9 +124,9 @@ impl Held {
 async fn recipe(lock: LockKind, settings: &Settings) -> Result<Arc<dyn Recipe>> {
     let ttl = Duration::from_millis(settings.ttl_ms);
     // With several servers, recipes know the one on which the stock lives.
-    let server = match &settings.shelf {
-        Shelf::Redis { url, .. } => url,
-        Shelf::File(_) => &settings.store,
+    let server = match &settings.stock {
+        StockLocation::Redis { url, .. } => url,
+        StockLocation::File(_) => &settings.store,
     };
     let opened = match lock.recipe() {
         Some(kind) => kind.open(std::slice::from_ref(server), ttl).await,

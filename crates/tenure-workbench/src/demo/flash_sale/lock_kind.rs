@@ -1,14 +1,14 @@
-//! The locks that the sale can be held with, and what each of them shows.
+//! The locks that a sale can use, and what each of them shows.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::recipes::Kind;
 
-/// What keeps the copies apart, by name.
+/// The lock of a sale, by name.
 ///
-/// The recipes of the lab are here that break by what the sale does to them. The others need a fault
-/// that only the lab makes, such as a server that loses its data.
+/// These are the recipes of the lab that break in a sale. The others need a fault that only the lab makes, such
+/// as a server that loses its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LockKind {
@@ -18,15 +18,15 @@ pub(crate) enum LockKind {
     Process,
     /// Redis: SETNX without expiry
     Setnx,
-    /// Redis: SETNX, tried again by recursion
+    /// Redis: SETNX, retried by recursion
     Recursion,
-    /// Redis: a lease, and DEL without looking who owns it
+    /// Redis: a lease, and DEL without checking the owner
     Del,
     /// Redis: a lease, and GET before DEL
     GetDel,
     /// Redis: a lease with an atomic release, and no renewal
     Lease,
-    /// Redis: a renewed lease that its own holder cannot take again
+    /// Redis: a renewed lease that is not re-entrant
     NoReentry,
     /// Redis: a lease whose renewal does not check the owner
     RenewAnyOwner,
@@ -36,39 +36,34 @@ pub(crate) enum LockKind {
     NoFence,
     /// Redis: waiters that check, then subscribe
     CheckThenSubscribe,
-    /// Redis: the classic recipe done right, tried again every 20 ms
+    /// Redis: the classic recipe done right, retried every 20 ms
     Spin,
     /// tenure, on the store
     Tenure,
 }
 
 impl LockKind {
-    /// All of them, from nothing to tenure.
-    pub(crate) fn all() -> Vec<Self> {
+    /// Returns all of them, from no lock to tenure.
+    pub(super) fn all() -> Vec<Self> {
         Self::value_variants().to_vec()
     }
 
     /// Returns the name that people write.
-    pub(crate) fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns the recipe of the lab that it is, if any.
+    /// Returns the lock of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::from_str(name, false).ok()
+    }
+
+    /// Returns the recipe of the lab that it is, if any; it has the same name there.
     pub(super) fn recipe(self) -> Option<Kind> {
-        match self {
-            Self::None | Self::Process | Self::Spin | Self::Tenure => None,
-            Self::Setnx => Some(Kind::Setnx),
-            Self::Recursion => Some(Kind::Recursion),
-            Self::Del => Some(Kind::Del),
-            Self::GetDel => Some(Kind::GetDel),
-            Self::Lease => Some(Kind::Lease),
-            Self::NoReentry => Some(Kind::NoReentry),
-            Self::RenewAnyOwner => Some(Kind::RenewAnyOwner),
-            Self::RenewRecreate => Some(Kind::RenewRecreate),
-            Self::NoFence => Some(Kind::NoFence),
-            Self::CheckThenSubscribe => Some(Kind::CheckThenSubscribe),
-        }
+        // Each copy has one lock of its own, and needs no recipe for it.
+        let recipe = Kind::from_str(&self.name(), false).ok();
+        recipe.filter(|recipe| *recipe != Kind::Process)
     }
 
     /// Returns whether it works on a Redis server only.
@@ -78,29 +73,35 @@ impl LockKind {
 
     /// Returns whether the nested step of a sale takes the lock again.
     ///
-    /// Who writes a lock without re-entry does not nest it, except in the one that shows just this.
+    /// Whoever writes a lock that is not re-entrant does not nest it, except in the one that shows this mistake.
     pub(super) fn is_nested(self) -> bool {
         matches!(self, Self::NoReentry | Self::Spin | Self::Tenure)
     }
 
-    /// Returns what a reader of the table learns from it.
-    pub(crate) fn shows(self) -> &'static str {
+    /// Returns what it shows, in half a sentence.
+    pub(super) fn shows(self) -> &'static str {
         match self {
-            Self::None => "two copies read the same stock and sell the same piece",
-            Self::Process => "the same, as soon as there are two copies",
-            Self::Setnx => "with --kill nobody buys any more: the dead holder keeps the lock",
-            Self::Recursion => "with --slow the waiting copies run out of stack and crash",
-            Self::Del => "with --slow the late holder deletes the next one's lock",
-            Self::GetDel => "the same, in the moment between GET and DEL",
-            Self::Lease => "with --slow the lease is over before the sale is: an update is lost",
-            Self::NoReentry => "the nested step waits for its own caller, for ever",
-            Self::RenewAnyOwner => "with --pause a copy renews a lock that others hold by now",
+            Self::None => "two copies read the same stock and sell the same piece twice",
+            Self::Process => "works in one copy; two copies sell the same piece twice",
+            Self::Setnx => "with --kill the sale gets stuck: the dead holder keeps the lock",
+            Self::Recursion => "with --slow the waiting copies overflow their stack and crash",
+            Self::Del => "with --slow the late holder deletes the lock of the next one",
+            Self::GetDel => {
+                "with --slow the late holder may delete the lock of the next one, between GET and DEL"
+            }
+            Self::Lease => "with --slow the lease expires before the sale ends: an update is lost",
+            Self::NoReentry => "the nested step deadlocks: it waits for its own caller",
+            Self::RenewAnyOwner => {
+                "with --pause a copy renews a lock that another copy holds by now"
+            }
             Self::RenewRecreate => {
-                "with --pause a copy creates a lock again that others hold by now"
+                "with --pause a copy re-creates a lock that another copy holds by now"
             }
             Self::NoFence => "with --pause the stale write is accepted: an update is lost",
-            Self::CheckThenSubscribe => "a release between check and subscribe wakes nobody",
-            Self::Spin => "correct but for --pause, slow, and who waits longest is luck",
+            Self::CheckThenSubscribe => {
+                "a release between check and subscribe is missed: the waiter sleeps on"
+            }
+            Self::Spin => "correct except with --pause, but slow, and not fair",
             Self::Tenure => "exactly the stock is sold, whatever happens to a copy",
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lock_kind::LockKind;
 use super::record::Outcome;
-use super::stock::Shelf;
+use super::stock::StockLocation;
 
 /// The first line to a copy: all that it needs to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct Settings {
     pub(super) name: String,
     /// The store of the lock; it may hold a password, and so is no argument.
     pub(super) store: String,
-    pub(super) shelf: Shelf,
+    pub(super) stock: StockLocation,
     pub(super) ttl_ms: u64,
     pub(super) think_ms: u64,
     /// The folder of the sale, which a copy removes if nobody else is left to do it.

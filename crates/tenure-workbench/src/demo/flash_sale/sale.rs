@@ -5,12 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tenure::Name;
 use tenure_testkit::Port;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use super::balancer::Balancer;
 use super::buyers;
 use super::faults::{Faults, Times};
-use super::live::{Live, Order, Orders};
+use super::live::{Command, Live};
 use super::lock_kind::LockKind;
 use super::messages::Settings;
 use super::process::Copy;
@@ -22,11 +23,11 @@ use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::millis;
 
-/// How a sale ended, and what was ordered meanwhile.
+/// How a sale ended.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) record: Record,
-    /// Another sale that somebody wants instead.
+    /// Another sale that somebody started instead.
     pub(super) next: Option<LockKind>,
 }
 
@@ -39,12 +40,12 @@ pub(super) async fn hold(
     setup: &Setup,
     lock: LockKind,
     live: &Live,
-    orders: &mut Orders,
+    commands: &mut UnboundedReceiver<Command>,
 ) -> Result<Held> {
-    let stock = setup.shelf.open().await?;
+    let stock = setup.stock.open().await?;
     stock.fill(setup.args.stock()).await?;
     let name = Setup::name()?;
-    let held = hold_with(setup, lock, &name, stock.as_ref(), live, orders).await;
+    let held = hold_with(setup, lock, &name, stock.as_ref(), live, commands).await;
     stock.remove(name.as_str()).await?;
     held
 }
@@ -55,65 +56,57 @@ async fn hold_with(
     name: &Name,
     stock: &dyn Stock,
     live: &Live,
-    orders: &mut Orders,
+    commands: &mut UnboundedReceiver<Command>,
 ) -> Result<Held> {
     let args = &setup.args;
-    let copies = crew(setup, lock, name).await?;
+    let copies = start_copies(setup, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
     let front = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
-    let pids: Vec<_> = copies
-        .iter()
-        .map(|copy| (copy.number(), copy.pid()))
-        .collect();
-    let line = (lock == LockKind::Tenure).then(|| (setup.client.clone(), name.clone()));
-    live.begin(lock, args.stock(), args.buyers(), &pids, line);
-    let began_unix_ms = unix_ms();
-    let mut faults = Faults::new(times(setup), live);
-    arm(setup, lock, &copies, &mut faults);
-    let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
-    let end = until_over(setup, lock, &copies, load, &mut faults, live, orders).await?;
-    let finished = faults.finish().await;
-    if lock == LockKind::Tenure {
-        finished?;
-    }
-    let seconds = live.now_us() as f64 / 1e6;
-    let (sales, faults) = live.end();
-    let front_name = front.name().to_owned();
-    drop(front);
-    for copy in copies {
-        copy.end().await;
-    }
-    let totals = Totals::of(&sales, args.stock(), stock.counted().await?);
-    live.sum_up(totals);
-    let mut record = Record {
+    let record = Record {
         lock: lock.name(),
         store: setup.shown(),
-        front: front_name,
+        front: front.name().to_owned(),
         copies: args.copies,
         stock: args.stock(),
         buyers: args.buyers(),
         at_once: args.at_once(),
         ttl_ms: millis(args.ttl),
-        began_unix_ms,
-        seconds,
-        stuck: matches!(end, End::Stuck),
-        sales,
-        faults,
-        totals,
-        broken: Vec::new(),
+        began_unix_ms: unix_ms(),
+        ..Record::default()
     };
-    if lock == LockKind::Tenure && !matches!(end, End::Ordered(_)) {
-        record.broken = verdict::broken(&record, &args.faults());
+    let queue = (lock == LockKind::Tenure).then(|| (setup.client.clone(), name.clone()));
+    let processes = copies.iter().map(|copy| (copy.number(), copy.pid()));
+    live.begin(record, processes, queue);
+    let mut faults = Faults::new(times(setup), live);
+    arm(setup, lock, &copies, &mut faults);
+    let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
+    let end = until_over(setup, lock, &copies, load, &mut faults, live, commands).await?;
+    let finished = faults.finish().await;
+    if lock == LockKind::Tenure {
+        finished?;
     }
+    let mut record = live.end();
+    drop(front);
+    for copy in copies {
+        copy.end().await;
+    }
+    record.stuck = matches!(end, End::Stuck);
+    record.totals = Totals::of(&record.sales, record.stock, stock.counted().await?);
     let next = match end {
-        End::Ordered(next) => next,
-        End::Served | End::Stuck => None,
+        End::Commanded(next) => next,
+        End::Served | End::Stuck => {
+            if lock == LockKind::Tenure {
+                record.broken = verdict::broken(&record, &args.faults());
+            }
+            None
+        }
     };
+    live.finish(&record);
     Ok(Held { record, next })
 }
 
 /// Starts the copies, one after another.
-async fn crew(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
+async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
     let mut copies = Vec::new();
     for number in 1..=setup.args.copies {
         let port = Port::free().map_err(|error| {
@@ -128,7 +121,7 @@ async fn crew(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy
             lock,
             name: name.as_str().to_owned(),
             store: setup.store.url().to_owned(),
-            shelf: setup.shelf.clone(),
+            stock: setup.stock.clone(),
             ttl_ms: millis(setup.args.ttl),
             think_ms: millis(setup.args.think()),
             folder: setup.folder.path().to_owned(),
@@ -165,10 +158,10 @@ fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
 enum End {
     /// Every buyer was answered.
     Served,
-    /// Nobody is answered any more.
+    /// No more buyers are answered.
     Stuck,
-    /// Somebody wanted it, and maybe another sale.
-    Ordered(Option<LockKind>),
+    /// Somebody ended it, and may have started another sale.
+    Commanded(Option<LockKind>),
 }
 
 async fn until_over(
@@ -178,7 +171,7 @@ async fn until_over(
     mut load: JoinSet<()>,
     faults: &mut Faults,
     live: &Live,
-    orders: &mut Orders,
+    commands: &mut UnboundedReceiver<Command>,
 ) -> Result<End> {
     let mut watch = Stillness::new(patience(setup));
     let mut look = tokio::time::interval(LOOK);
@@ -192,26 +185,26 @@ async fn until_over(
             failure = faults.failed() => if lock == LockKind::Tenure {
                 return Err(failure);
             },
-            order = orders.next() => match order {
-                Order::Start(lock) => return Ok(End::Ordered(Some(lock))),
-                Order::Stop => return Ok(End::Ordered(None)),
-                Order::Pause(number) => if let Some(copy) = find(number) {
+            Some(command) = commands.recv() => match command {
+                Command::Start(lock) => return Ok(End::Commanded(Some(lock))),
+                Command::Stop => return Ok(End::Commanded(None)),
+                Command::Pause(number) => if let Some(copy) = find(number) {
                     faults.arm(FaultKind::Pause, copy, 0);
                 },
-                Order::Kill(number) => if let Some(copy) = find(number) {
+                Command::Kill(number) => if let Some(copy) = find(number) {
                     faults.arm(FaultKind::Kill, copy, 0);
                 },
             },
             _ = look.tick() => if watch.is_stuck(live) {
                 load.shutdown().await;
-                give_up(live);
+                count_unanswered(live);
                 return Ok(End::Stuck);
             },
         }
     }
 }
 
-/// Notices that nobody is answered any more.
+/// Notices that no more buyers are answered.
 #[derive(Debug)]
 struct Stillness {
     patience: Duration,
@@ -237,8 +230,8 @@ impl Stillness {
     }
 }
 
-/// Counts those who still wait as errors.
-fn give_up(live: &Live) {
+/// Counts the buyers who still wait as errors.
+fn count_unanswered(live: &Live) {
     let (asked, answered) = live.progress();
     let at_us = live.now_us();
     for _ in answered..asked {

@@ -43,7 +43,7 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let shop = Shop {
         number: settings.number,
         door: SaleLock::open(&settings).await?,
-        stock: settings.shelf.open().await?,
+        stock: settings.stock.open().await?,
         think: Duration::from_millis(settings.think_ms),
         orders,
     };

@@ -6,7 +6,7 @@ use tenure_testkit::RedisServer;
 
 use super::args::FlashSaleArgs;
 use super::lock_kind::LockKind;
-use super::stock::Shelf;
+use super::stock::StockLocation;
 use crate::bench::Nodes;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -17,7 +17,7 @@ use tenure_cli::store::Store;
 pub(crate) struct Setup {
     pub(super) args: FlashSaleArgs,
     pub(super) store: Store,
-    pub(super) shelf: Shelf,
+    pub(super) stock: StockLocation,
     /// Looks at who holds the lock and who waits.
     pub(super) client: Client,
     pub(super) folder: TempDir,
@@ -43,14 +43,14 @@ impl Setup {
             None if named => Store::of(store.url()),
             None => Store::of(&format!("local:{}", folder.path().join("locks").display())),
         };
-        let shelf = match server_of(store.url())? {
-            Some(url) => Shelf::Redis {
+        let stock = match server_of(store.url())? {
+            Some(url) => StockLocation::Redis {
                 url,
                 key: format!("tenure-demo:{}:stock", id()),
             },
-            None => Shelf::File(folder.path().join("stock")),
+            None => StockLocation::File(folder.path().join("stock")),
         };
-        if matches!(shelf, Shelf::File(_)) && locks.iter().any(|lock| lock.needs_redis()) {
+        if matches!(stock, StockLocation::File(_)) && locks.iter().any(|lock| lock.needs_redis()) {
             let sentence = "this lock needs Redis; write --store redis://…, or leave --store out";
             return Err(Failure::new(exit_code::USAGE, sentence));
         }
@@ -58,10 +58,15 @@ impl Setup {
             client: store.open().await?,
             args,
             store,
-            shelf,
+            stock,
             folder,
             _server: server,
         })
+    }
+
+    /// Stops and removes all that was started and written.
+    pub(super) fn finish(self) -> FlashSaleArgs {
+        self.args
     }
 
     /// Returns what is locked in a sale: a name that nobody else uses, nor another sale, since a

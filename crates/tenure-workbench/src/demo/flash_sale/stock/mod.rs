@@ -48,14 +48,14 @@ pub(crate) enum Written {
 /// Which stock is meant, so that a copy can be told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Shelf {
+pub(crate) enum StockLocation {
     /// A file of this machine.
     File(PathBuf),
     /// A key of a Redis server.
     Redis { url: String, key: String },
 }
 
-impl Shelf {
+impl StockLocation {
     /// Opens the stock.
     pub(crate) async fn open(&self) -> Result<Box<dyn Stock>> {
         Ok(match self {
