@@ -1,4 +1,4 @@
-//! What the sale and its copies say to each other: a line of JSON each.
+//! The messages between the sale and its copies: a line of JSON each.
 
 use std::path::PathBuf;
 

@@ -58,6 +58,21 @@ pub(super) struct Sale {
     pub(super) fence: Option<u64>,
 }
 
+impl Sale {
+    /// A request without an answer.
+    pub(super) fn unanswered(at_us: u64, took_us: u64) -> Self {
+        Self {
+            at_us,
+            copy: 0,
+            left: 0,
+            waited_us: 0,
+            took_us,
+            outcome: Outcome::Error,
+            fence: None,
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

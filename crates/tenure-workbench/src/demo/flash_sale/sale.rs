@@ -15,7 +15,7 @@ use super::live::{Command, Live};
 use super::lock_kind::LockKind;
 use super::messages::Settings;
 use super::process::Copy;
-use super::record::{FaultKind, Outcome, Record, Sale, Totals};
+use super::record::{FaultKind, Record, Sale, Totals};
 use super::setup::Setup;
 use super::stock::Stock;
 use super::verdict;
@@ -61,11 +61,11 @@ async fn hold_with(
     let args = &setup.args;
     let copies = start_copies(setup, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
-    let front = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
+    let balancer = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
     let record = Record {
         lock: lock.name(),
         store: setup.shown(),
-        front: front.name().to_owned(),
+        front: balancer.name.to_owned(),
         copies: args.copies,
         stock: args.stock(),
         buyers: args.buyers(),
@@ -79,14 +79,14 @@ async fn hold_with(
     live.begin(record, processes, queue);
     let mut faults = Faults::new(times(setup), live);
     arm(setup, lock, &copies, &mut faults);
-    let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
+    let load = buyers::start(balancer.port, args.buyers(), args.at_once(), live);
     let end = until_over(setup, lock, &copies, load, &mut faults, live, commands).await?;
     let finished = faults.finish().await;
     if lock == LockKind::Tenure {
         finished?;
     }
     let mut record = live.end();
-    drop(front);
+    drop(balancer);
     for copy in copies {
         copy.end().await;
     }
@@ -235,15 +235,7 @@ fn count_unanswered(live: &Live) {
     let (asked, answered) = live.progress();
     let at_us = live.now_us();
     for _ in answered..asked {
-        live.answered(Sale {
-            at_us,
-            copy: 0,
-            left: 0,
-            waited_us: 0,
-            took_us: 0,
-            outcome: Outcome::Error,
-            fence: None,
-        });
+        live.answered(Sale::unanswered(at_us, 0));
     }
 }
 

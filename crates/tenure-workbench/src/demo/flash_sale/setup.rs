@@ -7,12 +7,11 @@ use tenure_testkit::RedisServer;
 use super::args::FlashSaleArgs;
 use super::lock_kind::LockKind;
 use super::stock::StockLocation;
-use crate::bench::Nodes;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
-/// Where the sales take place; what it started and wrote is gone when it is dropped.
+/// The store, the stock and a folder; what it started and wrote is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(super) args: FlashSaleArgs,
@@ -69,8 +68,7 @@ impl Setup {
         self.args
     }
 
-    /// Returns what is locked in a sale: a name that nobody else uses, nor another sale, since a
-    /// broken lock may stay taken for ever.
+    /// Returns what is locked in a sale: a new name each time, since a broken lock may stay taken forever.
     pub(super) fn name() -> Result<Name> {
         Ok(Name::new(&format!("tenure-demo/{}/inventory", id()))?)
     }
@@ -92,7 +90,7 @@ fn server_of(url: &str) -> Result<Option<String>> {
         "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" => {
             Ok(Some(url.to_owned()))
         }
-        "redlock" | "redlocks" => Ok(Some(Nodes::of(url).server(0))),
+        "redlock" | "redlocks" => Ok(Some(first_server(url))),
         "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
             wrong("the stock of the sale lives on one server; name it with --store redis://…")
         }
@@ -101,7 +99,18 @@ fn server_of(url: &str) -> Result<Option<String>> {
     }
 }
 
-/// A text that nobody else has.
+/// The first server of a redlock URL as a server by itself.
+fn first_server(url: &str) -> String {
+    let (scheme, nodes) = url.split_once("://").unwrap_or((url, ""));
+    let node = nodes.split(',').next().unwrap_or(nodes);
+    match node.contains("://") || node.starts_with("unix:") {
+        true => node.to_owned(),
+        // The scheme ends in an s if the connection is encrypted.
+        false => format!("{}://{node}", scheme.replace("redlock", "redis")),
+    }
+}
+
+/// A random text, unique enough.
 fn id() -> String {
     format!("{:08x}", fastrand::u32(..))
 }
@@ -112,4 +121,22 @@ fn own_server() -> Result<RedisServer> {
             format!("a Redis server is needed for this lock: {error}; or name one with --store");
         Failure::new(exit_code::UNAVAILABLE, sentence)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stock_of_a_vote_lives_on_its_first_server() {
+        let cases = [
+            ("redlock://a,b:1?prefix=x:", "redis://a"),
+            ("redlocks://ann:secret@a:1,b", "rediss://ann:secret@a:1"),
+            ("redlock://rediss://a:1/3,b,c", "rediss://a:1/3"),
+            ("redlock://unix:/run/r.sock,b,c", "unix:/run/r.sock"),
+        ];
+        for (url, server) in cases {
+            assert_eq!(first_server(url), server, "{url}");
+        }
+    }
 }

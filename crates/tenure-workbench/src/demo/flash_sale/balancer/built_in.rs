@@ -1,8 +1,8 @@
-//! A front of our own, for machines without nginx: small, and on a thread of its own.
+//! The built-in load balancer, for machines without nginx: small, and in its own thread.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::Router;
@@ -16,50 +16,44 @@ use tokio::sync::oneshot;
 use super::{Connection, connect, listen};
 use tenure_cli::error::Result;
 
-/// The front, until dropped.
+/// The load balancer, until dropped.
 #[derive(Debug)]
-pub(in crate::demo::flash_sale) struct BuiltIn {
-    port: u16,
+pub(super) struct Server {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl BuiltIn {
-    pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<Self> {
-        let listener = listen(port)?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
-        let copies = Arc::new(Copies::on(copies));
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    // It ends only if the listener does, and then buyers are told by their connections.
-                    _ = serve(listener, copies) => {}
-                    _ = stopped => {}
-                }
-            });
+/// Starts the load balancer; returns its port as well.
+pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<(u16, Server)> {
+    let listener = listen(port)?;
+    listener.set_nonblocking(true)?;
+    let port = listener.local_addr()?.port();
+    let copies = Arc::new(Copies::on(copies));
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                // It ends only if the listener does, and then the buyers' connections fail.
+                _ = serve(listener, copies) => {}
+                _ = stopped => {}
+            }
         });
-        Ok(Self {
-            port,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
+    });
+    let server = Server {
+        stop: Some(stop),
+        thread: Some(thread),
+    };
+    Ok((port, server))
 }
 
-impl Drop for BuiltIn {
+impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It fails only if the thread panicked, and that was told.
+            // It fails only if the thread panicked, which was printed.
             let _ = thread.join();
         }
     }
@@ -67,69 +61,63 @@ impl Drop for BuiltIn {
 
 async fn serve(listener: TcpListener, copies: Arc<Copies>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let routes = Router::new().fallback(pass_on).with_state(copies);
+    let routes = Router::new().fallback(forward).with_state(copies);
     axum::serve(listener, routes).await
 }
 
-/// Sends a request to a copy, and its answer back.
-async fn pass_on(State(copies): State<Arc<Copies>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let Ok(body) = body.collect().await else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
-    let Some((copy, mut connection)) = copies.connect().await else {
-        return StatusCode::BAD_GATEWAY.into_response();
-    };
-    let request = Request::from_parts(parts, Full::new(body.to_bytes()));
-    // Never sent twice: nobody knows whether the first one sold something.
-    let Ok(answer) = connection.send_request(request).await else {
-        return StatusCode::BAD_GATEWAY.into_response();
-    };
-    let (parts, body) = answer.into_parts();
-    let Ok(body) = body.collect().await else {
-        return StatusCode::BAD_GATEWAY.into_response();
-    };
-    copy.keep(connection);
-    Response::from_parts(parts, Body::from(body.to_bytes()))
+async fn forward(State(copies): State<Arc<Copies>>, request: Request) -> Response {
+    let answer = copies.forward(request).await;
+    answer.unwrap_or_else(|| StatusCode::BAD_GATEWAY.into_response())
 }
 
-/// The copies, and who is next.
 #[derive(Debug)]
 struct Copies {
-    copies: Vec<Arc<Copy>>,
+    copies: Vec<Copy>,
     turn: AtomicUsize,
 }
 
-/// One copy, as the front sees it.
+/// One copy, as the load balancer sees it.
 #[derive(Debug)]
 struct Copy {
     port: u16,
-    /// Requests that are not answered yet.
-    busy: AtomicUsize,
+    in_flight: AtomicUsize,
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug)]
-struct OnItsWay(Arc<Copy>);
+struct InFlight<'a>(&'a Copy);
 
 impl Copies {
     fn on(ports: &[u16]) -> Self {
         let copy = |port: &u16| Copy {
             port: *port,
-            busy: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             idle: Mutex::default(),
         };
         Self {
-            copies: ports.iter().map(copy).map(Arc::new).collect(),
+            copies: ports.iter().map(copy).collect(),
             turn: AtomicUsize::new(0),
         }
     }
 
-    /// Connects to the least busy copy that can be reached.
-    async fn connect(&self) -> Option<(OnItsWay, Connection)> {
+    /// Sends a request to a copy, and returns its answer if there is one.
+    async fn forward(&self, request: Request) -> Option<Response> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.ok()?.to_bytes();
+        let (copy, mut connection) = self.connect().await?;
+        let request = Request::from_parts(parts, Full::new(body));
+        // Never retried: the first request may have sold something.
+        let (parts, body) = connection.send_request(request).await.ok()?.into_parts();
+        let body = body.collect().await.ok()?.to_bytes();
+        copy.idle().push(connection);
+        Some(Response::from_parts(parts, Body::from(body)))
+    }
+
+    /// Connects to the copy with the fewest requests in flight that can be reached.
+    async fn connect(&self) -> Option<(InFlight<'_>, Connection)> {
         for copy in self.by_load() {
-            let copy = OnItsWay::to(copy);
+            let copy = InFlight::to(copy);
             if let Some(connection) = copy.connection().await {
                 return Some((copy, connection));
             }
@@ -137,48 +125,43 @@ impl Copies {
         None
     }
 
-    /// The copies, the least busy first; among equals they take turns.
-    fn by_load(&self) -> Vec<Arc<Copy>> {
+    /// The copies, the least loaded first; among equals they take turns.
+    fn by_load(&self) -> Vec<&Copy> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.copies.len();
         let (before, after) = self.copies.split_at(turn);
-        let mut copies: Vec<_> = after.iter().chain(before).cloned().collect();
-        copies.sort_by_key(|copy| copy.busy.load(Ordering::Relaxed));
+        let mut copies: Vec<_> = after.iter().chain(before).collect();
+        copies.sort_by_key(|copy| copy.in_flight.load(Ordering::Relaxed));
         copies
     }
 }
 
-impl OnItsWay {
-    fn to(copy: Arc<Copy>) -> Self {
-        copy.busy.fetch_add(1, Ordering::Relaxed);
+impl<'a> InFlight<'a> {
+    fn to(copy: &'a Copy) -> Self {
+        copy.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(copy)
     }
 
-    /// A connection that was kept, or a new one.
+    /// An idle connection, or a new one.
     async fn connection(&self) -> Option<Connection> {
-        while let Some(mut kept) = self.kept() {
-            if kept.ready().await.is_ok() {
-                return Some(kept);
+        loop {
+            // On its own line, so that the list is not locked during the wait.
+            let idle = self.idle().pop();
+            let Some(mut idle) = idle else {
+                return connect(self.0.port).await;
+            };
+            if idle.ready().await.is_ok() {
+                return Some(idle);
             }
         }
-        connect(self.0.port).await.ok()
     }
 
-    /// Not inlined above, where the list would stay locked over the wait.
-    fn kept(&self) -> Option<Connection> {
-        self.idle().pop()
-    }
-
-    fn keep(&self, connection: Connection) {
-        self.idle().push(connection);
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'a, Vec<Connection>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,30 +1,37 @@
-//! Who spreads the buyers over the copies: nginx, or a small front of our own.
+//! The load balancer in front of the copies: nginx, or a small built-in one.
 //!
-//! Both send a request to the copy with the fewest that are not answered yet. Taking turns would let a
-//! frozen copy collect all buyers, one after another, while the others have nothing to do.
+//! Both choose the copy with the fewest requests in flight. Round robin would let a frozen copy collect
+//! all buyers, one after another, while the others have nothing to do.
 
+use std::any::Any;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 
 use super::args::FrontKind;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 mod built_in;
-mod client;
 mod nginx;
 
-pub(super) use client::{Connection, connect};
-
-/// The front that buyers come to; ends when dropped.
+/// A running load balancer; stopped when dropped.
 #[derive(Debug)]
-pub(super) enum Balancer {
-    BuiltIn(built_in::BuiltIn),
-    Nginx(nginx::Nginx),
+pub(super) struct Balancer {
+    /// The port that buyers come to.
+    pub(super) port: u16,
+    /// Its name, as `--front` has it.
+    pub(super) name: &'static str,
+    _running: Box<dyn Any>,
 }
 
 impl Balancer {
-    /// Starts the front that was chosen, for copies on these ports.
+    /// Starts the load balancer that was chosen, for copies on these ports.
     pub(super) fn start(
         kind: FrontKind,
         port: Option<u16>,
@@ -36,27 +43,35 @@ impl Balancer {
             FrontKind::Auto => nginx::find().ok(),
             FrontKind::Nginx => Some(nginx::find()?),
         };
-        match program {
-            Some(program) => nginx::Nginx::start(&program, port, copies, folder).map(Self::Nginx),
-            None => built_in::BuiltIn::start(port, copies).map(Self::BuiltIn),
-        }
+        let (name, (port, running)): (_, (_, Box<dyn Any>)) = match program {
+            Some(program) => {
+                let (port, nginx) = nginx::start(&program, port, copies, folder)?;
+                ("nginx", (port, Box::new(nginx)))
+            }
+            None => {
+                let (port, server) = built_in::start(port, copies)?;
+                ("own", (port, Box::new(server)))
+            }
+        };
+        Ok(Self {
+            port,
+            name,
+            _running: running,
+        })
     }
+}
 
-    /// Returns the port that buyers come to.
-    pub(super) fn port(&self) -> u16 {
-        match self {
-            Self::BuiltIn(own) => own.port(),
-            Self::Nginx(nginx) => nginx.port(),
-        }
-    }
+/// A connection to a port of this machine, for one request after another.
+pub(super) type Connection = SendRequest<Full<Bytes>>;
 
-    /// Returns its name, as `--front` has it.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::BuiltIn(_) => "own",
-            Self::Nginx(_) => "nginx",
-        }
-    }
+/// Connects to a port of this machine.
+pub(super) async fn connect(port: u16) -> Option<Connection> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
+    stream.set_nodelay(true).ok()?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    // It ends with the sender; what goes wrong is reported to the request.
+    tokio::spawn(async move { drop(connection.await) });
+    Some(sender)
 }
 
 /// Listens on a port of this machine, or on any that is free.

@@ -1,6 +1,6 @@
-//! nginx as the front: its configuration, start and end.
+//! nginx as the load balancer: its configuration, start and end.
 
-use std::fmt::Write as _;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,64 +10,55 @@ use super::listen;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-/// A running nginx; killed when dropped, and also if we are killed.
+/// A running nginx; killed when dropped, and also if this process is killed.
 #[derive(Debug)]
-pub(in crate::demo::flash_sale) struct Nginx {
-    port: u16,
-    process: Process,
-    /// Kept from others, if we chose it.
-    _claim: Option<Port>,
+pub(super) struct Nginx {
+    _process: Process,
+    /// Reserved, if the port was not chosen by the user.
+    _port: Option<Port>,
 }
 
-impl Nginx {
-    pub(super) fn start(
-        program: &Path,
-        port: Option<u16>,
-        copies: &[u16],
-        folder: &Path,
-    ) -> Result<Self> {
-        let claim = match port {
-            Some(_) => None,
-            None => Some(Port::free().map_err(|error| failed(&error))?),
-        };
-        let port = claim.as_ref().map(Port::number).or(port).unwrap_or(0);
-        // nginx would try for some seconds; we know at once, and say it better.
-        drop(listen(Some(port))?);
-        let folder = folder.join("nginx");
-        std::fs::create_dir_all(&folder)?;
-        let config = folder.join("nginx.conf");
-        std::fs::write(&config, configuration(&folder, port, copies))?;
-        let log = folder.join("error.log");
-        let (config, errors) = (config.display().to_string(), log.display().to_string());
-        let arguments = ["-p", ".", "-c", &config, "-e", &errors];
-        let process = Process::start(program, &arguments, &folder, &log);
-        let process = process.map_err(|error| failed(&error))?;
-        let nginx = Self {
-            port,
-            process,
-            _claim: claim,
-        };
-        nginx.wait_until_ready(&log)?;
-        Ok(nginx)
-    }
+/// Starts nginx; returns its port as well.
+pub(super) fn start(
+    program: &Path,
+    port: Option<u16>,
+    copies: &[u16],
+    folder: &Path,
+) -> Result<(u16, Nginx)> {
+    let free = match port {
+        Some(_) => None,
+        None => Some(Port::free().map_err(|error| failed(&error))?),
+    };
+    let port = free.as_ref().map(Port::number).or(port).unwrap_or(0);
+    // nginx would retry for some seconds; this fails at once, with a better message.
+    drop(listen(Some(port))?);
+    let folder = folder.join("nginx");
+    std::fs::create_dir_all(&folder)?;
+    let config = folder.join("nginx.conf");
+    std::fs::write(&config, configuration(&folder, port, copies))?;
+    let log = folder.join("error.log");
+    let (config, errors) = (config.display().to_string(), log.display().to_string());
+    let arguments = ["-p", ".", "-c", &config, "-e", &errors];
+    let process = Process::start(program, &arguments, &folder, &log);
+    let process = process.map_err(|error| failed(&error))?;
+    wait_until_ready(&process, port, &log)?;
+    let nginx = Nginx {
+        _process: process,
+        _port: free,
+    };
+    Ok((port, nginx))
+}
 
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn wait_until_ready(&self, log: &Path) -> Result<()> {
-        let give_up = Instant::now() + PATIENCE;
-        let address = (std::net::Ipv4Addr::LOCALHOST, self.port);
-        while std::net::TcpStream::connect(address).is_err() {
-            if !self.process.is_running() || Instant::now() > give_up {
-                let log = std::fs::read_to_string(log).unwrap_or_default();
-                let why = log.lines().last().unwrap_or("it says nothing").to_owned();
-                return Err(failed(&why));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+fn wait_until_ready(process: &Process, port: u16, log: &Path) -> Result<()> {
+    let give_up = Instant::now() + PATIENCE;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if !process.is_running() || Instant::now() > give_up {
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            return Err(failed(&log.lines().last().unwrap_or("it logged nothing")));
         }
-        Ok(())
+        std::thread::sleep(Duration::from_millis(5));
     }
+    Ok(())
 }
 
 /// Finds nginx on the `PATH`, or where Debian puts it, which is not on everybody's.
@@ -89,16 +80,12 @@ fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
 /// in the folder, so that it runs as any user.
 fn configuration(folder: &Path, port: u16, copies: &[u16]) -> String {
     let folder = folder.display();
-    let mut servers = String::new();
-    for copy in copies {
-        // A copy that was killed stays in rotation, because another takes its place at once. Writing to
-        // a text does not fail.
-        let _ = writeln!(servers, "    server 127.0.0.1:{copy} max_fails=0;");
-    }
-    let mut temporary = String::new();
-    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        let _ = writeln!(temporary, "  {kind}_temp_path \"{folder}/{kind}\";");
-    }
+    // A copy that was killed stays in rotation, because another takes its place at once.
+    let server = |copy: &u16| format!("    server 127.0.0.1:{copy} max_fails=0;\n");
+    let servers: String = copies.iter().map(server).collect();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("  {kind}_temp_path \"{folder}/{kind}\";\n"))
+        .concat();
     format!(
         "\
 daemon off;
