@@ -45,16 +45,15 @@ impl Faults {
         }
     }
 
-    /// Schedules a fault for the next sale of a copy once so many pieces are sold.
+    /// Schedules a fault for the next sale of a copy that finds at most so many pieces left.
     ///
     /// Faults begin in the order in which they are armed. A copy is frozen only while another one serves and
     /// can take over.
-    pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, sold: u64) {
+    pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, at_left: u64) {
         let (copy, live, times) = (Arc::clone(copy), self.live.clone(), self.times);
         let (active, turn) = (Arc::clone(&self.active), Arc::clone(&self.turn));
         self.tasks.spawn(async move {
             let turn = turn.lock_owned().await;
-            live.until_sold(sold).await;
             if kind == FaultKind::Pause {
                 live.until_another_serves(copy.number()).await;
             }
@@ -62,7 +61,7 @@ impl Faults {
                 active: &active,
                 turn: Some(turn),
             };
-            inflict(kind, &copy, times, &live, moment).await
+            inflict(kind, &copy, at_left, times, &live, moment).await
         });
     }
 
@@ -95,6 +94,7 @@ impl Faults {
 async fn inflict(
     kind: FaultKind,
     copy: &Copy,
+    at_left: u64,
     times: Times,
     live: &Live,
     mut moment: Moment<'_>,
@@ -106,14 +106,16 @@ async fn inflict(
         FaultKind::Pause => (Halt::Still, CopyState::Frozen),
         FaultKind::Kill => (Halt::Still, CopyState::Serving),
     };
-    process.halt(halt).await?;
-    match kind {
-        FaultKind::Slow => {}
-        FaultKind::Pause => process.freeze().await?,
-        FaultKind::Kill => copy.replace(&mut process).await?,
+    process.halt(at_left, halt).await?;
+    if kind == FaultKind::Pause {
+        process.freeze().await?;
+    }
+    // The next fault is scheduled before a killed holder frees its lock. Otherwise the stock might be sold first.
+    moment.begin();
+    if kind == FaultKind::Kill {
+        copy.replace(&mut process).await?;
     }
     live.copy(copy.number(), copy.pid(), state);
-    moment.begin();
     let from_us = live.now_us();
     let mut to_us = None;
     let (outcome, fence) = match kind {

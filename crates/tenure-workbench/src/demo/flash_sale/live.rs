@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tenure::{Client, Name};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::lock_kind::LockKind;
 use super::record::{Counted, FaultSeen, Outcome, Record, Sale, TakeOver, Totals};
@@ -15,8 +16,8 @@ use super::view::View;
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     state: Arc<Mutex<State>>,
-    /// How many were sold, for those who wait for a number.
-    sold: Arc<watch::Sender<u64>>,
+    /// Told of every buyer who has been answered.
+    answered: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ struct State {
     asked: u64,
     /// What the last copy saw as left that sold a piece.
     left: u64,
+    sold: u64,
     /// All that is known so far.
     record: Record,
     copies: Vec<CopyNow>,
@@ -114,13 +116,14 @@ impl Live {
             began: Instant::now(),
             asked: 0,
             left: 0,
+            sold: 0,
             record: Record::default(),
             copies: Vec::new(),
             queue: None,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
-            sold: Arc::new(watch::Sender::new(0)),
+            answered: Arc::default(),
         }
     }
 
@@ -144,11 +147,11 @@ impl Live {
             began: Instant::now(),
             asked: 0,
             left: record.stock,
+            sold: 0,
             record,
             copies: copies.map(copy).collect(),
             queue,
         };
-        self.sold.send_replace(0);
     }
 
     /// Returns the microseconds since the sale began.
@@ -169,14 +172,15 @@ impl Live {
         match sale.outcome {
             Outcome::Sold => {
                 state.left = sale.left;
+                state.sold += 1;
                 if let Some(copy) = state.copy(sale.copy) {
                     copy.sold += 1;
                 }
-                self.sold.send_modify(|sold| *sold += 1);
             }
             Outcome::SoldOut => state.left = 0,
             Outcome::Stale | Outcome::Error => {}
         }
+        self.answered.send_replace(());
     }
 
     /// Notes what a copy does now, and in which process.
@@ -205,24 +209,25 @@ impl Live {
 
     /// Returns how many are left, as the last copy saw it that sold one; and how many were sold.
     pub(super) fn stock(&self) -> (u64, u64) {
-        (self.state().left, *self.sold.borrow())
-    }
-
-    /// Waits until so many were sold.
-    pub(super) async fn until_sold(&self, number: u64) {
-        // The sender lives as long as we do.
-        let _ = self.sold.subscribe().wait_for(|sold| *sold >= number).await;
+        let state = self.state();
+        (state.left, state.sold)
     }
 
     /// Waits until another copy than this one serves.
     pub(super) async fn until_another_serves(&self, number: u32) {
         let serves = |copy: &CopyNow| copy.number != number && copy.state == CopyState::Serving;
-        // A copy that serves again sells, unless the sale is over.
-        let mut sold = self.sold.subscribe();
+        // A copy that serves again answers, unless the sale is over.
+        let mut answered = self.answered.subscribe();
         while !self.state().copies.iter().any(serves) {
             // The sender lives as long as we do.
-            let _ = sold.changed().await;
+            let _ = answered.changed().await;
         }
+    }
+
+    /// Waits until no buyer has been answered for so long.
+    pub(super) async fn until_stuck(&self, patience: Duration) {
+        let mut answered = self.answered.subscribe();
+        while timeout(patience, answered.changed()).await.is_ok() {}
     }
 
     /// Ends the sale; its record lacks what only the stock knows.
@@ -283,11 +288,11 @@ impl State {
             return;
         }
         let sales = &self.record.sales;
-        let count = |outcome| sales.iter().filter(|sale| sale.outcome == outcome).count() as u64;
+        let refused = sales.iter().filter(|sale| sale.outcome == Outcome::Stale);
         let counted = Counted {
             left: self.left,
-            accepted: count(Outcome::Sold),
-            refused: count(Outcome::Stale),
+            accepted: self.sold,
+            refused: refused.count() as u64,
         };
         self.record.totals = Totals::of(sales, self.record.stock, counted);
         self.record.seconds = self.began.elapsed().as_secs_f64();

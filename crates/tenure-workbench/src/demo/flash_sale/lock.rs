@@ -1,4 +1,4 @@
-//! The lock of a copy, by its name: what a sale goes through before it touches the stock.
+//! The lock of a copy: what a sale takes before it touches the stock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::recipes::{Held as RecipeHeld, Recipe, Spin};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-/// A lock that is ready to be taken.
+/// A lock that can be taken.
 #[derive(Debug)]
 pub(super) enum SaleLock {
-    /// Always open.
-    Open,
+    /// No lock.
+    None,
     /// A lock of this process.
     Process(Arc<Mutex<()>>),
     /// tenure's lock, which a task may take again while it holds it.
@@ -34,23 +34,23 @@ pub(super) enum SaleLock {
     },
 }
 
-/// What was got at the door, and is to be given back.
+/// A lock that is held, and has to be released.
 #[derive(Debug)]
 pub(super) enum Held {
     /// Nothing.
     Nothing,
-    /// The lock of this process, open again when dropped.
+    /// The lock of this process, released when dropped.
     Process { _held: OwnedMutexGuard<()> },
     /// tenure's guard.
     Tenure(Guard),
-    /// What a recipe gives.
+    /// The lock of a recipe.
     Recipe(RecipeHeld),
 }
 
 impl SaleLock {
     pub(super) async fn open(settings: &Settings) -> Result<Self> {
         Ok(match settings.lock {
-            LockKind::None => Self::Open,
+            LockKind::None => Self::None,
             LockKind::Process => Self::Process(Arc::default()),
             LockKind::Tenure => Self::Tenure {
                 client: tenure::open(&settings.store).await?,
@@ -69,10 +69,10 @@ impl SaleLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: who leaves gives up the place in line.
-    pub(super) async fn enter(&self) -> Result<Held> {
+    /// Cancel safe: a cancelled call gives up its place in the queue.
+    pub(super) async fn lock(&self) -> Result<Held> {
         Ok(match self {
-            Self::Open => Held::Nothing,
+            Self::None => Held::Nothing,
             Self::Process(mutex) => Held::Process {
                 _held: Arc::clone(mutex).lock_owned().await,
             },
@@ -86,17 +86,17 @@ impl SaleLock {
         })
     }
 
-    /// Takes the lock again in a nested step of who has it, where the lock knows such a thing.
-    pub(super) async fn enter_again(&self) -> Result<Held> {
+    /// Takes the lock again in a nested step of its holder, if the lock is used that way.
+    pub(super) async fn lock_nested(&self) -> Result<Held> {
         match self {
-            Self::Open | Self::Process(_) | Self::Recipe { nested: false, .. } => Ok(Held::Nothing),
-            Self::Tenure { .. } | Self::Recipe { .. } => self.enter().await,
+            Self::None | Self::Process(_) | Self::Recipe { nested: false, .. } => Ok(Held::Nothing),
+            Self::Tenure { .. } | Self::Recipe { .. } => self.lock().await,
         }
     }
 
-    /// Gives the lock back.
-    pub(super) async fn leave(&self, pass: Held) -> Result<()> {
-        match (pass, self) {
+    /// Releases the lock.
+    pub(super) async fn unlock(&self, held: Held) -> Result<()> {
+        match (held, self) {
             (Held::Tenure(guard), _) => {
                 guard.release().await?;
             }
@@ -111,7 +111,7 @@ impl SaleLock {
 }
 
 impl Held {
-    /// Returns the number of the grant, which the stock checks.
+    /// Returns the fence of the grant, which the stock checks.
     pub(super) fn fence(&self) -> Option<u64> {
         match self {
             Self::Nothing | Self::Process { .. } => None,
@@ -123,7 +123,7 @@ impl Held {
 
 async fn recipe(lock: LockKind, settings: &Settings) -> Result<Arc<dyn Recipe>> {
     let ttl = Duration::from_millis(settings.ttl_ms);
-    // With several servers, recipes know the one on which the stock lives.
+    // With several servers, recipes use the one of the stock.
     let server = match &settings.stock {
         StockLocation::Redis { url, .. } => url,
         StockLocation::File(_) => &settings.store,

@@ -15,27 +15,27 @@ pub(super) struct Record {
     pub(super) lock: String,
     /// Where the lock lives, without a password.
     pub(super) store: String,
-    /// Who spread the buyers over the copies: `own` or `nginx`.
+    /// The load balancer: `own` or `nginx`.
     pub(super) front: String,
     pub(super) copies: u32,
-    /// How many there were to sell.
+    /// Pieces to sell.
     pub(super) stock: u64,
-    /// How many buyers there were, each with one request.
+    /// Buyers, each with one request.
     pub(super) buyers: u64,
-    /// How many of them waited for an answer at the same time.
+    /// Requests in flight at the same time.
     pub(super) at_once: u32,
     /// How long a lease lasts unless renewed.
     pub(super) ttl_ms: u64,
     pub(super) began_unix_ms: u64,
     pub(super) seconds: f64,
-    /// Nobody got an answer for so long that the sale was ended: the lock is stuck.
+    /// No buyer was answered for so long that the sale was ended: the lock is stuck.
     pub(super) stuck: bool,
     /// Every request, in the order of the answers.
     pub(super) sales: Vec<Sale>,
     /// The faults that happened.
     pub(super) faults: Vec<FaultSeen>,
     pub(super) totals: Totals,
-    /// What tenure promises and did not keep, and faults that were asked for and did not happen.
+    /// The promises that tenure has broken, and requested faults that did not happen.
     pub(super) broken: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Sale {
     /// How long the buyer waited for the answer.
     pub(super) took_us: u64,
     pub(super) outcome: Outcome,
-    /// The number of the grant, where the lock has such numbers.
+    /// The fence of the grant, if the lock has fences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<u64>,
 }
@@ -95,9 +95,9 @@ pub(super) struct FaultSeen {
     pub(super) copy: u32,
     pub(super) from_us: u64,
     pub(super) to_us: u64,
-    /// What became of the request that it hit; `Error` if its copy did not live to tell.
+    /// What became of the request that it hit; `Error` if its copy was killed.
     pub(super) outcome: Outcome,
-    /// The number of the grant of that request, where the lock has such numbers.
+    /// The fence of that request, if the lock has fences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<u64>,
     /// Who took over the lock of a frozen copy.
@@ -105,21 +105,21 @@ pub(super) struct FaultSeen {
     pub(super) taken_over: Option<TakeOver>,
 }
 
-/// The lock of a frozen copy in the hands of another copy.
+/// Another copy that took over the lock of a frozen one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TakeOver {
     /// The copy that sold next, from 1.
     pub(super) copy: u32,
     /// When it sold.
     pub(super) at_us: u64,
-    /// The number of its grant.
+    /// The fence of its grant.
     pub(super) fence: u64,
-    /// How many were sold until the frozen copy went on.
+    /// How many were sold until the frozen copy continued.
     pub(super) sold: u64,
 }
 
 impl TakeOver {
-    /// Finds who sold with a newer fence while a copy was frozen.
+    /// Finds the copy that sold with a newer fence while another was frozen.
     pub(super) fn of(pause: &FaultSeen, sales: &[Sale]) -> Option<Self> {
         let older = pause.fence.filter(|_| pause.kind == FaultKind::Pause)?;
         let mut newer = sales.iter().filter(|sale| {
@@ -140,7 +140,7 @@ impl TakeOver {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FaultKind {
-    /// One request takes long, and lives.
+    /// One request takes long, and succeeds.
     Slow,
     /// The copy is frozen for longer than its lease lasts.
     Pause,

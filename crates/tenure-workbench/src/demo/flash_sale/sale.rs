@@ -1,7 +1,8 @@
-//! One sale with one lock, from the first copy that is started to the last that has ended.
+//! One sale with one lock, from the start of the first copy to the end of the last.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tenure::Name;
 use tenure_testkit::Port;
@@ -110,10 +111,8 @@ async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<
     let mut copies = Vec::new();
     for number in 1..=setup.args.copies {
         let port = Port::free().map_err(|error| {
-            Failure::new(
-                exit_code::UNAVAILABLE,
-                format!("no port for a copy: {error}"),
-            )
+            let sentence = format!("no port for a copy: {error}");
+            Failure::new(exit_code::UNAVAILABLE, sentence)
         })?;
         let settings = Settings {
             number,
@@ -131,15 +130,11 @@ async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<
     Ok(copies)
 }
 
-/// Lets the faults that were asked for come one after another while the stock lasts, each to a copy of
-/// its own if there are enough.
+/// Schedules the requested faults one after another while the stock lasts, each for another copy if there
+/// are enough.
 fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
-    for (kind, copy) in setup
-        .args
-        .faults()
-        .into_iter()
-        .zip(copies.iter().rev().cycle())
-    {
+    let kinds = setup.args.faults().into_iter();
+    for (kind, copy) in kinds.zip(copies.iter().rev().cycle()) {
         let tenths = match kind {
             FaultKind::Kill => 1,
             FaultKind::Slow => 2,
@@ -149,7 +144,8 @@ fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        faults.arm(kind, copy, setup.args.stock() * tenths / 10);
+        let stock = setup.args.stock();
+        faults.arm(kind, copy, stock - stock * tenths / 10);
     }
 }
 
@@ -173,8 +169,7 @@ async fn until_over(
     live: &Live,
     commands: &mut UnboundedReceiver<Command>,
 ) -> Result<End> {
-    let mut watch = Stillness::new(patience(setup));
-    let mut look = tokio::time::interval(LOOK);
+    let mut stuck = pin!(live.until_stuck(patience(setup)));
     let find = |number: u32| copies.iter().find(|copy| copy.number() == number);
     loop {
         tokio::select! {
@@ -189,44 +184,18 @@ async fn until_over(
                 Command::Start(lock) => return Ok(End::Commanded(Some(lock))),
                 Command::Stop => return Ok(End::Commanded(None)),
                 Command::Pause(number) => if let Some(copy) = find(number) {
-                    faults.arm(FaultKind::Pause, copy, 0);
+                    faults.arm(FaultKind::Pause, copy, u64::MAX);
                 },
                 Command::Kill(number) => if let Some(copy) = find(number) {
-                    faults.arm(FaultKind::Kill, copy, 0);
+                    faults.arm(FaultKind::Kill, copy, u64::MAX);
                 },
             },
-            _ = look.tick() => if watch.is_stuck(live) {
+            () = &mut stuck => {
                 load.shutdown().await;
                 count_unanswered(live);
                 return Ok(End::Stuck);
             },
         }
-    }
-}
-
-/// Notices that no more buyers are answered.
-#[derive(Debug)]
-struct Stillness {
-    patience: Duration,
-    answered: u64,
-    since: Instant,
-}
-
-impl Stillness {
-    fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            answered: 0,
-            since: Instant::now(),
-        }
-    }
-
-    fn is_stuck(&mut self, live: &Live) -> bool {
-        let (_, answered) = live.progress();
-        if answered != self.answered {
-            (self.answered, self.since) = (answered, Instant::now());
-        }
-        self.since.elapsed() > self.patience
     }
 }
 
@@ -260,4 +229,3 @@ fn unix_ms() -> u64 {
 
 const PAST_THE_LEASE: Duration = Duration::from_secs(2);
 const SPARE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(100);
