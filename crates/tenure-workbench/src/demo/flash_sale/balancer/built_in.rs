@@ -13,18 +13,17 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::sync::oneshot;
 
-use super::{Connection, connect, listen};
+use super::{Balancer, Connection, connect, listen};
 use tenure_cli::error::Result;
 
 /// The load balancer, until dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+struct Server {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts the load balancer; returns its port as well.
-pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<(u16, Server)> {
+pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<Balancer> {
     let listener = listen(port)?;
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
@@ -46,7 +45,11 @@ pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<(u16, Server)> 
         stop: Some(stop),
         thread: Some(thread),
     };
-    Ok((port, server))
+    Ok(Balancer {
+        port,
+        name: "own",
+        _running: Box::new(server),
+    })
 }
 
 impl Drop for Server {

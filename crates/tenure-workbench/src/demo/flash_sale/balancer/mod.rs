@@ -43,21 +43,10 @@ impl Balancer {
             FrontKind::Auto => nginx::find().ok(),
             FrontKind::Nginx => Some(nginx::find()?),
         };
-        let (name, (port, running)): (_, (_, Box<dyn Any>)) = match program {
-            Some(program) => {
-                let (port, nginx) = nginx::start(&program, port, copies, folder)?;
-                ("nginx", (port, Box::new(nginx)))
-            }
-            None => {
-                let (port, server) = built_in::start(port, copies)?;
-                ("own", (port, Box::new(server)))
-            }
-        };
-        Ok(Self {
-            port,
-            name,
-            _running: running,
-        })
+        match program {
+            Some(program) => nginx::start(&program, port, copies, folder),
+            None => built_in::start(port, copies),
+        }
     }
 }
 

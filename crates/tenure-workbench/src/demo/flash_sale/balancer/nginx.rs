@@ -6,25 +6,17 @@ use std::time::{Duration, Instant};
 
 use tenure_testkit::{Port, Process};
 
-use super::listen;
+use super::{Balancer, listen};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-/// A running nginx; killed when dropped, and also if this process is killed.
-#[derive(Debug)]
-pub(super) struct Nginx {
-    _process: Process,
-    /// Reserved, if the port was not chosen by the user.
-    _port: Option<Port>,
-}
-
-/// Starts nginx; returns its port as well.
+/// Starts nginx; it is killed with the load balancer, and also if this process is killed.
 pub(super) fn start(
     program: &Path,
     port: Option<u16>,
     copies: &[u16],
     folder: &Path,
-) -> Result<(u16, Nginx)> {
+) -> Result<Balancer> {
     let free = match port {
         Some(_) => None,
         None => Some(Port::free().map_err(|error| failed(&error))?),
@@ -42,11 +34,12 @@ pub(super) fn start(
     let process = Process::start(program, &arguments, &folder, &log);
     let process = process.map_err(|error| failed(&error))?;
     wait_until_ready(&process, port, &log)?;
-    let nginx = Nginx {
-        _process: process,
-        _port: free,
-    };
-    Ok((port, nginx))
+    Ok(Balancer {
+        port,
+        name: "nginx",
+        // A port that the user did not choose stays reserved.
+        _running: Box::new((process, free)),
+    })
 }
 
 fn wait_until_ready(process: &Process, port: u16, log: &Path) -> Result<()> {

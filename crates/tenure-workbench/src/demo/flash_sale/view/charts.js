@@ -11,7 +11,7 @@ function stockChart(sale) {
   const { stock, totals, seconds, charts } = sale;
   const lowest = Math.min(0, charts.really_left.at(-1)[1]);
   const about = `From ${whole(stock)} to ${whole(totals.left)} in ${number(seconds)} seconds; ${whole(totals.sold)} sold, ${whole(totals.oversold)} of them oversold.`;
-  const chart = overTime(sale, "Stock", about, { name: "pieces", range: [lowest, stock], about: 4, text: number });
+  const chart = overTime(sale, "Stock", about, { name: "pieces", range: [lowest, stock], about: 5, text: number });
   chart.belowZero("oversold", charts.really_left, seconds);
   chart.steps("really", charts.really_left, seconds);
   charts.seen.forEach((points, index) => chart.steps(copyClass(index), points, points.at(-1)?.[0]));
@@ -173,11 +173,11 @@ class Chart {
       const [from, to] = [this.x.at(fault.from_us / 1e6), this.x.at(fault.to_us / 1e6)];
       const width = Math.max(2, to - from);
       const top = TOP + ROW * Math.min(row, MOST_ROWS);
-      this.under.append(svg("rect", { class: "band", x: from, y: top + 4, width, height: BOTTOM - top - 4 }));
+      this.under.append(svg("rect", { class: "band", x: from, y: top + ROW, width, height: BOTTOM - top - ROW }));
       // Of more faults than there are rows only the bands are drawn.
       if (row < MOST_ROWS) {
         const [anchor, x] = from > MIDDLE ? ["end", from + width] : ["start", from];
-        this.text(this.over, "label fault", [x, top + ROW - 3], anchor, faultLabel(fault));
+        this.text(this.over, "label fault", [x, top + ROW - 4], anchor, faultLabel(fault));
       }
       row += 1;
       if (fault.taken_over && row < MOST_ROWS) {

@@ -186,7 +186,7 @@ function showQueue() {
     html("strong", {}, one.copy > 0 ? `Copy ${one.copy}` : `process ${one.pid}`),
     html("span", {}, what));
   const clients = waiters.map((waiter, index) => client(waiter, `number ${index + 1} in the queue, for ${waiter.for_ms} ms`, ""));
-  if (holder) clients.unshift(client(holder, `holds the lock for ${holder.for_ms} ms, fence ${holder.fence}`, "holds"));
+  if (holder) clients.unshift(client(holder, `has held the lock for ${holder.for_ms} ms, fence ${holder.fence}`, "holds"));
   const reason = phase !== "running" ? "No sale is running."
     : lock === "tenure" ? "Nobody holds the lock at this moment."
     : lock === "none" ? "There is no lock: every copy sells at any time."

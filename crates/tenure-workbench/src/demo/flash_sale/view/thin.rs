@@ -3,29 +3,13 @@
 /// A place of a line: the time in seconds, and the value.
 pub(super) type Point = (f64, f64);
 
-/// Returns at most `most` of the points, in order: of each interval the first, the last and the extremes.
+/// Returns at most `most` of the points, in order: of each few neighbours the first, the last and the extremes.
 pub(super) fn thin(points: &[Point], most: usize) -> Vec<Point> {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return Vec::new();
-    };
     if points.len() <= most {
         return points.to_vec();
     }
-    let intervals = (most / KEPT).max(1);
-    let width = (last.0 - first.0) / intervals as f64;
-    let mut thinned = Vec::with_capacity(most);
-    let mut rest = points;
-    for interval in 1..=intervals {
-        let end = first.0 + width * interval as f64;
-        let inside = match interval == intervals {
-            true => rest.len(),
-            false => rest.partition_point(|point| point.0 < end),
-        };
-        let (now, later) = rest.split_at(inside);
-        thinned.extend(outline(now));
-        rest = later;
-    }
-    thinned
+    let neighbours = points.len().div_ceil((most / KEPT).max(1));
+    points.chunks(neighbours).flat_map(outline).collect()
 }
 
 /// The first, the lowest, the highest and the last of some points, each once, in order.
@@ -46,7 +30,7 @@ fn outline(points: &[Point]) -> impl Iterator<Item = Point> + '_ {
     kept.into_iter().map(|place| points[place])
 }
 
-/// How many points of a interval stay.
+/// How many of the neighbours stay.
 const KEPT: usize = 4;
 
 #[cfg(test)]
