@@ -45,11 +45,11 @@ impl Faults {
         }
     }
 
-    /// Schedules a fault for the next sale of a copy that finds at most so many pieces left.
+    /// Schedules a fault for the next sale of a copy after so many pieces are sold.
     ///
     /// Faults begin in the order in which they are armed. A copy is frozen only while another one serves and
     /// can take over.
-    pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, at_left: u64) {
+    pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, after: u64) {
         let (copy, live, times) = (Arc::clone(copy), self.live.clone(), self.times);
         let (active, turn) = (Arc::clone(&self.active), Arc::clone(&self.turn));
         self.tasks.spawn(async move {
@@ -61,7 +61,7 @@ impl Faults {
                 active: &active,
                 turn: Some(turn),
             };
-            inflict(kind, &copy, at_left, times, &live, moment).await
+            inflict(kind, &copy, after, times, &live, moment).await
         });
     }
 
@@ -94,7 +94,7 @@ impl Faults {
 async fn inflict(
     kind: FaultKind,
     copy: &Copy,
-    at_left: u64,
+    after: u64,
     times: Times,
     live: &Live,
     mut moment: Moment<'_>,
@@ -106,7 +106,7 @@ async fn inflict(
         FaultKind::Pause => (Halt::Still, CopyState::Frozen),
         FaultKind::Kill => (Halt::Still, CopyState::Serving),
     };
-    process.halt(at_left, halt).await?;
+    process.halt(after, halt).await?;
     if kind == FaultKind::Pause {
         process.freeze().await?;
     }

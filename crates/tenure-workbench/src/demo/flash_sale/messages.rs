@@ -21,6 +21,8 @@ pub(super) struct Settings {
     /// The store of the lock; it may hold a password, and so is no argument.
     pub(super) store: String,
     pub(super) stock: StockLocation,
+    /// How many pieces there were at the start.
+    pub(super) pieces: u64,
     pub(super) ttl_ms: u64,
     pub(super) think_ms: u64,
     /// The folder of the sale, which a copy removes if the sale was killed.
@@ -31,8 +33,8 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Tell {
-    /// A sale halts between its read and its write: the first that finds at most so many left.
-    Halt { at_left: u64, how: Halt },
+    /// The first sale after so many pieces are sold halts between its read and its write.
+    Halt { after: u64, how: Halt },
     /// The halted sale continues.
     GoOn,
     /// The copy ends, and does not remove the folder.

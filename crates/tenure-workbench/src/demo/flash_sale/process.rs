@@ -110,9 +110,9 @@ impl Process {
         }
     }
 
-    /// Waits until a sale that found at most so many left has halted in the middle.
-    pub(super) async fn halt(&mut self, at_left: u64, how: Halt) -> Result<()> {
-        self.child.tell(&Tell::Halt { at_left, how })?;
+    /// Waits until a sale has halted in the middle, the first after so many pieces are sold.
+    pub(super) async fn halt(&mut self, after: u64, how: Halt) -> Result<()> {
+        self.child.tell(&Tell::Halt { after, how })?;
         match self.hear().await? {
             Said::Halted => Ok(()),
             other => Err(self.child.out_of_turn(&other)),

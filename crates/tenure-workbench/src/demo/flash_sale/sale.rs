@@ -121,6 +121,7 @@ async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<
             name: name.as_str().to_owned(),
             store: setup.store.url().to_owned(),
             stock: setup.stock.clone(),
+            pieces: setup.args.stock(),
             ttl_ms: millis(setup.args.ttl),
             think_ms: millis(setup.args.think()),
             folder: setup.folder.path().to_owned(),
@@ -144,8 +145,7 @@ fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        let stock = setup.args.stock();
-        faults.arm(kind, copy, stock - stock * tenths / 10);
+        faults.arm(kind, copy, setup.args.stock() * tenths / 10);
     }
 }
 
@@ -184,10 +184,10 @@ async fn until_over(
                 Command::Start(lock) => return Ok(End::Commanded(Some(lock))),
                 Command::Stop => return Ok(End::Commanded(None)),
                 Command::Pause(number) => if let Some(copy) = find(number) {
-                    faults.arm(FaultKind::Pause, copy, u64::MAX);
+                    faults.arm(FaultKind::Pause, copy, 0);
                 },
                 Command::Kill(number) => if let Some(copy) = find(number) {
-                    faults.arm(FaultKind::Kill, copy, u64::MAX);
+                    faults.arm(FaultKind::Kill, copy, 0);
                 },
             },
             () = &mut stuck => {

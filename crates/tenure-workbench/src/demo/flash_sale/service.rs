@@ -4,6 +4,7 @@ use std::io::BufRead;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(crate) async fn copy() -> Result<ExitCode> {
     let settings: Settings = serde_json::from_str(&line).map_err(|_| not_by_hand())?;
     let (go_on, told) = mpsc::channel();
     let orders = Arc::new(Orders {
+        pieces: settings.pieces,
+        sales: AtomicU64::new(0),
         armed: Mutex::default(),
         told: Mutex::new(told),
     });
@@ -151,7 +154,10 @@ impl Shop {
 /// What the copy was told to do in the middle of its next sale.
 #[derive(Debug)]
 struct Orders {
-    /// How many are left at most when a sale halts, and how it halts.
+    pieces: u64,
+    /// Sales of this copy.
+    sales: AtomicU64,
+    /// After how many sold pieces a sale halts, and how.
     armed: Mutex<Option<(u64, Halt)>>,
     told: Mutex<mpsc::Receiver<()>>,
 }
@@ -159,9 +165,12 @@ struct Orders {
 impl Orders {
     /// Halts a sale that found so many left, if that was ordered; returns whether it was.
     async fn halt(&self, left: u64) -> bool {
+        // Without a lock that works the stock falls too slowly, so the copy counts its own sales as well.
+        let own = self.sales.fetch_add(1, Ordering::Relaxed);
+        let sold = own.max(self.pieces.saturating_sub(left));
         let halt = {
             let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-            armed.take_if(|(at_left, _)| left <= *at_left)
+            armed.take_if(|(after, _)| sold >= *after)
         };
         let Some((_, halt)) = halt else {
             return false;
@@ -190,9 +199,9 @@ fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathB
         for line in std::io::stdin().lock().lines() {
             let told = line.ok().and_then(|line| serde_json::from_str(&line).ok());
             match told {
-                Some(Tell::Halt { at_left, how }) => {
+                Some(Tell::Halt { after, how }) => {
                     let mut armed = orders.armed.lock().unwrap_or_else(PoisonError::into_inner);
-                    *armed = Some((at_left, how));
+                    *armed = Some((after, how));
                 }
                 // It fails only after the end of the service.
                 Some(Tell::GoOn) => drop(go_on.send(())),
