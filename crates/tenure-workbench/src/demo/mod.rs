@@ -1,4 +1,4 @@
-//! `demo`: what goes wrong without a lock, and that it does not go wrong with one.
+//! `demo`: what goes wrong without a lock, and not with one.
 
 use std::process::ExitCode;
 

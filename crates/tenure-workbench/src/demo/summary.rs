@@ -1,5 +1,7 @@
 //! Numbers at the end of a demo, as people read them.
 
+use std::time::Duration;
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +32,9 @@ pub(super) fn progress(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
     if let Ok(style) = style {
         bar.set_style(style);
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(Duration::from_millis(200));
     }
     bar
 }

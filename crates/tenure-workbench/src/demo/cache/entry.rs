@@ -78,21 +78,21 @@ impl Cache {
 
     /// Returns all rebuilds, in order.
     pub(super) fn rebuilds(&self) -> io::Result<Vec<Rebuild>> {
-        match fs::read_to_string(self.folder.join(REBUILDS)) {
-            Ok(text) => text
-                .lines()
-                .map(|line| serde_json::from_str(line).map_err(io::Error::from))
-                .collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let log = self.read(REBUILDS)?.unwrap_or_default();
+        let lines = serde_json::Deserializer::from_slice(&log).into_iter();
+        lines.map(|line| Ok(line?)).collect()
     }
 
     fn entry(&self) -> io::Result<Option<Entry>> {
-        match fs::read(self.folder.join(ENTRY)) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        let entry = self.read(ENTRY)?;
+        let entry = entry.map(|text| serde_json::from_slice(&text)).transpose();
+        Ok(entry?)
+    }
+
+    fn read(&self, file: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            read => read.map(Some),
         }
     }
 

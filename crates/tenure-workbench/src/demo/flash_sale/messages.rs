@@ -47,7 +47,7 @@ pub(super) enum Tell {
 pub(super) enum Halt {
     /// It takes this long; the rest of the copy keeps running.
     Slow { for_ms: u64 },
-    /// It blocks the whole copy until it is told to go on.
+    /// It blocks the whole copy until it may continue.
     Still,
 }
 

@@ -75,7 +75,7 @@ pub(super) async fn serve(setup: &Setup, locks: &[LockKind]) -> Result<ExitCode>
     }
 }
 
-/// Waits for the next sale that somebody starts; other commands mean no sale that is running.
+/// Waits for the next sale that is started; other commands have no sale to act on.
 async fn next_start(commands: &mut UnboundedReceiver<Command>) -> LockKind {
     loop {
         match commands.recv().await {
@@ -263,13 +263,13 @@ fn offers(setup: &Setup) -> Vec<Offer> {
     LockKind::all().into_iter().map(offer).collect()
 }
 
-/// Whether reading cannot stop this process, as the terminal does with those in its background.
+/// Whether this process may read; the terminal stops background processes that try.
 fn may_read(input: &Stdin) -> bool {
     let ours = |group| group == rustix::process::getpgrp();
     !input.is_terminal() || rustix::termios::tcgetpgrp(input).is_ok_and(ours)
 }
 
-/// Waits for a line on standard input; for ever if none can come.
+/// Waits for a line on standard input; forever if none can come.
 async fn line(input: Stdin) {
     let (tell, told) = oneshot::channel();
     if may_read(&input) {
@@ -299,5 +299,5 @@ async fn listen(port: Option<u16>) -> Result<TcpListener> {
     })
 }
 
-/// Nothing from elsewhere, and nothing but our own files.
+/// Only our own files, and nothing from other sites.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -15,13 +15,13 @@ use crate::child::Child;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-/// One copy: a place with a port, and the process that serves there now.
+/// One copy: a port, and the process that serves it now.
 #[derive(Debug)]
 pub(super) struct Copy {
     settings: Settings,
     /// The port stays the copy's own while its process is replaced.
     _port: Port,
-    /// Of the process that serves now, for those who only look.
+    /// Of the process that serves now, readable during a fault.
     pid: AtomicU32,
     /// Held by a fault as long as it lasts: one at a time.
     process: Mutex<Process>,

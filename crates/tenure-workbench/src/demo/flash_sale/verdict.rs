@@ -53,8 +53,8 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     broken
 }
 
-/// Whether a fault showed what it is for: the lock of a frozen copy goes to another, and the fence keeps its
-/// late write out. A killed copy and a slow sale are judged by the totals.
+/// Whether a fault proved its point: another copy took over the lock of a frozen one, and its late write was
+/// refused. A killed copy and a slow sale are judged by the totals.
 fn proves(fault: &FaultSeen) -> bool {
     fault.kind != FaultKind::Pause
         || (fault.taken_over.is_some() && fault.outcome == Outcome::Stale)
