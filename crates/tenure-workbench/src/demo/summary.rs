@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -58,6 +59,12 @@ pub(super) fn time(us: u64) -> String {
         0..10_000_000 if !us.is_multiple_of(1_000_000) => format!("{} ms", us / 1000),
         _ => format!("{} s", us / 1_000_000),
     }
+}
+
+/// Returns the name that a flag has for one of its values.
+pub(super) fn flag_name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Names a number of things.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::summary::progress;
+use super::summary::{flag_name, progress};
 use crate::child::Child;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::output::print_json;
@@ -76,7 +76,7 @@ pub(crate) async fn cache(store: &Store, args: CacheArgs) -> Result<ExitCode> {
     let progress = progress(strategies.len() as u64);
     let mut reports = Vec::new();
     for strategy in strategies {
-        progress.set_message(format!("lock: {}", report::name(strategy)));
+        progress.set_message(format!("lock: {}", flag_name(&strategy)));
         reports.push(run(store, &args, strategy).await?);
         progress.inc(1);
     }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::demo::cache::copy::{Calls, Strategy};
 use crate::demo::cache::entry::Rebuild;
-use crate::demo::summary::{quantile, table, time};
+use crate::demo::summary::{flag_name, quantile, table, time};
 use tenure_cli::error::Result;
 use tenure_cli::output;
 
@@ -75,7 +74,7 @@ pub(super) fn print(reports: &[Report], callers: u32) -> Result<()> {
         "{callers} callers; a miss found the entry expired, and got a new one or the stale one"
     )?;
     for report in reports.iter().filter(|report| !report.is_as_promised()) {
-        let (name, rebuilds) = (name(report.lock), report.rebuilds);
+        let (name, rebuilds) = (flag_name(&report.lock), report.rebuilds);
         let expiries = report.expiries;
         writeln!(
             out,
@@ -92,7 +91,7 @@ pub(super) fn print(reports: &[Report], callers: u32) -> Result<()> {
 
 fn row(report: &Report) -> Vec<String> {
     vec![
-        name(report.lock),
+        flag_name(&report.lock),
         report.expiries.to_string(),
         report.rebuilds.to_string(),
         format!("{:.1}", report.rebuilds_per_expiry),
@@ -103,12 +102,6 @@ fn row(report: &Report) -> Vec<String> {
         time(report.miss_p50_us),
         time(report.miss_p99_us),
     ]
-}
-
-/// Returns the name that `--lock` has for it.
-pub(super) fn name(lock: Strategy) -> String {
-    let value = lock.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 const HEADINGS: [&str; 10] = [

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::demo::summary::flag_name;
 use crate::recipes::Kind;
 
 /// The lock of a sale, by name.
@@ -50,8 +51,7 @@ impl LockKind {
 
     /// Returns the name that people write.
     pub(super) fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
+        flag_name(&self)
     }
 
     /// Returns the lock of this name.

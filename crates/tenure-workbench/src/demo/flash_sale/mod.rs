@@ -105,12 +105,12 @@ async fn one(
             bar.set_message(format!("{}: {sold} sold, {left} left", lock.name()));
         }
     };
-    let held = tokio::select! {
-        held = sale::hold(setup, lock, live, commands) => held?,
+    let finished = tokio::select! {
+        finished = sale::hold(setup, lock, live, commands) => finished?,
         () = watched => unreachable!("the loop has no end"),
     };
     bar.finish_and_clear();
-    Ok(held.record)
+    Ok(finished.record)
 }
 
 /// Lists the promises that tenure has broken, in one sentence.

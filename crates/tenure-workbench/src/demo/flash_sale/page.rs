@@ -62,9 +62,9 @@ pub(super) async fn serve(setup: &Setup, locks: &[LockKind]) -> Result<ExitCode>
                 Some(lock) => lock,
                 None => next_start(&mut received).await,
             };
-            let held = sale::hold(setup, lock, &page.live, &mut received).await?;
-            next = held.next.or_else(|| waiting.next());
-            if let Err(failure) = page.keep(held.record, setup) {
+            let finished = sale::hold(setup, lock, &page.live, &mut received).await?;
+            next = finished.next.or_else(|| waiting.next());
+            if let Err(failure) = page.keep(finished.record, setup) {
                 failure.report();
             }
         }

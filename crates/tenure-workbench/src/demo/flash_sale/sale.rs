@@ -26,7 +26,7 @@ use tenure_cli::output::millis;
 
 /// How a sale ended.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Finished {
     pub(super) record: Record,
     /// Another sale that somebody started instead.
     pub(super) next: Option<LockKind>,
@@ -42,7 +42,7 @@ pub(super) async fn hold(
     lock: LockKind,
     live: &Live,
     commands: &mut UnboundedReceiver<Command>,
-) -> Result<Held> {
+) -> Result<Finished> {
     let stock = setup.stock.open().await?;
     stock.fill(setup.args.stock()).await?;
     let name = Setup::name()?;
@@ -58,7 +58,7 @@ async fn hold_with(
     stock: &dyn Stock,
     live: &Live,
     commands: &mut UnboundedReceiver<Command>,
-) -> Result<Held> {
+) -> Result<Finished> {
     let args = &setup.args;
     let copies = start_copies(setup, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
@@ -103,7 +103,7 @@ async fn hold_with(
         }
     };
     live.finish(&record);
-    Ok(Held { record, next })
+    Ok(Finished { record, next })
 }
 
 /// Starts the copies, one after another.

@@ -27,7 +27,7 @@ pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<Balancer> {
     let listener = listen(port)?;
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
-    let copies = Arc::new(Copies::on(copies));
+    let copies = Arc::new(Upstreams::on(copies));
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,26 +62,26 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: TcpListener, copies: Arc<Copies>) -> std::io::Result<()> {
+async fn serve(listener: TcpListener, copies: Arc<Upstreams>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let routes = Router::new().fallback(forward).with_state(copies);
     axum::serve(listener, routes).await
 }
 
-async fn forward(State(copies): State<Arc<Copies>>, request: Request) -> Response {
+async fn forward(State(copies): State<Arc<Upstreams>>, request: Request) -> Response {
     let answer = copies.forward(request).await;
     answer.unwrap_or_else(|| StatusCode::BAD_GATEWAY.into_response())
 }
 
 #[derive(Debug)]
-struct Copies {
-    copies: Vec<Copy>,
+struct Upstreams {
+    copies: Vec<Upstream>,
     turn: AtomicUsize,
 }
 
-/// One copy, as the load balancer sees it.
+/// A copy, as the load balancer sees it.
 #[derive(Debug)]
-struct Copy {
+struct Upstream {
     port: u16,
     in_flight: AtomicUsize,
     idle: Mutex<Vec<Connection>>,
@@ -89,11 +89,11 @@ struct Copy {
 
 /// A request in flight.
 #[derive(Debug)]
-struct InFlight<'a>(&'a Copy);
+struct InFlight<'a>(&'a Upstream);
 
-impl Copies {
+impl Upstreams {
     fn on(ports: &[u16]) -> Self {
-        let copy = |port: &u16| Copy {
+        let copy = |port: &u16| Upstream {
             port: *port,
             in_flight: AtomicUsize::new(0),
             idle: Mutex::default(),
@@ -129,7 +129,7 @@ impl Copies {
     }
 
     /// The copies, the least loaded first; among equals they take turns.
-    fn by_load(&self) -> Vec<&Copy> {
+    fn by_load(&self) -> Vec<&Upstream> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.copies.len();
         let (before, after) = self.copies.split_at(turn);
         let mut copies: Vec<_> = after.iter().chain(before).collect();
@@ -139,7 +139,7 @@ impl Copies {
 }
 
 impl<'a> InFlight<'a> {
-    fn to(copy: &'a Copy) -> Self {
+    fn to(copy: &'a Upstream) -> Self {
         copy.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(copy)
     }
