@@ -114,6 +114,16 @@ fn a_large_sale_makes_a_small_file() {
 }
 
 #[test]
+fn a_long_line_stays_small_and_its_text_is_safe() {
+    let mut shown = Shown::open(&[record("<a>", 20_000)]);
+    let longest = "Math.max(...[...document.querySelectorAll('path.line')].map((line) => line.getAttribute('d').length))";
+    let longest = shown.eval(longest).as_u64().unwrap();
+    assert!((1000..20_000).contains(&longest), "{longest}");
+    let heading = shown.eval("document.querySelector('main h2').firstChild.data");
+    assert_eq!(heading, "<a> ");
+}
+
+#[test]
 fn what_is_written_in_a_record_cannot_become_markup() {
     let mut records = [record("<script>alert(1)</script>", 5)];
     records[0].store = "<img src=x>".into();
