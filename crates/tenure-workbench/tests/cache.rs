@@ -61,6 +61,17 @@ fn one_caller_of_all_copies_rebuilds_what_expired() {
 }
 
 #[test]
+fn the_table_ends_with_what_to_try_next() {
+    let small = ["demo", "cache", "--copies=2", "--callers=2", "--expiries=1"];
+    let lock = ["--rebuild", "50ms", "--lock", "tenure"];
+    let ended = end(bare(&[&small[..], &lock].concat()).env_remove("TENURE_STORE"));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.contains("│ tenure"), "{}", ended.out);
+    let last = ended.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("try next: tenure demo cache"), "{last}");
+}
+
+#[test]
 fn the_lock_may_live_in_redis() {
     let server = RedisServer::start().unwrap();
     let url = server.url();

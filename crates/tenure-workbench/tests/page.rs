@@ -89,7 +89,7 @@ impl Stage {
     /// Waits until the sale is over, and returns what the page says of it then.
     fn over(&mut self) -> Value {
         self.wait_for(
-            "state?.totals && document.querySelector('#totals-title').textContent === 'In the end'",
+            "state?.sale?.finished && document.querySelector('#totals-title').textContent === 'Final result'",
         );
         self.eval(SHOWN)
     }
@@ -132,7 +132,7 @@ fn the_page_shows_the_stock_fall_to_nothing_and_who_sold() {
     stage.eval(WATCH);
     stage.start("tenure");
     stage.wait_for(
-        "document.querySelector('.seat.holds') && document.querySelector('.seat:not(.holds)')",
+        "document.querySelector('.client.holds') && document.querySelector('.client:not(.holds)')",
     );
     let shown = stage.over();
     assert_eq!(
@@ -182,7 +182,7 @@ fn the_page_shows_the_stock_fall_to_nothing_and_who_sold() {
 fn a_copy_that_is_killed_by_a_click_is_replaced_and_nothing_is_sold_twice() {
     let mut stage = Stage::open(&["--stock", "1000"]);
     stage.start("tenure");
-    stage.wait_for("state.running && state.copies[0].sold > 0");
+    stage.wait_for("state.phase === 'running' && state.copies[0].sold > 0");
     let before = stage.eval("state.copies[0].pid");
     stage.browser.click("[data-copy='1'] .kill").unwrap();
     stage.wait_for("document.querySelector('#faults').textContent.includes('Copy 1 was killed')");
@@ -203,11 +203,11 @@ fn a_copy_that_is_killed_by_a_click_is_replaced_and_nothing_is_sold_twice() {
 fn a_copy_that_is_frozen_by_a_click_comes_back_too_late_to_write() {
     let mut stage = Stage::open(&["--stock", "1000", "--ttl", "1s"]);
     stage.start("tenure");
-    stage.wait_for("state.running && state.copies[1].sold > 0");
+    stage.wait_for("state.phase === 'running' && state.copies[1].sold > 0");
     stage.browser.click("[data-copy='2'] .pause").unwrap();
     stage.wait_for("document.querySelector('[data-copy=\"2\"] .state').textContent === 'frozen'");
     stage.wait_for(
-        "document.querySelector('#faults').textContent.includes('stale write was refused')",
+        "document.querySelector('#faults').textContent.includes('late write was refused')",
     );
     let shown = stage.over();
     assert_eq!(
@@ -227,24 +227,28 @@ fn the_sale_waits_for_the_page_and_lasts_until_copies_are_broken_by_hand() {
     let copies = copies.iter().filter(|pid| runs(pid, "demo-copy"));
     assert_eq!(copies.count(), 0, "nothing was started yet");
     let mut stage = Stage::of(demo, browser);
-    stage.wait_for("state.running && state.copies.every((copy) => copy.sold > 0)");
+    stage.wait_for("state.phase === 'running' && state.copies.every((copy) => copy.sold > 0)");
     let told = "document.querySelector('#faults').textContent";
     stage.browser.click("[data-copy='2'] .pause").unwrap();
     stage.wait_for("document.querySelector('[data-copy=\"2\"] .state').textContent === 'frozen'");
     // The other copy has to take over first.
     stage.browser.click("[data-copy='1'] .pause").unwrap();
     let button = "document.querySelector('[data-copy=\"1\"] .pause').textContent";
-    stage.wait_for(&format!("{button} === 'once another serves …'"));
+    stage.wait_for(&format!("{button} === 'once another is serving …'"));
     for copies in [[2, 1], [1, 2]] {
         let [frozen, other] = copies;
         stage.wait_for(&format!(
-            "/Copy {frozen} was frozen .*copy {other} took over .*stale write was refused/.test({told})"
+            "/Copy {frozen} was frozen .*copy {other} took over .*late write was refused/.test({told})"
         ));
     }
     stage.wait_for("!document.querySelector('[data-copy=\"1\"] .kill').disabled");
     stage.browser.click("[data-copy='1'] .kill").unwrap();
     stage.wait_for(&format!("{told}.includes('Copy 1 was killed')"));
-    assert_eq!(stage.eval("state.running"), true, "there is time for more");
+    assert_eq!(
+        stage.eval("state.phase"),
+        "running",
+        "there is time for more"
+    );
     stage.no_errors();
 }
 
@@ -253,11 +257,11 @@ fn the_only_copy_is_not_frozen() {
     let mut stage = Stage::open(&["--stock", "300", "--copies", "1"]);
     stage.start("tenure");
     let disabled = "[...document.querySelectorAll('.buttons button')].map((one) => one.disabled)";
-    stage.wait_for("state.running && state.copies[0].sold > 0");
+    stage.wait_for("state.phase === 'running' && state.copies[0].sold > 0");
     stage.wait_for(&format!("String({disabled}) === 'true,false'"));
     let said = stage.wait_for(
-        "(window.asked ??= order('pause', { copy: 1 })) && \
-         document.querySelector('#trouble').textContent",
+        "(window.asked ??= send('pause', { copy: 1 })) && \
+         document.querySelector('#problem').textContent",
     );
     assert!(said.as_str().unwrap().contains("--copies 2"), "{said}");
 }
@@ -300,7 +304,7 @@ fn a_sale_without_a_lock_shows_lost_updates() {
 fn the_page_says_when_the_demo_is_gone_and_nothing_runs_on() {
     let mut stage = Stage::open(&["--stock", "300"]);
     stage.start("tenure");
-    stage.wait_for("state.running");
+    stage.wait_for("state.phase === 'running'");
     let copies = stage.eval("state.copies.map((copy) => copy.pid)");
     let copies: Vec<String> = copies
         .as_array()
@@ -311,7 +315,7 @@ fn the_page_says_when_the_demo_is_gone_and_nothing_runs_on() {
     assert!(copies.iter().all(|copy| is_alive(copy)));
     kill_process(pid(stage.demo.process.id()), Signal::INT).unwrap();
     assert_eq!(stage.demo.process.wait().unwrap().code(), Some(130));
-    let said = stage.wait_for("!document.querySelector('#trouble').hidden && document.querySelector('#trouble').textContent");
+    let said = stage.wait_for("!document.querySelector('#problem').hidden && document.querySelector('#problem').textContent");
     assert!(said.as_str().unwrap().contains("does not answer"), "{said}");
     assert_eq!(
         stage.eval("document.querySelector('#start .main').disabled"),

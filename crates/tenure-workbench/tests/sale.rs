@@ -177,6 +177,8 @@ fn every_lock_is_shown_side_by_side() {
         assert!(ended.out.contains(&format!("│ {lock}")), "{}", ended.out);
         assert!(ended.out.contains(&format!("\n{lock}: ")), "{}", ended.out);
     }
+    let last = ended.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("try next: tenure demo "), "{last}");
     for heading in ["OVERSOLD", "LOST UPDATES", "REFUSED STALE WRITES", "P99"] {
         assert!(ended.out.contains(heading), "{}", ended.out);
     }

@@ -34,9 +34,6 @@ mod wire;
 mod workload;
 
 pub(crate) use child::play;
-pub(crate) use clock::now_ns;
-pub(crate) use contender::redis::client as redis_client;
-pub(crate) use nodes::Nodes;
 
 use kind::Kind;
 use machine::Machine;

@@ -1,4 +1,4 @@
-//! `demo`: what goes wrong without a lock, and that it does not go wrong with one.
+//! `demo`: what goes wrong without a lock, and not with one.
 
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ use tenure_cli::store::Store;
 
 pub(crate) mod cache;
 pub(crate) mod flash_sale;
+mod summary;
 
 /// Show with real processes what a lock is good for
 #[derive(Debug, Args)]

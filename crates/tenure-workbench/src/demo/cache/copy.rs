@@ -1,4 +1,4 @@
-//! A copy of the service: its callers read the entry, and make it anew when it has expired.
+//! A copy of the service: its callers read the entry, and rebuild it when it has expired.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,37 +17,25 @@ use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
-/// Who keeps callers from all making the entry anew.
+/// How callers avoid that all of them rebuild the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Keeper {
-    /// Nobody: whoever finds the entry expired makes it anew
+pub(crate) enum Strategy {
+    /// No lock: every caller that finds the entry expired rebuilds it
     None,
     /// A lock inside each copy
     Process,
-    /// tenure's `once`: one makes it, the others wait for it
+    /// tenure's `once`: single-flight, one rebuilds and the others wait
     Tenure,
-    /// tenure's `once_or_stale`: one makes it, the others go on with the old one
+    /// tenure's `once_or_stale`: one rebuilds, the others use the stale entry
     Stale,
-}
-
-impl Keeper {
-    /// Returns the name that people write.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Process => "process",
-            Self::Tenure => "tenure",
-            Self::Stale => "stale",
-        }
-    }
 }
 
 /// The first line to a copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) folder: PathBuf,
-    pub(super) keeper: Keeper,
+    pub(super) strategy: Strategy,
     /// Which copy it is, from 1.
     pub(super) copy: u32,
     pub(super) callers: u32,
@@ -57,20 +45,28 @@ pub(super) struct Settings {
     pub(super) expiries: u64,
 }
 
-/// The last line from a copy: what its callers met.
+/// The last line from a copy: the calls of all its callers.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Calls {
     /// Calls that found the entry fresh.
     pub(super) hits: u64,
     /// How long each call took that did not, in microseconds.
     pub(super) misses_us: Vec<u64>,
-    /// Those of them that were answered with the old entry.
+    /// Those of them that were answered with the stale entry.
     pub(super) stale: u64,
-    /// Why it could not go on, if it could not.
+    /// Why the copy failed, if it did.
     pub(super) failed: Option<String>,
 }
 
-/// Plays one copy.
+impl Calls {
+    pub(super) fn add(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.stale += other.stale;
+        self.misses_us.extend(other.misses_us);
+    }
+}
+
+/// Runs one copy.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
     let (settings, _) = Parent::listen("demo-cache-copy", "demo cache")?;
     let calls = call_all(store, settings)
@@ -98,10 +94,7 @@ async fn call_all(store: &Store, settings: Settings) -> Result<Calls> {
     }
     let mut all = Calls::default();
     for calls in callers.join_all().await {
-        let calls = calls?;
-        all.hits += calls.hits;
-        all.stale += calls.stale;
-        all.misses_us.extend(calls.misses_us);
+        all.add(calls?);
     }
     client.settled().await;
     Ok(all)
@@ -145,21 +138,21 @@ impl Service {
         }
     }
 
-    /// Gets an entry that is not expired, or the old one where that will do.
+    /// Gets a fresh entry, or the stale one if the strategy allows that.
     async fn get(&self) -> Result<Once<Entry>> {
         let look = || std::future::ready(self.cache.look().map_err(Failure::from));
         let make = |fence: tenure::Fence| self.rebuild(Some(fence.get()));
-        match self.settings.keeper {
-            Keeper::None => self.rebuild(None).await.map(Once::Made),
-            Keeper::Process => {
+        match self.settings.strategy {
+            Strategy::None => self.rebuild(None).await.map(Once::Made),
+            Strategy::Process => {
                 let _inside = self.inside.lock().await;
                 match look().await? {
                     Seen::Fresh(entry) => Ok(Once::Found(entry)),
                     _ => self.rebuild(None).await.map(Once::Made),
                 }
             }
-            Keeper::Tenure => self.lock.once(look, make).await,
-            Keeper::Stale => self.lock.once_or_stale(look, make).await,
+            Strategy::Tenure => self.lock.once(look, make).await,
+            Strategy::Stale => self.lock.once_or_stale(look, make).await,
         }
     }
 

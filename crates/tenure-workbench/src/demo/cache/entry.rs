@@ -1,36 +1,35 @@
-//! The cached entry: a file that all copies share, and a list of those who made it anew.
+//! The cached entry: a file that all copies share, and a log of its rebuilds.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tenure::Seen;
 
-use crate::bench::now_ns;
-
-/// What is cached.
+/// The cached value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Which one it is, from 1: each is made out of the one before.
+    /// Which one it is, from 1: a rebuild counts one up.
     pub(super) generation: u64,
-    /// When it was made, by the machine's clock.
-    made_ns: u64,
+    /// When it was built, by the clock that all processes of the machine share.
+    built: Duration,
     /// The fence that it was written with.
     fence: Option<u64>,
 }
 
-/// One who made an entry anew.
+/// A rebuild of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rebuild {
     /// The entry that had expired.
     pub(super) expired: u64,
-    /// The copy that did it, from 1.
+    /// The copy that rebuilt it, from 1.
     pub(super) copy: u32,
 }
 
-/// A folder with the entry.
+/// The folder of the entry.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
@@ -38,7 +37,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache in a folder; its entry is fresh for so long.
+    /// Opens the cache in a folder; an entry expires after `fresh`.
     pub(super) fn new(folder: &Path, fresh: Duration) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -51,15 +50,14 @@ impl Cache {
         let Some(entry) = self.entry()? else {
             return Ok(Seen::Missing);
         };
-        let age = Duration::from_nanos(now_ns().saturating_sub(entry.made_ns));
-        Ok(if age < self.fresh {
+        Ok(if now().saturating_sub(entry.built) < self.fresh {
             Seen::Fresh(entry)
         } else {
             Seen::Stale(entry)
         })
     }
 
-    /// Makes the entry anew, which takes `time`.
+    /// Rebuilds the entry, which takes `time`.
     pub(super) async fn rebuild(
         &self,
         copy: u32,
@@ -71,30 +69,30 @@ impl Cache {
         tokio::time::sleep(time).await;
         let entry = Entry {
             generation: expired + 1,
-            made_ns: now_ns(),
+            built: now(),
             fence,
         };
         self.put(entry)?;
         Ok(entry)
     }
 
-    /// Returns all who made an entry anew, in order.
+    /// Returns all rebuilds, in order.
     pub(super) fn rebuilds(&self) -> io::Result<Vec<Rebuild>> {
-        match fs::read_to_string(self.folder.join(REBUILDS)) {
-            Ok(text) => text
-                .lines()
-                .map(|line| serde_json::from_str(line).map_err(io::Error::from))
-                .collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let log = self.read(REBUILDS)?.unwrap_or_default();
+        let lines = serde_json::Deserializer::from_slice(&log).into_iter();
+        lines.map(|line| Ok(line?)).collect()
     }
 
     fn entry(&self) -> io::Result<Option<Entry>> {
-        match fs::read(self.folder.join(ENTRY)) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        let entry = self.read(ENTRY)?;
+        let entry = entry.map(|text| serde_json::from_slice(&text)).transpose();
+        Ok(entry?)
+    }
+
+    fn read(&self, file: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            read => read.map(Some),
         }
     }
 
@@ -118,6 +116,11 @@ impl Cache {
         // One call, so that lines of several processes do not mix.
         list.write_all(format!("{}\n", serde_json::to_string(&rebuild)?).as_bytes())
     }
+}
+
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 const ENTRY: &str = "entry.json";

@@ -1,32 +1,32 @@
 //! The flags of the flash sale, and what they may say.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::demo::flash_sale::lock::LockKind;
-use crate::demo::flash_sale::look::LookArgs;
-use crate::demo::flash_sale::record::FaultKind;
+use super::lock_kind::LockKind;
+use super::record::FaultKind;
 use tenure_cli::duration;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 /// Sell out a small stock to many buyers at once
 ///
-/// Starts several copies of a small web service, each a process of its own, and a front that spreads
-/// the buyers over them. A sale reads the stock, checks it, and writes it back one lower: two copies
-/// that do so at the same time sell the same piece twice. The lock keeps them apart. Inside of it a
-/// nested step takes the same lock again, and the stock checks the fence of each write.
+/// Starts several copies of a small web service, each in its own process, and a load balancer in front
+/// of them. A sale reads the stock, checks it, and writes it back one lower: two copies that do so at
+/// the same time sell the same piece twice. The lock prevents that. While it is held, a nested step
+/// takes the same lock again, and the stock checks the fence of each write.
 ///
 /// Without --store nothing of yours is touched: the locks live in a folder that is removed at the
 /// end. With a Redis server as the store, the stock lives on that server too; with redlock://, on the
 /// first of its servers.
 ///
-/// Faults come in the middle of a sale, after its read and before its write.
+/// Faults happen in the middle of a sale, after its read and before its write.
 ///
-/// Ends with 1 if tenure sold what was not there or lost an update, if a fault that was asked for did
-/// not happen, or if with --pause no other copy took over or the late write was not refused. The other
-/// locks are broken on purpose, and end with 0 whatever they do.
+/// Exits with 1 if tenure oversold or lost an update, if a requested fault did not happen, or if with
+/// --pause no other copy took over or the late write was not refused. The other locks are broken on
+/// purpose, and exit with 0 whatever they do.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -39,103 +39,115 @@ Examples:
   tenure demo flash-sale --all --slow 5s --kill          # every lock side by side
   tenure demo flash-sale --json | jq .[0].totals")]
 pub(crate) struct FlashSaleArgs {
-    /// How many pieces there are to sell [default: 5000, with --all 500]
+    /// Pieces to sell [default: 5000, with --all 500]
     #[arg(long, value_name = "NUMBER", value_parser = number(1, MOST))]
     stock: Option<u64>,
 
-    /// How many buyers come, each with one request [default: 4 for each piece]
+    /// Buyers, each with one request [default: 4 for each piece]
     #[arg(long, value_name = "NUMBER", value_parser = number(1, MOST))]
     buyers: Option<u64>,
 
-    /// How many buyers wait for an answer at the same time [default: 64, with --page 16]
+    /// Requests in flight at the same time [default: 64, with --page 16]
     #[arg(long, value_name = "NUMBER", value_parser = small(1, 1000))]
     at_once: Option<u32>,
 
-    /// How many copies of the service there are
+    /// Copies of the service
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = small(1, 64))]
-    pub(crate) copies: u32,
+    pub(super) copies: u32,
 
-    /// What keeps the copies apart
+    /// The lock that the copies use
     #[arg(
         long,
         value_name = "LOCK",
         default_value = "tenure",
         conflicts_with = "all"
     )]
-    pub(crate) lock: LockKind,
+    pub(super) lock: LockKind,
 
     /// Every lock in turn, side by side
     #[arg(long)]
-    pub(crate) all: bool,
+    pub(super) all: bool,
 
     /// How long a lease lasts unless renewed
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "3s")]
-    pub(crate) ttl: Duration,
+    pub(super) ttl: Duration,
 
-    /// How long each sale thinks between its read and its write [default: 0ms, with --page 30s for the
+    /// How long each sale takes between its read and its write [default: 0ms, with --page 30s for the
     /// whole stock]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     think: Option<Duration>,
 
-    /// One sale takes so long; its lease is renewed meanwhile
+    /// One sale takes this long; its lease is renewed meanwhile
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) slow: Option<Duration>,
+    pub(super) slow: Option<Duration>,
 
-    /// One copy is frozen for longer than its lease lasts, then writes: the fence refuses that
+    /// One copy is frozen for longer than its lease lasts, then writes: the fence refuses the write
     #[arg(long)]
-    pub(crate) pause: bool,
+    pub(super) pause: bool,
 
-    /// One copy is killed, and a new one takes its place
+    /// One copy is killed, and a new process takes its place
     #[arg(long)]
-    pub(crate) kill: bool,
+    pub(super) kill: bool,
 
-    /// Who spreads the buyers over the copies: nginx if it is installed, or our own
+    /// The load balancer: nginx if it is installed, or the built-in one
     #[arg(long, value_name = "FRONT", default_value = "auto")]
-    pub(crate) front: FrontKind,
+    pub(super) front: FrontKind,
 
-    /// The port that the buyers come to; any that is free if not given
+    /// The port of the load balancer [default: any free port]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) port: Option<u16>,
+    pub(super) port: Option<u16>,
 
     /// Print JSON: an array of the records, one for each lock
     #[arg(long)]
-    pub(crate) json: bool,
+    pub(super) json: bool,
 
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
+    /// Write the sales as charts into one HTML file
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
+
+    /// Show the sale on a page in the browser, where others can be started, until Ctrl-C
+    ///
+    /// The sale begins when the page is open, or when Enter is pressed. It takes half a minute, so that
+    /// there is time to freeze and kill copies by hand.
+    #[arg(long, conflicts_with = "json")]
+    pub(super) page: bool,
+
+    /// The port of the page [default: any free port]
+    #[arg(long, value_name = "PORT", requires = "page", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) page_port: Option<u16>,
 }
 
-/// Who spreads the buyers over the copies.
+/// The load balancer in front of the copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FrontKind {
-    /// nginx where it is installed
+pub(super) enum FrontKind {
+    /// nginx if it is installed
     Auto,
-    /// A small one of our own
+    /// The built-in one
     Own,
     /// nginx
     Nginx,
 }
 
 impl FlashSaleArgs {
-    /// Refuses what each flag allows, but not together.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks the flags that depend on each other.
+    pub(super) fn check(&self) -> Result<()> {
         let wrong = |sentence: &str| Err(Failure::new(exit_code::USAGE, sentence));
         if self.ttl < SHORTEST_TTL || self.ttl > LONGEST {
-            return wrong("--ttl is between 100ms and 1h; write for example --ttl 3s");
+            return wrong("--ttl must be between 100ms and 1h; write for example --ttl 3s");
         }
         if self.think.is_some_and(|think| think > LONGEST)
             || self.slow.is_some_and(|slow| slow > LONGEST)
         {
-            return wrong("--think and --slow are at most 1h; write for example --slow 20s");
+            return wrong("--think and --slow must be at most 1h; write for example --slow 20s");
         }
         if self.slow.is_some_and(|slow| slow.is_zero()) {
-            return wrong("--slow 0s is not slow; write for example --slow 20s");
+            return wrong("--slow must be longer than 0s; write for example --slow 20s");
         }
         if self.slow.is_some() && !self.all && self.lock == LockKind::None {
-            return wrong("--slow needs a lock that somebody waits for; name another than none");
+            return wrong("--slow needs a lock that others wait for; choose another --lock");
         }
         if self.pause && self.copies < 2 {
-            return wrong("--pause needs another copy that goes on meanwhile; write --copies 2");
+            return wrong("--pause needs another copy that takes over; write --copies 2");
         }
         if self.stock() < FEWEST_FOR_FAULTS && !self.faults().is_empty() {
             return wrong("a fault needs a sale to happen in; write --stock 10 or more");
@@ -148,8 +160,8 @@ impl FlashSaleArgs {
         Ok(())
     }
 
-    /// How many pieces there are to sell.
-    pub(crate) fn stock(&self) -> u64 {
+    /// Pieces to sell.
+    pub(super) fn stock(&self) -> u64 {
         let usual = match self.all {
             // The slowest lock decides how long it takes.
             true => 500,
@@ -158,15 +170,15 @@ impl FlashSaleArgs {
         self.stock.unwrap_or(usual)
     }
 
-    /// How many buyers come.
-    pub(crate) fn buyers(&self) -> u64 {
+    /// Buyers, each with one request.
+    pub(super) fn buyers(&self) -> u64 {
         let usual = 4 * self.stock();
         self.buyers.unwrap_or_else(|| usual.min(MOST))
     }
 
-    /// How many buyers wait for an answer at the same time.
-    pub(crate) fn at_once(&self) -> u32 {
-        let usual = match self.look.page {
+    /// Requests in flight at the same time.
+    pub(super) fn at_once(&self) -> u32 {
+        let usual = match self.page {
             // Without a lock all of them sell at the same time: fewer buyers keep that sale visible.
             true => 16,
             false => 64,
@@ -174,9 +186,9 @@ impl FlashSaleArgs {
         self.at_once.unwrap_or(usual)
     }
 
-    /// How long each sale thinks between its read and its write.
-    pub(crate) fn think(&self) -> Duration {
-        let usual = match self.look.page {
+    /// How long each sale takes between its read and its write.
+    pub(super) fn think(&self) -> Duration {
+        let usual = match self.page {
             true => {
                 let pieces = u32::try_from(self.stock()).unwrap_or(u32::MAX);
                 (PAGED / pieces).max(SHORTEST_THINK)
@@ -187,7 +199,7 @@ impl FlashSaleArgs {
     }
 
     /// The faults that were asked for.
-    pub(crate) fn faults(&self) -> Vec<FaultKind> {
+    pub(super) fn faults(&self) -> Vec<FaultKind> {
         let asked = [
             (self.kill, FaultKind::Kill),
             (self.slow.is_some(), FaultKind::Slow),
@@ -208,7 +220,7 @@ fn small(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
 
 /// How long the stock lasts on the page, so that there is time to freeze and kill copies by hand.
 const PAGED: Duration = Duration::from_secs(30);
-/// The resolution of a copy's timer.
+/// The resolution of the timer.
 const SHORTEST_THINK: Duration = Duration::from_millis(1);
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);

@@ -1,26 +1,29 @@
-//! The load: buyers that come as fast as they are answered.
+//! The load: each buyer comes as soon as the one before was answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use tokio::task::JoinSet;
 
-use super::front::{Connection, connect};
+use super::balancer::{Connection, connect};
 use super::live::Live;
-use super::record::{Outcome, Sale};
-use super::wire::Answer;
+use super::messages::Answer;
+use super::record::Sale;
 
-/// Lets so many buyers come to a port, each with one request, so many at once.
+/// Sends the requests of all buyers to a port, `at_once` of them at the same time.
 pub(super) fn start(port: u16, buyers: u64, at_once: u32, live: &Live) -> JoinSet<()> {
     let left = Arc::new(AtomicU64::new(buyers));
     let mut tasks = JoinSet::new();
     for _ in 0..u64::from(at_once).min(buyers) {
         let (left, live) = (Arc::clone(&left), live.clone());
         tasks.spawn(async move {
-            let mut counter = Counter::new(port);
+            let mut counter = Counter {
+                port,
+                connection: None,
+            };
             let one_less = |left: u64| left.checked_sub(1);
             let (get, set) = (Ordering::Relaxed, Ordering::Relaxed);
             while left.fetch_update(set, get, one_less).is_ok() {
@@ -33,7 +36,7 @@ pub(super) fn start(port: u16, buyers: u64, at_once: u32, live: &Live) -> JoinSe
     tasks
 }
 
-/// A place at the counter: one buyer after another, on one connection.
+/// A connection that is used by one buyer after another.
 #[derive(Debug)]
 struct Counter {
     port: u16,
@@ -41,38 +44,31 @@ struct Counter {
 }
 
 impl Counter {
-    fn new(port: u16) -> Self {
-        Self {
-            port,
-            connection: None,
-        }
-    }
-
-    /// Sends one request. Who gets no answer does not ask again.
+    /// Sends one request. A buyer who gets no answer does not retry.
     async fn buy(&mut self, live: &Live) -> Sale {
         let asked = Instant::now();
         let answer = self.ask().await;
-        if answer.is_none() {
-            self.connection = None;
-        }
-        let outcome = answer
-            .as_ref()
-            .map_or(Outcome::Error, |answer| answer.outcome);
-        Sale {
-            at_us: live.now_us(),
-            copy: answer.as_ref().map_or(0, |answer| answer.copy),
-            left: answer.as_ref().map_or(0, |answer| answer.left),
-            waited_us: answer.as_ref().map_or(0, |answer| answer.waited_us),
-            took_us: micros(asked.elapsed()),
-            outcome,
-            fence: answer.and_then(|answer| answer.fence),
+        let took_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let at_us = live.now_us();
+        match answer {
+            Some(answer) => Sale {
+                at_us,
+                copy: answer.copy,
+                left: answer.left,
+                waited_us: answer.waited_us,
+                took_us,
+                outcome: answer.outcome,
+                fence: answer.fence,
+            },
+            None => Sale::unanswered(at_us, took_us),
         }
     }
 
+    /// Keeps the connection if there was an answer.
     async fn ask(&mut self) -> Option<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(self.port).await.ok()?,
+            None => connect(self.port).await?,
         };
         connection.ready().await.ok()?;
         let request = Request::post("/inventory/sale")
@@ -80,12 +76,9 @@ impl Counter {
             .body(Full::default());
         let answer = connection.send_request(request.ok()?).await.ok()?;
         let body = answer.into_body().collect().await.ok()?;
+        // A load balancer that reaches no copy does not answer in JSON.
+        let answer = serde_json::from_slice(&body.to_bytes()).ok()?;
         self.connection = Some(connection);
-        // A front that reaches no copy answers in words of its own.
-        serde_json::from_slice(&body.to_bytes()).ok()
+        Some(answer)
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,50 +1,58 @@
-//! A sale while it goes on: what the progress bar and the live page look at, and how the page steers it.
+//! The sale that is running, as the progress bar and the live page see it, and the commands to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tenure::{Client, Name};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::lock::LockKind;
-use super::record::{FaultSeen, Outcome, Sale, TakeOver, Totals};
+use super::lock_kind::LockKind;
+use super::record::{Counted, FaultSeen, Outcome, Record, Sale, TakeOver, Totals};
+use super::view::View;
 
-/// The sale that goes on now, or the last one; clones are the same.
+/// The sale that is running, or the last one; clones are the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Live {
+pub(super) struct Live {
     state: Arc<Mutex<State>>,
-    /// How many were sold, for those who wait for a number.
-    sold: Arc<watch::Sender<u64>>,
+    /// Told of every buyer who has been answered.
+    answered: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug)]
 struct State {
     /// Which sale it is, from 1; 0 before the first.
     number: u64,
-    lock: Option<LockKind>,
-    running: bool,
-    stock: u64,
-    buyers: u64,
+    phase: Phase,
     began: Instant,
     asked: u64,
+    /// What the last copy saw as left that sold a piece.
     left: u64,
-    stale: u64,
-    errors: u64,
-    sales: Vec<Sale>,
-    /// Sales of each copy in each second.
-    seconds: Vec<Vec<u64>>,
+    sold: u64,
+    /// All that is known so far.
+    record: Record,
     copies: Vec<CopyNow>,
-    faults: Vec<FaultSeen>,
-    totals: Option<Totals>,
     /// Where to look for the holder and the waiters.
-    line: Option<(Client, Name)>,
+    queue: Option<(Client, Name)>,
+}
+
+/// How far a sale is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Phase {
+    /// No sale has begun.
+    Waiting,
+    Running,
+    /// The last buyer was answered; the copies are being stopped.
+    Ending,
+    Over,
 }
 
 /// What a copy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CopyState {
+pub(super) enum CopyState {
     Serving,
     /// One of its sales takes long.
     Slow,
@@ -54,89 +62,79 @@ pub(crate) enum CopyState {
 
 /// A copy, as the page shows it.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct CopyNow {
-    pub(crate) number: u32,
-    pub(crate) pid: u32,
-    pub(crate) state: CopyState,
-    pub(crate) sold: u64,
+pub(super) struct CopyNow {
+    number: u32,
+    pid: u32,
+    state: CopyState,
+    sold: u64,
 }
 
 /// Who holds the lock or waits for it.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct InLine {
+struct QueueEntry {
     /// Its copy, from 1; 0 if it is none of ours.
-    pub(crate) copy: u32,
-    pub(crate) pid: u32,
+    copy: u32,
+    pid: u32,
     /// For how long it has held or waited.
-    pub(crate) for_ms: u64,
-    /// The number of the grant, if it holds.
+    for_ms: u64,
+    /// The fence of the grant, if it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fence: Option<u64>,
+    fence: Option<u64>,
 }
 
 /// All that the page shows, at one moment.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Snapshot {
-    /// Which sale it is, from 1; 0 before the first.
-    pub(crate) number: u64,
-    pub(crate) lock: Option<LockKind>,
-    pub(crate) running: bool,
-    pub(crate) stock: u64,
-    pub(crate) buyers: u64,
-    pub(crate) seconds: f64,
-    /// Requests that were answered.
-    pub(crate) requests: u64,
-    pub(crate) sold: u64,
-    pub(crate) left: u64,
-    pub(crate) refused_stale_writes: u64,
-    pub(crate) errors: u64,
-    /// For each second since the sale began, the sales of each copy.
-    pub(crate) per_second: Vec<Vec<u64>>,
-    pub(crate) copies: Vec<CopyNow>,
-    pub(crate) holder: Option<InLine>,
-    pub(crate) waiters: Vec<InLine>,
-    pub(crate) faults: Vec<FaultSeen>,
-    /// The sums, once the sale is over.
-    pub(crate) totals: Option<Totals>,
+#[derive(Debug, Serialize)]
+pub(super) struct Snapshot {
+    number: u64,
+    phase: Phase,
+    lock: Option<String>,
+    sale: Option<View>,
+    copies: Vec<CopyNow>,
+    holder: Option<QueueEntry>,
+    waiters: Vec<QueueEntry>,
+}
+
+/// What the page tells the sale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Begins a sale with this lock; one that is running is ended first.
+    Start(LockKind),
+    /// Freezes a copy in its next sale, for longer than its lease lasts.
+    Pause(u32),
+    /// Kills a copy in its next sale; another process takes its place.
+    Kill(u32),
+    /// Ends the sale that is running.
+    Stop,
 }
 
 impl Live {
-    /// A stage on which nothing has begun.
-    pub(crate) fn new() -> Self {
+    /// No sale has begun.
+    pub(super) fn new() -> Self {
         let state = State {
             number: 0,
-            lock: None,
-            running: false,
-            stock: 0,
-            buyers: 0,
+            phase: Phase::Waiting,
             began: Instant::now(),
             asked: 0,
             left: 0,
-            stale: 0,
-            errors: 0,
-            sales: Vec::new(),
-            seconds: Vec::new(),
+            sold: 0,
+            record: Record::default(),
             copies: Vec::new(),
-            faults: Vec::new(),
-            totals: None,
-            line: None,
+            queue: None,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
-            sold: Arc::new(watch::Sender::new(0)),
+            answered: Arc::default(),
         }
     }
 
-    /// Forgets the last sale, and begins another.
+    /// Forgets the last sale, and begins another; `copies` are numbers and process ids.
     pub(super) fn begin(
         &self,
-        lock: LockKind,
-        stock: u64,
-        buyers: u64,
-        copies: &[(u32, u32)],
-        line: Option<(Client, Name)>,
+        record: Record,
+        copies: impl Iterator<Item = (u32, u32)>,
+        queue: Option<(Client, Name)>,
     ) {
-        let copy = |&(number, pid): &(u32, u32)| CopyNow {
+        let copy = |(number, pid)| CopyNow {
             number,
             pid,
             state: CopyState::Serving,
@@ -145,148 +143,136 @@ impl Live {
         let mut state = self.state();
         *state = State {
             number: state.number + 1,
-            lock: Some(lock),
-            running: true,
-            stock,
-            buyers,
+            phase: Phase::Running,
             began: Instant::now(),
             asked: 0,
-            left: stock,
-            stale: 0,
-            errors: 0,
-            sales: Vec::with_capacity(usize::try_from(buyers).unwrap_or(0)),
-            seconds: Vec::new(),
-            copies: copies.iter().map(copy).collect(),
-            faults: Vec::new(),
-            totals: None,
-            line,
+            left: record.stock,
+            sold: 0,
+            record,
+            copies: copies.map(copy).collect(),
+            queue,
         };
-        self.sold.send_replace(0);
     }
 
-    /// Microseconds since the sale began.
+    /// Returns the microseconds since the sale began.
     pub(super) fn now_us(&self) -> u64 {
         let began = self.state().began;
         u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A buyer has come.
+    /// Counts a buyer who has come.
     pub(super) fn asked(&self) {
         self.state().asked += 1;
     }
 
-    /// A buyer has been answered.
+    /// Counts a buyer who has been answered.
     pub(super) fn answered(&self, sale: Sale) {
         let mut state = self.state();
-        state.sales.push(sale);
+        state.record.sales.push(sale);
         match sale.outcome {
             Outcome::Sold => {
-                state.sold_by(sale);
-                self.sold.send_modify(|sold| *sold += 1);
+                state.left = sale.left;
+                state.sold += 1;
+                if let Some(copy) = state.copy(sale.copy) {
+                    copy.sold += 1;
+                }
             }
             Outcome::SoldOut => state.left = 0,
-            Outcome::Stale => state.stale += 1,
-            Outcome::Error => state.errors += 1,
+            Outcome::Stale | Outcome::Error => {}
         }
+        self.answered.send_replace(());
     }
 
-    /// A copy does something else now.
+    /// Notes what a copy does now, and in which process.
     pub(super) fn copy(&self, number: u32, pid: u32, now: CopyState) {
-        let mut state = self.state();
-        let copy = state.copies.iter_mut().find(|copy| copy.number == number);
-        if let Some(copy) = copy {
+        if let Some(copy) = self.state().copy(number) {
             (copy.pid, copy.state) = (pid, now);
         }
     }
 
-    /// A fault is over.
+    /// Notes a fault that is over.
     pub(super) fn fault(&self, mut fault: FaultSeen) {
-        let mut state = self.state();
-        fault.taken_over = TakeOver::of(&fault, &state.sales);
-        state.faults.push(fault);
+        let record = &mut self.state().record;
+        fault.taken_over = TakeOver::of(&fault, &record.sales);
+        record.faults.push(fault);
     }
 
-    /// How many buyers have come, and how many were answered.
+    /// Returns how many buyers have come, and how many were answered.
     pub(super) fn progress(&self) -> (u64, u64) {
         let state = self.state();
-        (state.asked, state.sales.len() as u64)
+        (state.asked, state.record.sales.len() as u64)
     }
 
-    /// How many are left, as the last copy saw it that sold one; and how many were sold.
+    pub(super) fn is_running(&self) -> bool {
+        self.state().phase == Phase::Running
+    }
+
+    /// Returns how many are left, as the last copy saw it that sold one; and how many were sold.
     pub(super) fn stock(&self) -> (u64, u64) {
-        (self.state().left, *self.sold.borrow())
-    }
-
-    /// Waits until so many were sold.
-    pub(super) async fn until_sold(&self, number: u64) {
-        // The sender lives as long as we do.
-        let _ = self.sold.subscribe().wait_for(|sold| *sold >= number).await;
+        let state = self.state();
+        (state.left, state.sold)
     }
 
     /// Waits until another copy than this one serves.
     pub(super) async fn until_another_serves(&self, number: u32) {
         let serves = |copy: &CopyNow| copy.number != number && copy.state == CopyState::Serving;
-        // A copy that serves again sells, unless the sale is over.
-        let mut sold = self.sold.subscribe();
+        // A copy that serves again answers, unless the sale is over.
+        let mut answered = self.answered.subscribe();
         while !self.state().copies.iter().any(serves) {
             // The sender lives as long as we do.
-            let _ = sold.changed().await;
+            let _ = answered.changed().await;
         }
     }
 
-    /// The sale is over; returns all requests and faults.
-    pub(super) fn end(&self) -> (Vec<Sale>, Vec<FaultSeen>) {
+    /// Waits until no buyer has been answered for so long.
+    pub(super) async fn until_stuck(&self, patience: Duration) {
+        let mut answered = self.answered.subscribe();
+        while timeout(patience, answered.changed()).await.is_ok() {}
+    }
+
+    /// Ends the sale; its record lacks what only the stock knows.
+    pub(super) fn end(&self) -> Record {
         let mut state = self.state();
-        state.running = false;
-        state.line = None;
+        state.update();
+        state.phase = Phase::Ending;
+        state.queue = None;
         for copy in &mut state.copies {
             copy.state = CopyState::Ended;
         }
-        (std::mem::take(&mut state.sales), state.faults.clone())
+        state.record.clone()
     }
 
-    /// The sums are known.
-    pub(super) fn sum_up(&self, totals: Totals) {
-        self.state().totals = Some(totals);
+    /// Shows the whole record of the sale that has ended.
+    pub(super) fn finish(&self, record: &Record) {
+        let mut state = self.state();
+        state.phase = Phase::Over;
+        state.record = record.clone();
     }
 
     /// Returns all that the page shows; asks the store who holds the lock and who waits.
-    pub(crate) async fn snapshot(&self) -> Snapshot {
-        let line = self.state().line.clone();
-        let entries = match &line {
+    pub(super) async fn snapshot(&self) -> Snapshot {
+        let queue = self.state().queue.clone();
+        let entries = match &queue {
             Some((client, name)) => client.list(Some(name)).await.unwrap_or_default(),
             None => Vec::new(),
         };
-        let state = self.state();
-        let entry = entries.first();
-        let holder = entry.and_then(|entry| entry.holders.first());
-        let waiters = entry
-            .map(|entry| entry.waiters.iter())
-            .into_iter()
-            .flatten();
+        let mut state = self.state();
+        state.update();
+        let begun = state.phase != Phase::Waiting;
+        let holders = entries.iter().flat_map(|entry| &entry.holders);
+        let waiters = entries.iter().flat_map(|entry| &entry.waiters);
         Snapshot {
             number: state.number,
-            lock: state.lock,
-            running: state.running,
-            stock: state.stock,
-            buyers: state.buyers,
-            seconds: state.began.elapsed().as_secs_f64(),
-            requests: state.sales.len() as u64,
-            sold: *self.sold.borrow(),
-            left: state.left,
-            refused_stale_writes: state.stale,
-            errors: state.errors,
-            per_second: state.seconds.clone(),
+            phase: state.phase,
+            lock: begun.then(|| state.record.lock.clone()),
+            sale: begun.then(|| View::of(&state.record, state.phase == Phase::Over)),
             copies: state.copies.clone(),
-            holder: holder.map(|holder| {
-                let fence = Some(holder.fence.get());
-                state.in_line(holder.about.pid, holder.held, fence)
-            }),
+            holder: holders
+                .map(|holder| state.queued(holder.about.pid, holder.held, Some(holder.fence.get())))
+                .next(),
             waiters: waiters
-                .map(|waiter| state.in_line(waiter.about.pid, waiter.waited, None))
+                .map(|waiter| state.queued(waiter.about.pid, waiter.waited, None))
                 .collect(),
-            faults: state.faults.clone(),
-            totals: state.totals,
         }
     }
 
@@ -296,26 +282,29 @@ impl Live {
 }
 
 impl State {
-    fn sold_by(&mut self, sale: Sale) {
-        self.left = sale.left;
-        let copies = self.copies.len();
-        let Some(place) = (sale.copy as usize)
-            .checked_sub(1)
-            .filter(|place| *place < copies)
-        else {
+    /// Adds up what is known so far; the stock itself is counted at the end.
+    fn update(&mut self) {
+        if self.phase != Phase::Running {
             return;
-        };
-        self.copies[place].sold += 1;
-        let second = usize::try_from(sale.at_us / 1_000_000).unwrap_or(0);
-        if self.seconds.len() <= second {
-            self.seconds.resize(second + 1, vec![0; copies]);
         }
-        self.seconds[second][place] += 1;
+        let sales = &self.record.sales;
+        let refused = sales.iter().filter(|sale| sale.outcome == Outcome::Stale);
+        let counted = Counted {
+            left: self.left,
+            accepted: self.sold,
+            refused: refused.count() as u64,
+        };
+        self.record.totals = Totals::of(sales, self.record.stock, counted);
+        self.record.seconds = self.began.elapsed().as_secs_f64();
     }
 
-    fn in_line(&self, pid: u32, time: std::time::Duration, fence: Option<u64>) -> InLine {
+    fn copy(&mut self, number: u32) -> Option<&mut CopyNow> {
+        self.copies.iter_mut().find(|copy| copy.number == number)
+    }
+
+    fn queued(&self, pid: u32, time: Duration, fence: Option<u64>) -> QueueEntry {
         let copy = self.copies.iter().find(|copy| copy.pid == pid);
-        InLine {
+        QueueEntry {
             copy: copy.map_or(0, |copy| copy.number),
             pid,
             for_ms: tenure_cli::output::millis(time),
@@ -324,62 +313,54 @@ impl State {
     }
 }
 
-/// Steers the sale from elsewhere.
-#[derive(Debug, Clone)]
-pub(crate) struct Control(mpsc::UnboundedSender<Order>);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::flash_sale::view::tests::record;
 
-/// What the sale is told.
-#[derive(Debug)]
-pub(crate) struct Orders(mpsc::UnboundedReceiver<Order>);
-
-/// One thing that the sale is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Start(LockKind),
-    Pause(u32),
-    Kill(u32),
-    Stop,
-}
-
-impl Control {
-    /// A handle, and the end that the sale listens to.
-    pub(crate) fn new() -> (Self, Orders) {
-        let (tell, orders) = mpsc::unbounded_channel();
-        (Self(tell), Orders(orders))
-    }
-
-    /// Begins a sale with this lock; one that goes on is ended first.
-    pub(crate) fn start(&self, lock: LockKind) {
-        self.tell(Order::Start(lock));
-    }
-
-    /// Freezes a copy in its next sale, for longer than its lease lasts.
-    pub(crate) fn pause(&self, copy: u32) {
-        self.tell(Order::Pause(copy));
-    }
-
-    /// Kills a copy in its next sale; another takes its place.
-    pub(crate) fn kill(&self, copy: u32) {
-        self.tell(Order::Kill(copy));
-    }
-
-    /// Ends the sale that goes on.
-    pub(crate) fn stop(&self) {
-        self.tell(Order::Stop);
-    }
-
-    fn tell(&self, order: Order) {
-        // Nobody listens once all is over.
-        let _ = self.0.send(order);
-    }
-}
-
-impl Orders {
-    /// Waits for the next order; for ever if nobody is left to give one.
-    pub(super) async fn next(&mut self) -> Order {
-        match self.0.recv().await {
-            Some(order) => order,
-            None => std::future::pending().await,
+    #[tokio::test]
+    async fn nothing_is_added_after_the_end_and_the_next_sale_begins_anew() {
+        let live = Live::new();
+        let shown = || async { serde_json::to_value(live.snapshot().await).unwrap() };
+        assert_eq!(shown().await["phase"], "waiting");
+        let whole = record("tenure", 7);
+        let empty = Record {
+            sales: Vec::new(),
+            ..whole.clone()
+        };
+        live.begin(empty.clone(), [(1, 11), (2, 12)].into_iter(), None);
+        for sale in &whole.sales {
+            live.answered(*sale);
         }
+        let now = shown().await;
+        assert_eq!(
+            (&now["phase"], &now["number"]),
+            (&"running".into(), &1.into())
+        );
+        assert_eq!(now["sale"]["totals"]["sold"], 7);
+        assert_eq!(now["copies"][0]["sold"], 4);
+        let mut ended = live.end();
+        assert_eq!(shown().await["sale"]["finished"], false);
+        ended.totals.left = 3;
+        live.finish(&ended);
+        let (over, later) = (shown().await, shown().await);
+        assert_eq!(over["sale"], later["sale"]);
+        assert_eq!(over["sale"]["totals"]["left"], 3);
+        live.begin(empty, [(1, 21)].into_iter(), None);
+        let next = shown().await;
+        assert_eq!(next["number"], 2);
+        assert_eq!(next["sale"]["totals"]["sold"], 0);
+    }
+
+    #[tokio::test]
+    async fn a_long_sale_is_shown_from_its_first_moment_to_its_last() {
+        let live = Live::new();
+        let whole = record("tenure", 5000);
+        live.begin(whole.clone(), [(1, 11), (2, 12)].into_iter(), None);
+        let shown = serde_json::to_value(live.snapshot().await).unwrap();
+        let line = shown["sale"]["charts"]["really_left"].as_array().unwrap();
+        assert!((300..=800).contains(&line.len()), "{}", line.len());
+        assert_eq!(line[0][1], 5000.0);
+        assert_eq!(line.last().unwrap()[1], 0.0);
     }
 }

@@ -1,107 +1,142 @@
-//! The locks that the sale can be held with, and what each of them shows.
+//! The lock of a copy: what a sale takes before it touches the stock.
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::recipes::Kind;
+use tenure::{Client, Guard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// What keeps the copies apart, by name.
-///
-/// The recipes of the lab are here that break by what the sale does to them. The others need a fault
-/// that only the lab makes, such as a server that loses its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LockKind {
-    /// No lock at all
+use super::lock_kind::LockKind;
+use super::messages::Settings;
+use super::stock::StockLocation;
+use crate::recipes::{Held as RecipeHeld, Recipe, Spin};
+use tenure_cli::error::{Failure, Result};
+use tenure_cli::exit_code;
+
+/// A lock that can be taken.
+#[derive(Debug)]
+pub(super) enum SaleLock {
+    /// No lock.
     None,
-    /// A lock inside each copy
-    Process,
-    /// Redis: SETNX without expiry
-    Setnx,
-    /// Redis: SETNX, tried again by recursion
-    Recursion,
-    /// Redis: a lease, and DEL without looking who owns it
-    Del,
-    /// Redis: a lease, and GET before DEL
-    GetDel,
-    /// Redis: a lease with an atomic release, and no renewal
-    Lease,
-    /// Redis: a renewed lease that its own holder cannot take again
-    NoReentry,
-    /// Redis: a lease whose renewal does not check the owner
-    RenewAnyOwner,
-    /// Redis: a lease whose renewal creates it again
-    RenewRecreate,
-    /// Redis: a renewed lease without a fence
-    NoFence,
-    /// Redis: waiters that check, then subscribe
-    CheckThenSubscribe,
-    /// Redis: the classic recipe done right, tried again every 20 ms
-    Spin,
-    /// tenure, on the store
-    Tenure,
+    /// A lock of this process.
+    Process(Arc<Mutex<()>>),
+    /// tenure's lock, which a task may take again while it holds it.
+    Tenure {
+        client: Client,
+        name: String,
+        ttl: Duration,
+    },
+    /// A lock as people write it.
+    Recipe {
+        recipe: Arc<dyn Recipe>,
+        name: String,
+        nested: bool,
+    },
 }
 
-impl LockKind {
-    /// All of them, from nothing to tenure.
-    pub(crate) fn all() -> Vec<Self> {
-        Self::value_variants().to_vec()
+/// A lock that is held, and has to be released.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Nothing.
+    Nothing,
+    /// The lock of this process, released when dropped.
+    Process { _held: OwnedMutexGuard<()> },
+    /// tenure's guard.
+    Tenure(Guard),
+    /// The lock of a recipe.
+    Recipe(RecipeHeld),
+}
+
+impl SaleLock {
+    pub(super) async fn open(settings: &Settings) -> Result<Self> {
+        Ok(match settings.lock {
+            LockKind::None => Self::None,
+            LockKind::Process => Self::Process(Arc::default()),
+            LockKind::Tenure => Self::Tenure {
+                client: tenure::open(&settings.store).await?,
+                name: settings.name.clone(),
+                ttl: Duration::from_millis(settings.ttl_ms),
+            },
+            lock => Self::Recipe {
+                recipe: recipe(lock, settings).await?,
+                name: settings.name.clone(),
+                nested: lock.is_nested(),
+            },
+        })
     }
 
-    /// Returns the name that people write.
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// Returns the recipe of the lab that it is, if any.
-    pub(super) fn recipe(self) -> Option<Kind> {
-        match self {
-            Self::None | Self::Process | Self::Spin | Self::Tenure => None,
-            Self::Setnx => Some(Kind::Setnx),
-            Self::Recursion => Some(Kind::Recursion),
-            Self::Del => Some(Kind::Del),
-            Self::GetDel => Some(Kind::GetDel),
-            Self::Lease => Some(Kind::Lease),
-            Self::NoReentry => Some(Kind::NoReentry),
-            Self::RenewAnyOwner => Some(Kind::RenewAnyOwner),
-            Self::RenewRecreate => Some(Kind::RenewRecreate),
-            Self::NoFence => Some(Kind::NoFence),
-            Self::CheckThenSubscribe => Some(Kind::CheckThenSubscribe),
-        }
-    }
-
-    /// Returns whether it works on a Redis server only.
-    pub(super) fn needs_redis(self) -> bool {
-        self.recipe().is_some() || self == Self::Spin
-    }
-
-    /// Returns whether the nested step of a sale takes the lock again.
+    /// Waits for the lock.
     ///
-    /// Who writes a lock without re-entry does not nest it, except in the one that shows just this.
-    pub(super) fn is_nested(self) -> bool {
-        matches!(self, Self::NoReentry | Self::Spin | Self::Tenure)
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a cancelled call gives up its place in the queue.
+    pub(super) async fn lock(&self) -> Result<Held> {
+        Ok(match self {
+            Self::None => Held::Nothing,
+            Self::Process(mutex) => Held::Process {
+                _held: Arc::clone(mutex).lock_owned().await,
+            },
+            Self::Tenure { client, name, ttl } => {
+                let lock = client.mutex(name).ttl(*ttl).reentrant();
+                Held::Tenure(lock.lock().await?)
+            }
+            Self::Recipe { recipe, name, .. } => {
+                Held::Recipe(recipe.lock(name).await.map_err(|error| failed(&error))?)
+            }
+        })
     }
 
-    /// Returns what a reader of the table learns from it.
-    pub(crate) fn shows(self) -> &'static str {
+    /// Takes the lock again in a nested step of its holder, if the lock is used that way.
+    pub(super) async fn lock_nested(&self) -> Result<Held> {
         match self {
-            Self::None => "two copies read the same stock and sell the same piece",
-            Self::Process => "the same, as soon as there are two copies",
-            Self::Setnx => "with --kill nobody buys any more: the dead holder keeps the lock",
-            Self::Recursion => "with --slow the waiting copies run out of stack and crash",
-            Self::Del => "with --slow the late holder deletes the next one's lock",
-            Self::GetDel => "the same, in the moment between GET and DEL",
-            Self::Lease => "with --slow the lease is over before the sale is: an update is lost",
-            Self::NoReentry => "the nested step waits for its own caller, for ever",
-            Self::RenewAnyOwner => "with --pause a copy renews a lock that others hold by now",
-            Self::RenewRecreate => {
-                "with --pause a copy creates a lock again that others hold by now"
-            }
-            Self::NoFence => "with --pause the stale write is accepted: an update is lost",
-            Self::CheckThenSubscribe => "a release between check and subscribe wakes nobody",
-            Self::Spin => "correct but for --pause, slow, and who waits longest is luck",
-            Self::Tenure => "exactly the stock is sold, whatever happens to a copy",
+            Self::None | Self::Process(_) | Self::Recipe { nested: false, .. } => Ok(Held::Nothing),
+            Self::Tenure { .. } | Self::Recipe { .. } => self.lock().await,
         }
     }
+
+    /// Releases the lock.
+    pub(super) async fn unlock(&self, held: Held) -> Result<()> {
+        match (held, self) {
+            (Held::Tenure(guard), _) => {
+                guard.release().await?;
+            }
+            (Held::Recipe(held), Self::Recipe { recipe, .. }) => {
+                let unlocked = recipe.unlock(held).await;
+                unlocked.map_err(|error| failed(&error))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// Returns the fence of the grant, which the stock checks.
+    pub(super) fn fence(&self) -> Option<u64> {
+        match self {
+            Self::Nothing | Self::Process { .. } => None,
+            Self::Tenure(guard) => Some(guard.fence().get()),
+            Self::Recipe(held) => held.fence,
+        }
+    }
+}
+
+async fn recipe(lock: LockKind, settings: &Settings) -> Result<Arc<dyn Recipe>> {
+    let ttl = Duration::from_millis(settings.ttl_ms);
+    // With several servers, recipes use the one of the stock.
+    let server = match &settings.stock {
+        StockLocation::Redis { url, .. } => url,
+        StockLocation::File(_) => &settings.store,
+    };
+    let opened = match lock.recipe() {
+        Some(kind) => kind.open(std::slice::from_ref(server), ttl).await,
+        None => Spin::open(server, ttl)
+            .await
+            .map(|spin| Arc::new(spin) as _),
+    };
+    opened.map_err(|error| failed(&error))
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(exit_code::UNAVAILABLE, format!("the lock failed: {why}"))
 }

@@ -1,14 +1,15 @@
 //! The flash sale: many buyers, few pieces, and several copies of one web service.
 //!
-//! A run is a `stage` on which each lock in turn holds a `sale`: it starts the copies (`crew`, which are
-//! this program again, `copy`), a `front`, and the `buyers`, makes the `fault`s that were asked for, and
-//! ends in a `record`. The `stock` counts by itself, so that the record does not depend on who lived to tell.
+//! A run has a `setup`, in which each lock in turn holds a `sale`: it starts the copies of the `service` (this
+//! program again, each a `process`), a load `balancer` and the `buyers`, makes the `faults` that were asked for,
+//! and ends in a `record`. The `stock` counts by itself, so that the record does not depend on who survived.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
+use super::summary::progress;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::print_json;
@@ -16,33 +17,33 @@ use tenure_cli::signals::Signals;
 use tenure_cli::store::Store;
 
 mod args;
+mod balancer;
 mod buyers;
-mod copy;
-mod crew;
-mod door;
-mod fault;
-mod front;
-pub(crate) mod live;
+mod faults;
+mod live;
 mod lock;
-mod look;
+mod lock_kind;
+mod messages;
+mod origin;
 mod page;
-pub(crate) mod record;
-mod report;
+mod process;
+mod record;
 mod sale;
-mod show;
-mod stage;
+mod service;
+mod setup;
 mod stock;
 mod table;
 mod verdict;
-mod wire;
+mod view;
+mod wording;
 
 pub(crate) use args::FlashSaleArgs;
-pub(crate) use copy::copy;
+pub(crate) use service::copy;
 
-use live::{Control, Live, Orders};
-use lock::LockKind;
+use live::{Command, Live};
+use lock_kind::LockKind;
 use record::Record;
-use stage::Stage;
+use setup::Setup;
 
 /// Holds the sales that were asked for, and prints what came of them.
 pub(crate) async fn flash_sale(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
@@ -54,31 +55,33 @@ pub(crate) async fn flash_sale(store: &Store, args: FlashSaleArgs) -> Result<Exi
 }
 
 async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.report {
+        view::check_writable(file)?;
+    }
     let locks = match args.all {
         true => LockKind::all(),
         false => vec![args.lock],
     };
-    let (json, look) = (args.json, args.look.clone());
-    if let Some(file) = &look.report {
-        report::check(file)?;
-    }
-    let stage = Stage::open(store, args, &locks).await?;
-    if look.page {
-        return page::serve(&stage, &look, &locks).await;
+    let setup = Setup::open(store, args, &locks).await?;
+    if setup.args.page {
+        return page::serve(&setup, &locks).await;
     }
     let live = Live::new();
-    let (_control, mut orders) = Control::new();
+    let (_sender, mut commands) = mpsc::unbounded_channel();
     let mut records = Vec::new();
     for lock in locks {
-        records.push((lock, one(&stage, lock, &live, &mut orders).await?));
+        records.push(one(&setup, lock, &live, &mut commands).await?);
     }
-    drop(stage);
-    if let Some(file) = &look.report {
-        report::write(file, &records)?;
+    let args = setup.finish();
+    if let Some(file) = &args.report {
+        view::write_report(file, &records)?;
     }
-    match json {
-        true => print_json(&records.iter().map(|(_, record)| record).collect::<Vec<_>>())?,
-        false => table::print(&records)?,
+    match args.json {
+        true => print_json(&records)?,
+        false => {
+            table::print(&records)?;
+            table::print_next(&args)?;
+        }
     }
     match broken(&records) {
         None => Ok(exit_code::DONE),
@@ -86,9 +89,14 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
     }
 }
 
-/// Holds one sale, with a bar that shows how far it is.
-async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) -> Result<Record> {
-    let bar = progress(stage.args.buyers());
+/// Holds one sale, with a progress bar.
+async fn one(
+    setup: &Setup,
+    lock: LockKind,
+    live: &Live,
+    commands: &mut UnboundedReceiver<Command>,
+) -> Result<Record> {
+    let bar = progress(setup.args.buyers());
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;
@@ -97,36 +105,21 @@ async fn one(stage: &Stage, lock: LockKind, live: &Live, orders: &mut Orders) ->
             bar.set_message(format!("{}: {sold} sold, {left} left", lock.name()));
         }
     };
-    let held = tokio::select! {
-        held = sale::hold(stage, lock, live, orders) => held?,
+    let finished = tokio::select! {
+        finished = sale::hold(setup, lock, live, commands) => finished?,
         () = watched => unreachable!("the loop has no end"),
     };
     bar.finish_and_clear();
-    Ok(held.record)
+    Ok(finished.record)
 }
 
-/// What tenure did not keep, in one sentence.
-fn broken(records: &[(LockKind, Record)]) -> Option<String> {
+/// Lists the promises that tenure has broken, in one sentence.
+fn broken(records: &[Record]) -> Option<String> {
     let broken: Vec<_> = records
         .iter()
-        .flat_map(|(_, record)| &record.broken)
+        .flat_map(|record| record.broken.clone())
         .collect();
-    if broken.is_empty() {
-        return None;
-    }
-    let list = broken.iter().map(|sentence| sentence.as_str());
-    let list = list.collect::<Vec<_>>().join("; ");
-    Some(format!("the sale failed: {list}"))
-}
-
-/// A bar on stderr, if that is a terminal.
-fn progress(buyers: u64) -> ProgressBar {
-    let bar = ProgressBar::new(buyers);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
+    (!broken.is_empty()).then(|| format!("the sale failed: {}", broken.join("; ")))
 }
 
 const TICK: Duration = Duration::from_millis(100);

@@ -4,62 +4,79 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::demo::summary::quantile;
+
 /// One sale with one lock, from the first buyer to the last.
 ///
 /// Moments are microseconds since it began.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Record {
     /// The lock, as `--lock` names it.
-    pub(crate) lock: String,
+    pub(super) lock: String,
     /// Where the lock lives, without a password.
-    pub(crate) store: String,
-    /// Who spread the buyers over the copies: `own` or `nginx`.
-    pub(crate) front: String,
-    pub(crate) copies: u32,
-    /// How many there were to sell.
-    pub(crate) stock: u64,
-    /// How many buyers there were, each with one request.
-    pub(crate) buyers: u64,
-    /// How many of them waited for an answer at the same time.
-    pub(crate) at_once: u32,
+    pub(super) store: String,
+    /// The load balancer: `own` or `nginx`.
+    pub(super) front: String,
+    pub(super) copies: u32,
+    /// Pieces to sell.
+    pub(super) stock: u64,
+    /// Buyers, each with one request.
+    pub(super) buyers: u64,
+    /// Requests in flight at the same time.
+    pub(super) at_once: u32,
     /// How long a lease lasts unless renewed.
-    pub(crate) ttl_ms: u64,
-    pub(crate) began_unix_ms: u64,
-    pub(crate) seconds: f64,
-    /// Nobody got an answer for so long that the sale was ended: the lock is stuck.
-    pub(crate) stuck: bool,
+    pub(super) ttl_ms: u64,
+    pub(super) began_unix_ms: u64,
+    pub(super) seconds: f64,
+    /// No buyer was answered for so long that the sale was ended: the lock is stuck.
+    pub(super) stuck: bool,
     /// Every request, in the order of the answers.
-    pub(crate) sales: Vec<Sale>,
+    pub(super) sales: Vec<Sale>,
     /// The faults that happened.
-    pub(crate) faults: Vec<FaultSeen>,
-    pub(crate) totals: Totals,
-    /// What tenure promises and did not keep, and faults that were asked for and did not happen.
-    pub(crate) broken: Vec<String>,
+    pub(super) faults: Vec<FaultSeen>,
+    pub(super) totals: Totals,
+    /// The promises that tenure has broken, and requested faults that did not happen.
+    pub(super) broken: Vec<String>,
 }
 
 /// One request of a buyer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sale {
+pub(super) struct Sale {
     /// When the answer came.
-    pub(crate) at_us: u64,
+    pub(super) at_us: u64,
     /// Which copy answered, from 1; 0 if none did.
-    pub(crate) copy: u32,
+    pub(super) copy: u32,
     /// What was left, as the copy saw it.
-    pub(crate) left: u64,
+    pub(super) left: u64,
     /// How long the copy waited for the lock.
-    pub(crate) waited_us: u64,
+    pub(super) waited_us: u64,
     /// How long the buyer waited for the answer.
-    pub(crate) took_us: u64,
-    pub(crate) outcome: Outcome,
-    /// The number of the grant, where the lock has such numbers.
+    pub(super) took_us: u64,
+    pub(super) outcome: Outcome,
+    /// The fence of the grant, if the lock has fences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fence: Option<u64>,
+    pub(super) fence: Option<u64>,
+}
+
+impl Sale {
+    /// A request without an answer.
+    pub(super) fn unanswered(at_us: u64, took_us: u64) -> Self {
+        Self {
+            at_us,
+            copy: 0,
+            left: 0,
+            waited_us: 0,
+            took_us,
+            outcome: Outcome::Error,
+            fence: None,
+        }
+    }
 }
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     /// One piece was sold.
     Sold,
     /// Nothing was left.
@@ -72,38 +89,38 @@ pub(crate) enum Outcome {
 
 /// A fault that happened, in the middle of a request: after the read and before the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FaultSeen {
-    pub(crate) kind: FaultKind,
+pub(super) struct FaultSeen {
+    pub(super) kind: FaultKind,
     /// The copy that it hit, from 1.
-    pub(crate) copy: u32,
-    pub(crate) from_us: u64,
-    pub(crate) to_us: u64,
-    /// What became of the request that it hit; `Error` if its copy did not live to tell.
-    pub(crate) outcome: Outcome,
-    /// The number of the grant of that request, where the lock has such numbers.
+    pub(super) copy: u32,
+    pub(super) from_us: u64,
+    pub(super) to_us: u64,
+    /// What became of the request that it hit; `Error` if its copy was killed.
+    pub(super) outcome: Outcome,
+    /// The fence of that request, if the lock has fences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fence: Option<u64>,
+    pub(super) fence: Option<u64>,
     /// Who took over the lock of a frozen copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) taken_over: Option<TakeOver>,
+    pub(super) taken_over: Option<TakeOver>,
 }
 
-/// The lock of a frozen copy in the hands of another copy.
+/// Another copy that took over the lock of a frozen one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TakeOver {
+pub(super) struct TakeOver {
     /// The copy that sold next, from 1.
-    pub(crate) copy: u32,
+    pub(super) copy: u32,
     /// When it sold.
-    pub(crate) at_us: u64,
-    /// The number of its grant.
-    pub(crate) fence: u64,
-    /// How many were sold until the frozen copy went on.
-    pub(crate) sold: u64,
+    pub(super) at_us: u64,
+    /// The fence of its grant.
+    pub(super) fence: u64,
+    /// How many were sold until the frozen copy continued.
+    pub(super) sold: u64,
 }
 
 impl TakeOver {
-    /// Finds who sold with a newer fence while a copy was frozen.
-    pub(crate) fn of(pause: &FaultSeen, sales: &[Sale]) -> Option<Self> {
+    /// Finds the copy that sold with a newer fence while another was frozen.
+    pub(super) fn of(pause: &FaultSeen, sales: &[Sale]) -> Option<Self> {
         let older = pause.fence.filter(|_| pause.kind == FaultKind::Pause)?;
         let mut newer = sales.iter().filter(|sale| {
             let elsewhere = sale.outcome == Outcome::Sold && sale.copy != pause.copy;
@@ -122,8 +139,8 @@ impl TakeOver {
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum FaultKind {
-    /// One request takes long, and lives.
+pub(super) enum FaultKind {
+    /// One request takes long, and succeeds.
     Slow,
     /// The copy is frozen for longer than its lease lasts.
     Pause,
@@ -143,43 +160,46 @@ impl fmt::Display for FaultKind {
 
 /// The sums, as the table shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Totals {
-    pub(crate) requests: u64,
+pub(super) struct Totals {
+    pub(super) requests: u64,
     /// Writes that the stock accepted.
-    pub(crate) sold: u64,
+    pub(super) sold: u64,
     /// What the stock says is left.
-    pub(crate) left: u64,
+    pub(super) left: u64,
     /// Sold, but never there.
-    pub(crate) oversold: u64,
+    pub(super) oversold: u64,
     /// Sold, but still counted as left.
-    pub(crate) lost_updates: u64,
+    pub(super) lost_updates: u64,
     /// Writes that the stock refused for their fence.
-    pub(crate) refused_stale_writes: u64,
-    pub(crate) errors: u64,
+    pub(super) refused_stale_writes: u64,
+    pub(super) errors: u64,
     /// Until the last piece was sold.
-    pub(crate) sales_per_second: f64,
-    pub(crate) wait_mean_us: u64,
-    pub(crate) wait_p50_us: u64,
-    pub(crate) wait_p99_us: u64,
+    pub(super) sales_per_second: f64,
+    pub(super) wait_mean_us: u64,
+    pub(super) wait_p50_us: u64,
+    pub(super) wait_p99_us: u64,
 }
 
 /// What the stock counted by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counted {
-    pub(crate) left: u64,
+pub(super) struct Counted {
+    pub(super) left: u64,
     /// Writes that were accepted.
-    pub(crate) accepted: u64,
+    pub(super) accepted: u64,
     /// Writes that were refused for their fence.
-    pub(crate) refused: u64,
+    pub(super) refused: u64,
 }
 
 impl Totals {
     /// Adds up the requests, and compares them with what the stock counted.
-    pub(crate) fn of(sales: &[Sale], stock: u64, counted: Counted) -> Self {
+    pub(super) fn of(sales: &[Sale], stock: u64, counted: Counted) -> Self {
         let count = |outcome| sales.iter().filter(|sale| sale.outcome == outcome).count() as u64;
         let sold = sales.iter().filter(|sale| sale.outcome == Outcome::Sold);
         let last_us = sold.map(|sale| sale.at_us).max().unwrap_or(0);
-        let waits = Waits::of(sales);
+        let answered = sales.iter().filter(|sale| sale.outcome != Outcome::Error);
+        let mut waits: Vec<u64> = answered.map(|sale| sale.waited_us).collect();
+        waits.sort_unstable();
+        let waited: u64 = waits.iter().sum();
         Self {
             requests: sales.len() as u64,
             sold: counted.accepted,
@@ -189,40 +209,10 @@ impl Totals {
             refused_stale_writes: counted.refused,
             errors: count(Outcome::Error),
             sales_per_second: per_second(counted.accepted, last_us),
-            wait_mean_us: waits.mean(),
-            wait_p50_us: waits.quantile(0.50),
-            wait_p99_us: waits.quantile(0.99),
+            wait_mean_us: waited.checked_div(waits.len() as u64).unwrap_or(0),
+            wait_p50_us: quantile(&waits, 0.50),
+            wait_p99_us: quantile(&waits, 0.99),
         }
-    }
-}
-
-/// The waits for the lock of all requests that got it, sorted.
-#[derive(Debug)]
-struct Waits(Vec<u64>);
-
-impl Waits {
-    fn of(sales: &[Sale]) -> Self {
-        let answered = sales.iter().filter(|sale| sale.outcome != Outcome::Error);
-        let mut waits: Vec<u64> = answered.map(|sale| sale.waited_us).collect();
-        waits.sort_unstable();
-        Self(waits)
-    }
-
-    fn mean(&self) -> u64 {
-        let sum: u64 = self.0.iter().sum();
-        sum.checked_div(self.0.len() as u64).unwrap_or(0)
-    }
-
-    /// The smallest wait that so large a part of all waits does not exceed.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a part of a length is one"
-    )]
-    fn quantile(&self, part: f64) -> u64 {
-        let place = (self.0.len() as f64 * part).ceil() as usize;
-        let found = self.0.get(place.saturating_sub(1));
-        found.copied().unwrap_or(0)
     }
 }
 

@@ -1,32 +1,34 @@
-//! One sale with one lock, from the first copy that is started to the last that has ended.
+//! One sale with one lock, from the start of the first copy to the end of the last.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tenure::Name;
 use tenure_testkit::Port;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
+use super::balancer::Balancer;
 use super::buyers;
-use super::crew::Copy;
-use super::fault::{Faults, Times};
-use super::front::Front;
-use super::live::{Live, Order, Orders};
-use super::lock::LockKind;
-use super::record::{FaultKind, Outcome, Record, Sale, Totals};
-use super::stage::Stage;
+use super::faults::{Faults, Times};
+use super::live::{Command, Live};
+use super::lock_kind::LockKind;
+use super::messages::Settings;
+use super::process::Copy;
+use super::record::{FaultKind, Record, Sale, Totals};
+use super::setup::Setup;
 use super::stock::Stock;
 use super::verdict;
-use super::wire::Settings;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::millis;
 
-/// How a sale ended, and what was ordered meanwhile.
+/// How a sale ended.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Finished {
     pub(super) record: Record,
-    /// Another sale that somebody wants instead.
+    /// Another sale that somebody started instead.
     pub(super) next: Option<LockKind>,
 }
 
@@ -36,117 +38,104 @@ pub(super) struct Held {
 ///
 /// Cancel safe: the processes end with the call.
 pub(super) async fn hold(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     live: &Live,
-    orders: &mut Orders,
-) -> Result<Held> {
-    let stock = stage.shelf.open().await?;
-    stock.fill(stage.args.stock()).await?;
-    let name = Stage::name()?;
-    let held = hold_with(stage, lock, &name, stock.as_ref(), live, orders).await;
+    commands: &mut UnboundedReceiver<Command>,
+) -> Result<Finished> {
+    let stock = setup.stock.open().await?;
+    stock.fill(setup.args.stock()).await?;
+    let name = Setup::name()?;
+    let held = hold_with(setup, lock, &name, stock.as_ref(), live, commands).await;
     stock.remove(name.as_str()).await?;
     held
 }
 
 async fn hold_with(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     name: &Name,
     stock: &dyn Stock,
     live: &Live,
-    orders: &mut Orders,
-) -> Result<Held> {
-    let args = &stage.args;
-    let copies = crew(stage, lock, name).await?;
+    commands: &mut UnboundedReceiver<Command>,
+) -> Result<Finished> {
+    let args = &setup.args;
+    let copies = start_copies(setup, lock, name).await?;
     let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
-    let front = Front::start(args.front, args.port, &ports, stage.folder.path())?;
-    let pids: Vec<_> = copies
-        .iter()
-        .map(|copy| (copy.number(), copy.pid()))
-        .collect();
-    let line = (lock == LockKind::Tenure).then(|| (stage.client.clone(), name.clone()));
-    live.begin(lock, args.stock(), args.buyers(), &pids, line);
-    let began_unix_ms = unix_ms();
-    let mut faults = Faults::new(times(stage), live);
-    arm(stage, lock, &copies, &mut faults);
-    let load = buyers::start(front.port(), args.buyers(), args.at_once(), live);
-    let end = until_over(stage, lock, &copies, load, &mut faults, live, orders).await?;
-    let finished = faults.finish().await;
-    if lock == LockKind::Tenure {
-        finished?;
-    }
-    let seconds = live.now_us() as f64 / 1e6;
-    let (sales, faults) = live.end();
-    let front_name = front.name().to_owned();
-    drop(front);
-    for copy in copies {
-        copy.end().await;
-    }
-    let totals = Totals::of(&sales, args.stock(), stock.counted().await?);
-    live.sum_up(totals);
-    let mut record = Record {
+    let balancer = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
+    let record = Record {
         lock: lock.name(),
-        store: stage.shown(),
-        front: front_name,
+        store: setup.shown(),
+        front: balancer.name.to_owned(),
         copies: args.copies,
         stock: args.stock(),
         buyers: args.buyers(),
         at_once: args.at_once(),
         ttl_ms: millis(args.ttl),
-        began_unix_ms,
-        seconds,
-        stuck: matches!(end, End::Stuck),
-        sales,
-        faults,
-        totals,
-        broken: Vec::new(),
+        began_unix_ms: unix_ms(),
+        ..Record::default()
     };
-    if lock == LockKind::Tenure && !matches!(end, End::Ordered(_)) {
-        record.broken = verdict::broken(&record, &args.faults());
+    let queue = (lock == LockKind::Tenure).then(|| (setup.client.clone(), name.clone()));
+    let processes = copies.iter().map(|copy| (copy.number(), copy.pid()));
+    live.begin(record, processes, queue);
+    let mut faults = Faults::new(times(setup), live);
+    arm(setup, lock, &copies, &mut faults);
+    let load = buyers::start(balancer.port, args.buyers(), args.at_once(), live);
+    let end = until_over(setup, lock, &copies, load, &mut faults, live, commands).await?;
+    let finished = faults.finish().await;
+    if lock == LockKind::Tenure {
+        finished?;
     }
+    let mut record = live.end();
+    drop(balancer);
+    for copy in copies {
+        copy.end().await;
+    }
+    record.stuck = matches!(end, End::Stuck);
+    record.totals = Totals::of(&record.sales, record.stock, stock.counted().await?);
     let next = match end {
-        End::Ordered(next) => next,
-        End::Served | End::Stuck => None,
+        End::Commanded(next) => next,
+        End::Served | End::Stuck => {
+            if lock == LockKind::Tenure {
+                record.broken = verdict::broken(&record, &args.faults());
+            }
+            None
+        }
     };
-    Ok(Held { record, next })
+    live.finish(&record);
+    Ok(Finished { record, next })
 }
 
 /// Starts the copies, one after another.
-async fn crew(stage: &Stage, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
+async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
     let mut copies = Vec::new();
-    for number in 1..=stage.args.copies {
+    for number in 1..=setup.args.copies {
         let port = Port::free().map_err(|error| {
-            Failure::new(
-                exit_code::UNAVAILABLE,
-                format!("no port for a copy: {error}"),
-            )
+            let sentence = format!("no port for a copy: {error}");
+            Failure::new(exit_code::UNAVAILABLE, sentence)
         })?;
         let settings = Settings {
             number,
             port: port.number(),
             lock,
             name: name.as_str().to_owned(),
-            store: stage.store.url().to_owned(),
-            shelf: stage.shelf.clone(),
-            ttl_ms: millis(stage.args.ttl),
-            think_ms: millis(stage.args.think()),
-            folder: stage.folder.path().to_owned(),
+            store: setup.store.url().to_owned(),
+            stock: setup.stock.clone(),
+            pieces: setup.args.stock(),
+            ttl_ms: millis(setup.args.ttl),
+            think_ms: millis(setup.args.think()),
+            folder: setup.folder.path().to_owned(),
         };
         copies.push(Arc::new(Copy::start(settings, port).await?));
     }
     Ok(copies)
 }
 
-/// Lets the faults that were asked for come one after another while the stock lasts, each to a copy of
-/// its own if there are enough.
-fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
-    for (kind, copy) in stage
-        .args
-        .faults()
-        .into_iter()
-        .zip(copies.iter().rev().cycle())
-    {
+/// Schedules the requested faults one after another while the stock lasts, each for another copy if there
+/// are enough.
+fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
+    let kinds = setup.args.faults().into_iter();
+    for (kind, copy) in kinds.zip(copies.iter().rev().cycle()) {
         let tenths = match kind {
             FaultKind::Kill => 1,
             FaultKind::Slow => 2,
@@ -156,7 +145,7 @@ fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
-        faults.arm(kind, copy, stage.args.stock() * tenths / 10);
+        faults.arm(kind, copy, setup.args.stock() * tenths / 10);
     }
 }
 
@@ -165,23 +154,22 @@ fn arm(stage: &Stage, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
 enum End {
     /// Every buyer was answered.
     Served,
-    /// Nobody is answered any more.
+    /// No more buyers are answered.
     Stuck,
-    /// Somebody wanted it, and maybe another sale.
-    Ordered(Option<LockKind>),
+    /// Somebody ended it, and may have started another sale.
+    Commanded(Option<LockKind>),
 }
 
 async fn until_over(
-    stage: &Stage,
+    setup: &Setup,
     lock: LockKind,
     copies: &[Arc<Copy>],
     mut load: JoinSet<()>,
     faults: &mut Faults,
     live: &Live,
-    orders: &mut Orders,
+    commands: &mut UnboundedReceiver<Command>,
 ) -> Result<End> {
-    let mut watch = Stillness::new(patience(stage));
-    let mut look = tokio::time::interval(LOOK);
+    let mut stuck = pin!(live.until_stuck(patience(setup)));
     let find = |number: u32| copies.iter().find(|copy| copy.number() == number);
     loop {
         tokio::select! {
@@ -192,80 +180,46 @@ async fn until_over(
             failure = faults.failed() => if lock == LockKind::Tenure {
                 return Err(failure);
             },
-            order = orders.next() => match order {
-                Order::Start(lock) => return Ok(End::Ordered(Some(lock))),
-                Order::Stop => return Ok(End::Ordered(None)),
-                Order::Pause(number) => if let Some(copy) = find(number) {
+            Some(command) = commands.recv() => match command {
+                Command::Start(lock) => return Ok(End::Commanded(Some(lock))),
+                Command::Stop => return Ok(End::Commanded(None)),
+                Command::Pause(number) => if let Some(copy) = find(number) {
                     faults.arm(FaultKind::Pause, copy, 0);
                 },
-                Order::Kill(number) => if let Some(copy) = find(number) {
+                Command::Kill(number) => if let Some(copy) = find(number) {
                     faults.arm(FaultKind::Kill, copy, 0);
                 },
             },
-            _ = look.tick() => if watch.is_stuck(live) {
+            () = &mut stuck => {
                 load.shutdown().await;
-                give_up(live);
+                count_unanswered(live);
                 return Ok(End::Stuck);
             },
         }
     }
 }
 
-/// Notices that nobody is answered any more.
-#[derive(Debug)]
-struct Stillness {
-    patience: Duration,
-    answered: u64,
-    since: Instant,
-}
-
-impl Stillness {
-    fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            answered: 0,
-            since: Instant::now(),
-        }
-    }
-
-    fn is_stuck(&mut self, live: &Live) -> bool {
-        let (_, answered) = live.progress();
-        if answered != self.answered {
-            (self.answered, self.since) = (answered, Instant::now());
-        }
-        self.since.elapsed() > self.patience
-    }
-}
-
-/// Counts those who still wait as errors.
-fn give_up(live: &Live) {
+/// Counts the buyers who still wait as errors.
+fn count_unanswered(live: &Live) {
     let (asked, answered) = live.progress();
     let at_us = live.now_us();
     for _ in answered..asked {
-        live.answered(Sale {
-            at_us,
-            copy: 0,
-            left: 0,
-            waited_us: 0,
-            took_us: 0,
-            outcome: Outcome::Error,
-            fence: None,
-        });
+        live.answered(Sale::unanswered(at_us, 0));
     }
 }
 
-fn times(stage: &Stage) -> Times {
+fn times(setup: &Setup) -> Times {
     Times {
-        slow: stage.args.slow.unwrap_or_default(),
+        slow: setup.args.slow.unwrap_or_default(),
         // Its own lease, and the one that the next in line of the same copy gets meanwhile.
-        pause: 2 * stage.args.ttl + PAST_THE_LEASE,
+        pause: 2 * setup.args.ttl + PAST_THE_LEASE,
     }
 }
 
 /// Longer than any fault, and than any lease that somebody may have to wait for.
-fn patience(stage: &Stage) -> Duration {
-    let times = times(stage);
-    times.slow + times.pause + stage.args.ttl + 10 * stage.args.think() + SPARE
+fn patience(setup: &Setup) -> Duration {
+    let times = times(setup);
+    times.slow + times.pause + setup.args.ttl + 10 * setup.args.think() + SPARE
 }
 
 fn unix_ms() -> u64 {
@@ -275,4 +229,3 @@ fn unix_ms() -> u64 {
 
 const PAST_THE_LEASE: Duration = Duration::from_secs(2);
 const SPARE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(100);

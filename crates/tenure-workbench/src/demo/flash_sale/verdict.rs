@@ -1,7 +1,8 @@
 //! Whether tenure kept its promises in a sale.
 
 use super::record::{FaultKind, FaultSeen, Outcome, Record};
-use super::table;
+use super::wording;
+use crate::demo::summary::count;
 
 /// Returns a sentence for each promise that was broken, and for each fault that did not happen or proved
 /// nothing.
@@ -9,20 +10,27 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     let totals = &record.totals;
     let mut broken = Vec::new();
     if totals.oversold > 0 {
-        broken.push(format!("{} were sold that were not there", totals.oversold));
+        broken.push(format!(
+            "{} that did not exist",
+            count(totals.oversold, "piece was sold", "pieces were sold")
+        ));
     }
     if totals.lost_updates > 0 {
-        broken.push(format!("{} updates were lost", totals.lost_updates));
+        broken.push(count(
+            totals.lost_updates,
+            "update was lost",
+            "updates were lost",
+        ));
     }
     let told = |outcome| record.sales.iter().any(|sale| sale.outcome == outcome);
     if totals.left > 0 && told(Outcome::SoldOut) {
         broken.push(format!(
-            "buyers were sent away, but {} are left",
-            totals.left
+            "buyers were turned away although {} left",
+            count(totals.left, "piece is", "pieces are")
         ));
     }
     if record.stuck {
-        broken.push("buyers waited for ever".to_owned());
+        broken.push("buyers waited forever".to_owned());
     }
     for kind in asked {
         let of_kind = |fault: &&FaultSeen| fault.kind == *kind;
@@ -31,7 +39,7 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
             broken.push(format!("the fault {kind} did not happen"));
         }
         if !happened.iter().any(|fault| proves(fault)) {
-            let told = happened.iter().map(|fault| table::told(fault));
+            let told = happened.iter().map(|fault| wording::fault(fault));
             broken.extend(told.map(|told| format!("the fault {kind} proved nothing: {told}")));
         }
     }
@@ -45,8 +53,8 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     broken
 }
 
-/// Whether a fault showed what it is for: the lock of a frozen copy goes to another, and the fence keeps its
-/// late write out. A killed copy and a slow sale are judged by the totals.
+/// Whether a fault proved its point: another copy took over the lock of a frozen one, and its late write was
+/// refused. A killed copy and a slow sale are judged by the totals.
 fn proves(fault: &FaultSeen) -> bool {
     fault.kind != FaultKind::Pause
         || (fault.taken_over.is_some() && fault.outcome == Outcome::Stale)
@@ -110,9 +118,9 @@ mod tests {
     fn each_broken_promise_is_named() {
         let said = |counted| broken(&record(counted), &[]).join(", ");
         assert_eq!(said(counted(0, 10)), "");
-        assert!(said(counted(0, 11)).contains("1 were sold"));
+        assert!(said(counted(0, 11)).contains("1 piece was sold"));
         assert!(said(counted(2, 10)).contains("2 updates were lost"));
-        assert!(said(counted(2, 8)).contains("but 2 are left"));
+        assert!(said(counted(2, 8)).contains("although 2 pieces are left"));
         let mut stuck = record(counted(0, 10));
         stuck.stuck = true;
         assert_eq!(broken(&stuck, &[]).len(), 1);

@@ -1,7 +1,7 @@
 //! Where the stock lives: the resource that the lock protects.
 //!
-//! It counts by itself what it accepts and refuses, in the same step as each write. So the table does
-//! not depend on what copies and buyers lived to tell.
+//! It counts by itself what it accepts and refuses, atomically with each write. So the table does not
+//! depend on copies that were killed and buyers that got no answer.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::demo::flash_sale::record::Counted;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-mod local;
+mod file;
 mod redis;
 
 /// A number of pieces, as a sale reads and writes it.
 #[async_trait]
 pub(crate) trait Stock: std::fmt::Debug + Send + Sync {
-    /// Puts so many pieces there, and forgets all that was counted.
+    /// Sets the number of pieces, and resets the counts.
     async fn fill(&self, left: u64) -> Result<()>;
 
     /// Reads how many are left.
@@ -32,34 +32,34 @@ pub(crate) trait Stock: std::fmt::Debug + Send + Sync {
     /// Returns what is left, and what was counted.
     async fn counted(&self) -> Result<Counted>;
 
-    /// Removes it, and what a broken lock of this name may have left behind on its server.
+    /// Removes it, and what a broken lock of this name may have left on its server.
     async fn remove(&self, lock: &str) -> Result<()>;
 }
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It is there.
+    /// It is stored.
     Accepted,
     /// Its fence is older than one that was seen; nothing changed.
     Stale,
 }
 
-/// Which stock is meant, so that a copy can be told.
+/// Where the stock is, for the copies to open it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Shelf {
+pub(crate) enum StockLocation {
     /// A file of this machine.
     File(PathBuf),
     /// A key of a Redis server.
     Redis { url: String, key: String },
 }
 
-impl Shelf {
+impl StockLocation {
     /// Opens the stock.
     pub(crate) async fn open(&self) -> Result<Box<dyn Stock>> {
         Ok(match self {
-            Self::File(path) => Box::new(local::File::open(path)?),
+            Self::File(path) => Box::new(file::File::open(path)?),
             Self::Redis { url, key } => Box::new(redis::Redis::open(url, key).await?),
         })
     }

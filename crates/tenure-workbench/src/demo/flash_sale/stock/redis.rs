@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisResult, Script};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult, Script};
 
 use super::{Stock, Written, failed};
-use crate::bench::redis_client;
 use crate::demo::flash_sale::record::Counted;
 use tenure_cli::error::Result;
 
-/// A hash of four numbers; a script makes the comparison of the fence and the write one step.
+/// A hash of four numbers; a script makes the comparison of the fence and the write atomic.
 #[derive(Debug)]
 pub(super) struct Redis {
     connection: MultiplexedConnection,
@@ -24,7 +24,13 @@ impl Redis {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(None);
-        let client = redis_client(url).map_err(|error| failed(&error))?;
+        // The options are tenure's own.
+        let address = url.split('?').next().unwrap_or(url);
+        let address = address.into_connection_info();
+        let client = address.and_then(|address| {
+            Client::open(address.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+        });
+        let client = client.map_err(|error| failed(&error))?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         Ok(Self {
             connection: connecting.await.map_err(|error| failed(&error))?,
@@ -47,7 +53,7 @@ impl Stock for Redis {
         let mut set = redis::cmd("HSET");
         set.arg(&self.key).arg("left").arg(left);
         self.ask::<()>(&set).await?;
-        // In case that nobody lives to remove it.
+        // In case that no process survives to remove it.
         self.ask(redis::cmd("EXPIRE").arg(&self.key).arg(A_DAY))
             .await
     }

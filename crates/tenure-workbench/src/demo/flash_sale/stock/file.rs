@@ -11,10 +11,10 @@ use super::{Stock, Written, failed};
 use crate::demo::flash_sale::record::Counted;
 use tenure_cli::error::Result;
 
-/// Four numbers in a file; who writes has locked the file.
+/// Four numbers in a file, which writers lock.
 ///
-/// That lock only makes the comparison of the fence and the write one step. It is held for some
-/// microseconds, and says nothing about what was read before.
+/// That lock only makes the comparison of the fence and the write atomic. It is held for some
+/// microseconds, and does not protect what was read before.
 #[derive(Debug)]
 pub(super) struct File(fs::File);
 
@@ -26,28 +26,37 @@ impl File {
     }
 
     fn numbers(&self) -> Result<Numbers> {
-        let mut bytes = [0; Numbers::LENGTH];
-        let read = self.0.read_exact_at(&mut bytes, 0);
+        let mut bytes = [[0; 8]; 4];
+        let read = self.0.read_exact_at(bytes.as_flattened_mut(), 0);
         read.map_err(|error| failed(&error))?;
-        Ok(Numbers::from_bytes(bytes))
+        let [left, accepted, refused, fence] = bytes.map(u64::from_le_bytes);
+        let counted = Counted {
+            left,
+            accepted,
+            refused,
+        };
+        Ok(Numbers { counted, fence })
     }
 
-    fn put(&self, numbers: &Numbers) -> Result<()> {
-        let written = self.0.write_all_at(&numbers.to_bytes(), 0);
+    /// Replaces the numbers, in one write.
+    fn put(&self, Numbers { counted, fence }: Numbers) -> Result<()> {
+        let numbers = [counted.left, counted.accepted, counted.refused, fence];
+        let bytes = numbers.map(u64::to_le_bytes);
+        let written = self.0.write_all_at(bytes.as_flattened(), 0);
         written.map_err(|error| failed(&error))
     }
 
     fn write_locked(&self, left: u64, fence: Option<u64>) -> Result<Written> {
         let mut numbers = self.numbers()?;
         if fence.is_some_and(|fence| fence < numbers.fence) {
-            numbers.refused += 1;
-            self.put(&numbers)?;
+            numbers.counted.refused += 1;
+            self.put(numbers)?;
             return Ok(Written::Stale);
         }
-        numbers.left = left;
-        numbers.accepted += 1;
+        numbers.counted.left = left;
+        numbers.counted.accepted += 1;
         numbers.fence = fence.unwrap_or(numbers.fence);
-        self.put(&numbers)?;
+        self.put(numbers)?;
         Ok(Written::Accepted)
     }
 }
@@ -55,15 +64,15 @@ impl File {
 #[async_trait]
 impl Stock for File {
     async fn fill(&self, left: u64) -> Result<()> {
-        let numbers = Numbers {
+        let counted = Counted {
             left,
-            ..Numbers::default()
+            ..Counted::default()
         };
-        self.put(&numbers)
+        self.put(Numbers { counted, fence: 0 })
     }
 
     async fn read(&self) -> Result<u64> {
-        Ok(self.numbers()?.left)
+        Ok(self.numbers()?.counted.left)
     }
 
     async fn write(&self, left: u64, fence: Option<u64>) -> Result<Written> {
@@ -74,55 +83,21 @@ impl Stock for File {
     }
 
     async fn counted(&self) -> Result<Counted> {
-        let numbers = self.numbers()?;
-        Ok(Counted {
-            left: numbers.left,
-            accepted: numbers.accepted,
-            refused: numbers.refused,
-        })
+        Ok(self.numbers()?.counted)
     }
 
-    /// It goes with its folder.
+    /// It is removed with its folder.
     async fn remove(&self, _lock: &str) -> Result<()> {
         Ok(())
     }
 }
 
-/// What stands in the file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The content of the file.
+#[derive(Debug, Clone, Copy)]
 struct Numbers {
-    left: u64,
-    accepted: u64,
-    refused: u64,
+    counted: Counted,
     /// The largest that was seen.
     fence: u64,
-}
-
-impl Numbers {
-    const LENGTH: usize = 32;
-
-    fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        let numbers = [self.left, self.accepted, self.refused, self.fence];
-        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: [u8; Self::LENGTH]) -> Self {
-        let mut numbers = bytes.chunks_exact(8).map(|eight| {
-            let number = eight.try_into().map(u64::from_le_bytes);
-            number.unwrap_or_default()
-        });
-        let mut next = || numbers.next().unwrap_or_default();
-        Self {
-            left: next(),
-            accepted: next(),
-            refused: next(),
-            fence: next(),
-        }
-    }
 }
 
 #[cfg(test)]

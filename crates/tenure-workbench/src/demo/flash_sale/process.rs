@@ -6,21 +6,22 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_testkit::Port;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio::time::timeout;
 
-use super::wire::{Halt, Said, Settings, Tell};
+use super::messages::{Halt, Said, Settings, Tell};
+use super::record::Outcome;
 use crate::child::Child;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
-/// One copy: a place with a port, and the process that serves there now.
+/// One copy: a port, and the process that serves it now.
 #[derive(Debug)]
 pub(super) struct Copy {
     settings: Settings,
     /// The port stays the copy's own while its process is replaced.
     _port: Port,
-    /// Of the process that serves now, for those who only look.
+    /// Of the process that serves now, readable during a fault.
     pid: AtomicU32,
     /// Held by a fault as long as it lasts: one at a time.
     process: Mutex<Process>,
@@ -51,42 +52,14 @@ impl Copy {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// Lets the next sale take so long; `begun` is called in the middle of it.
-    pub(super) async fn slow(&self, time: Duration, begun: impl FnOnce()) -> Result<Said> {
-        let mut process = self.process.lock().await;
-        let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        process.halt(Halt::Slow { for_ms }).await?;
-        begun();
-        process.hear().await
+    /// Returns the process for a fault, one fault at a time.
+    pub(super) async fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().await
     }
 
-    /// Freezes the process in the middle of its next sale, and lets it go on after so long.
-    ///
-    /// `begun` is called when it is frozen, `over` when it is about to go on.
-    pub(super) async fn pause(
-        &self,
-        time: Duration,
-        begun: impl FnOnce(),
-        over: impl FnOnce(),
-    ) -> Result<Said> {
-        let mut process = self.process.lock().await;
-        process.halt(Halt::Still).await?;
-        process.child.signal(Signal::STOP)?;
-        process.wait_until_frozen().await?;
-        begun();
-        // It lies in the pipe until the process can read it.
-        process.child.tell(&Tell::GoOn)?;
-        tokio::time::sleep(time).await;
-        over();
-        process.child.signal(Signal::CONT)?;
-        process.hear().await
-    }
-
-    /// Kills the process in the middle of its next sale; another one serves in its place at once.
-    pub(super) async fn kill(&self) -> Result<()> {
-        let mut process = self.process.lock().await;
-        process.halt(Halt::Still).await?;
-        // The successor listens on the same port before the old process dies. Otherwise the front would
+    /// Kills the process; another one serves in its place at once.
+    pub(super) async fn replace(&self, process: &mut Process) -> Result<()> {
+        // The successor listens on the same port before the old process dies. Otherwise the load balancer would
         // send its buyers to the other copies, one of which may be frozen.
         let successor = Process::start(&self.settings).await?;
         process.child.kill()?;
@@ -110,7 +83,7 @@ impl Copy {
 
 /// A process of a copy.
 #[derive(Debug)]
-struct Process {
+pub(super) struct Process {
     child: Child,
     said: mpsc::UnboundedReceiver<Result<Said>>,
 }
@@ -137,13 +110,39 @@ impl Process {
         }
     }
 
-    /// Waits until a sale has halted in the middle.
-    async fn halt(&mut self, halt: Halt) -> Result<()> {
-        self.child.tell(&Tell::Halt(halt))?;
+    /// Waits until a sale has halted in the middle, the first after so many pieces are sold.
+    pub(super) async fn halt(&mut self, after: u64, how: Halt) -> Result<()> {
+        self.child.tell(&Tell::Halt { after, how })?;
         match self.hear().await? {
             Said::Halted => Ok(()),
             other => Err(self.child.out_of_turn(&other)),
         }
+    }
+
+    /// Waits until the sale that had halted is over; returns its outcome and its fence.
+    pub(super) async fn outcome(&mut self) -> Result<(Outcome, Option<u64>)> {
+        match self.hear().await? {
+            Said::WentOn { outcome, fence } => Ok((outcome, fence)),
+            _ => Ok((Outcome::Error, None)),
+        }
+    }
+
+    /// Freezes a process that stands still, and waits until all its threads have stopped.
+    pub(super) async fn freeze(&self) -> Result<()> {
+        self.child.signal(Signal::STOP)?;
+        let frozen = async {
+            while self.child.state() != Some('T') {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let frozen = timeout(START, frozen).await;
+        frozen.map_err(|_| self.child.trouble(&"it does not stop"))
+    }
+
+    /// Lets a frozen process continue with the sale that has halted.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        self.child.tell(&Tell::GoOn)?;
+        self.child.signal(Signal::CONT)
     }
 
     async fn hear(&mut self) -> Result<Said> {
@@ -153,21 +152,10 @@ impl Process {
             None => Err(self.child.ended_early()),
         }
     }
-
-    /// Waits until all threads of the process stand still.
-    async fn wait_until_frozen(&self) -> Result<()> {
-        let frozen = async {
-            while self.child.state() != Some('T') {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let frozen = timeout(START, frozen).await;
-        frozen.map_err(|_| self.child.trouble(&"it does not stand still"))
-    }
 }
 
 /// How long a process may take to end by itself.
 const END: Duration = Duration::from_secs(2);
 
-/// How long a process may take to open the store, or to stand still.
+/// How long a process may take to open the store, or to stop.
 const START: Duration = Duration::from_secs(30);

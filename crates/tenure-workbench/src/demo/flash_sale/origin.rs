@@ -1,4 +1,4 @@
-//! Who may use the page: a browser on this machine that was sent here, and no other site through it.
+//! Protects the page from other sites that the same browser has open.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -7,17 +7,15 @@ use axum::response::{IntoResponse, Response};
 
 /// Refuses requests that another site could have made the browser send.
 ///
-/// A site whose name was made to point at this machine says so in `Host`. A site that sends a form to us cannot
-/// say that it is JSON without asking first, and we answer no such question.
+/// DNS rebinding leaves the name of the other site in `Host`. A cross-site request cannot have the content type
+/// JSON without a preflight request, which is not answered here.
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !is_loopback(headers) {
-        return refuse(
-            "this page is for this machine alone; open it by the address that was printed",
-        );
+        return refuse("this page is only for this machine; open the address that was printed");
     }
     if request.method() == Method::POST && !is_json(headers) {
-        return refuse("orders are JSON; send them with Content-Type: application/json");
+        return refuse("commands must be JSON; send them with Content-Type: application/json");
     }
     next.run(request).await
 }

@@ -5,19 +5,18 @@ use tenure::{Client, Name};
 use tenure_testkit::RedisServer;
 
 use super::args::FlashSaleArgs;
-use super::lock::LockKind;
-use super::stock::Shelf;
-use crate::bench::Nodes;
+use super::lock_kind::LockKind;
+use super::stock::StockLocation;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
-/// Where the sales take place; what it started and wrote is gone when it is dropped.
+/// The store, the stock and a folder; what it started and wrote is removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     pub(super) args: FlashSaleArgs,
     pub(super) store: Store,
-    pub(super) shelf: Shelf,
+    pub(super) stock: StockLocation,
     /// Looks at who holds the lock and who waits.
     pub(super) client: Client,
     pub(super) folder: TempDir,
@@ -25,7 +24,7 @@ pub(crate) struct Stage {
     _server: Option<RedisServer>,
 }
 
-impl Stage {
+impl Setup {
     /// Opens the store, or starts one of our own if nobody chose any.
     pub(crate) async fn open(
         store: &Store,
@@ -43,14 +42,14 @@ impl Stage {
             None if named => Store::of(store.url()),
             None => Store::of(&format!("local:{}", folder.path().join("locks").display())),
         };
-        let shelf = match server_of(store.url())? {
-            Some(url) => Shelf::Redis {
+        let stock = match server_of(store.url())? {
+            Some(url) => StockLocation::Redis {
                 url,
                 key: format!("tenure-demo:{}:stock", id()),
             },
-            None => Shelf::File(folder.path().join("stock")),
+            None => StockLocation::File(folder.path().join("stock")),
         };
-        if matches!(shelf, Shelf::File(_)) && locks.iter().any(|lock| lock.needs_redis()) {
+        if matches!(stock, StockLocation::File(_)) && locks.iter().any(|lock| lock.needs_redis()) {
             let sentence = "this lock needs Redis; write --store redis://…, or leave --store out";
             return Err(Failure::new(exit_code::USAGE, sentence));
         }
@@ -58,14 +57,18 @@ impl Stage {
             client: store.open().await?,
             args,
             store,
-            shelf,
+            stock,
             folder,
             _server: server,
         })
     }
 
-    /// Returns what is locked in a sale: a name that nobody else uses, nor another sale, since a
-    /// broken lock may stay taken for ever.
+    /// Stops and removes all that was started and written.
+    pub(super) fn finish(self) -> FlashSaleArgs {
+        self.args
+    }
+
+    /// Returns what is locked in a sale: a new name each time, since a broken lock may stay taken forever.
     pub(super) fn name() -> Result<Name> {
         Ok(Name::new(&format!("tenure-demo/{}/inventory", id()))?)
     }
@@ -87,7 +90,7 @@ fn server_of(url: &str) -> Result<Option<String>> {
         "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" => {
             Ok(Some(url.to_owned()))
         }
-        "redlock" | "redlocks" => Ok(Some(Nodes::of(url).server(0))),
+        "redlock" | "redlocks" => Ok(Some(first_server(url))),
         "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
             wrong("the stock of the sale lives on one server; name it with --store redis://…")
         }
@@ -96,7 +99,18 @@ fn server_of(url: &str) -> Result<Option<String>> {
     }
 }
 
-/// A text that nobody else has.
+/// The first server of a redlock URL as a server by itself.
+fn first_server(url: &str) -> String {
+    let (scheme, nodes) = url.split_once("://").unwrap_or((url, ""));
+    let node = nodes.split(',').next().unwrap_or(nodes);
+    match node.contains("://") || node.starts_with("unix:") {
+        true => node.to_owned(),
+        // The scheme ends in an s if the connection is encrypted.
+        false => format!("{}://{node}", scheme.replace("redlock", "redis")),
+    }
+}
+
+/// A random text, unique enough.
 fn id() -> String {
     format!("{:08x}", fastrand::u32(..))
 }
@@ -107,4 +121,22 @@ fn own_server() -> Result<RedisServer> {
             format!("a Redis server is needed for this lock: {error}; or name one with --store");
         Failure::new(exit_code::UNAVAILABLE, sentence)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stock_of_a_vote_lives_on_its_first_server() {
+        let cases = [
+            ("redlock://a,b:1?prefix=x:", "redis://a"),
+            ("redlocks://ann:secret@a:1,b", "rediss://ann:secret@a:1"),
+            ("redlock://rediss://a:1/3,b,c", "rediss://a:1/3"),
+            ("redlock://unix:/run/r.sock,b,c", "unix:/run/r.sock"),
+        ];
+        for (url, server) in cases {
+            assert_eq!(first_server(url), server, "{url}");
+        }
+    }
 }

@@ -1,9 +1,10 @@
-//! One copy of the web service, in a process of its own: `demo-copy`, started by the sale.
+//! One copy of the web service, in its own process: `demo-copy`, started by the sale.
 
 use std::io::BufRead;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::door::{Door, Pass};
+use super::lock::{Held, SaleLock};
+use super::messages::{Answer, Halt, Said, Settings, Tell};
 use super::record::Outcome;
 use super::stock::{Stock, Written};
-use super::wire::{Answer, Halt, Said, Settings, Tell};
 use crate::parent::{self, tell};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -28,6 +29,8 @@ pub(crate) async fn copy() -> Result<ExitCode> {
     let settings: Settings = serde_json::from_str(&line).map_err(|_| not_by_hand())?;
     let (go_on, told) = mpsc::channel();
     let orders = Arc::new(Orders {
+        pieces: settings.pieces,
+        sales: AtomicU64::new(0),
         armed: Mutex::default(),
         told: Mutex::new(told),
     });
@@ -42,8 +45,8 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let listener = listener(settings.port)?;
     let shop = Shop {
         number: settings.number,
-        door: Door::open(&settings).await?,
-        stock: settings.shelf.open().await?,
+        lock: SaleLock::open(&settings).await?,
+        stock: settings.stock.open().await?,
         think: Duration::from_millis(settings.think_ms),
         orders,
     };
@@ -75,110 +78,104 @@ async fn sale(State(shop): State<Arc<Shop>>) -> (StatusCode, Json<Answer>) {
     (status, Json(answer))
 }
 
-/// What a copy sells from.
+/// What all sales of a copy share.
 #[derive(Debug)]
 struct Shop {
     number: u32,
-    door: Door,
+    lock: SaleLock,
     stock: Box<dyn Stock>,
     think: Duration,
     orders: Arc<Orders>,
 }
 
-/// A sale that got through the door.
-#[derive(Debug, Clone, Copy)]
-struct Sold {
-    left: u64,
-    outcome: Outcome,
-}
-
 impl Shop {
-    /// Takes the lock, sells, gives the lock back.
+    /// Takes the lock, sells, releases the lock.
     async fn sale(&self) -> Answer {
         let asked = Instant::now();
-        let pass = match self.door.enter().await {
-            Ok(pass) => pass,
-            Err(failure) => return self.answer(asked.elapsed(), None, Err(failure)),
+        let held = self.lock.lock().await;
+        let waited = asked.elapsed();
+        let fence = held.as_ref().ok().and_then(Held::fence);
+        let sold = match held {
+            Ok(held) => {
+                let sold = self.sell(&held).await;
+                // The write is done; a lock that was lost meanwhile belongs to the next holder.
+                let _ = self.lock.unlock(held).await;
+                sold
+            }
+            Err(failure) => Err(failure),
         };
-        let (waited, fence) = (asked.elapsed(), pass.fence());
-        let sold = self.sell(&pass).await;
-        // What is written is written; a lock that was lost meanwhile is the next one's.
-        let _ = self.door.leave(pass).await;
-        self.answer(waited, fence, sold)
-    }
-
-    /// Reads the stock, checks it, and writes it back one lower.
-    async fn sell(&self, pass: &Pass) -> Result<Sold> {
-        let left = self.stock.read().await?;
-        if left == 0 {
-            let outcome = Outcome::SoldOut;
-            return Ok(Sold { left, outcome });
-        }
-        if !self.think.is_zero() {
-            tokio::time::sleep(self.think).await;
-        }
-        let halted = self.orders.halt().await;
-        let sold = self.reserve(pass, left - 1).await;
-        if halted {
-            let outcome = sold.as_ref().map_or(Outcome::Error, |sold| sold.outcome);
-            let fence = pass.fence();
-            tell(&Said::WentOn { outcome, fence })?;
-        }
-        sold
-    }
-
-    /// The nested step: takes the lock again, as code does that is also called by itself.
-    async fn reserve(&self, outer: &Pass, left: u64) -> Result<Sold> {
-        let inner = self.door.enter_again().await?;
-        // The fence of the lock under which the stock was read: if that lock was lost, the inner
-        // one may be a new grant, whose fence would let an old number through.
-        let written = self.stock.write(left, outer.fence()).await;
-        // As above: what is written is written.
-        let _ = self.door.leave(inner).await;
-        let outcome = match written? {
-            Written::Accepted => Outcome::Sold,
-            Written::Stale => Outcome::Stale,
-        };
-        Ok(Sold { left, outcome })
-    }
-
-    fn answer(&self, waited: Duration, fence: Option<u64>, sold: Result<Sold>) -> Answer {
         let why = sold.as_ref().err().map(Failure::to_string);
-        let sold = sold.unwrap_or(Sold {
-            left: 0,
-            outcome: Outcome::Error,
-        });
+        let (left, outcome) = sold.unwrap_or((0, Outcome::Error));
         Answer {
             copy: self.number,
-            left: sold.left,
-            sold: sold.outcome == Outcome::Sold,
-            outcome: sold.outcome,
+            left,
+            sold: outcome == Outcome::Sold,
+            outcome,
             waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
             fence,
             why,
         }
+    }
+
+    /// Reads the stock, checks it, and writes it back one lower; returns what is left.
+    async fn sell(&self, held: &Held) -> Result<(u64, Outcome)> {
+        let left = self.stock.read().await?;
+        if left == 0 {
+            return Ok((0, Outcome::SoldOut));
+        }
+        if !self.think.is_zero() {
+            tokio::time::sleep(self.think).await;
+        }
+        let halted = self.orders.halt(left).await;
+        let sold = self.reserve(held, left - 1).await;
+        if halted {
+            let outcome = sold.as_ref().map_or(Outcome::Error, |sold| *sold);
+            let fence = held.fence();
+            tell(&Said::WentOn { outcome, fence })?;
+        }
+        Ok((left - 1, sold?))
+    }
+
+    /// The nested step: takes the lock again, like code that is also called from elsewhere.
+    async fn reserve(&self, outer: &Held, left: u64) -> Result<Outcome> {
+        let inner = self.lock.lock_nested().await?;
+        // The fence of the lock under which the stock was read: if that lock was lost, the inner
+        // one may be a new grant, whose fence would let an old number through.
+        let written = self.stock.write(left, outer.fence()).await;
+        // As above, the write is done.
+        let _ = self.lock.unlock(inner).await;
+        Ok(match written? {
+            Written::Accepted => Outcome::Sold,
+            Written::Stale => Outcome::Stale,
+        })
     }
 }
 
 /// What the copy was told to do in the middle of its next sale.
 #[derive(Debug)]
 struct Orders {
-    armed: Mutex<Option<Halt>>,
+    pieces: u64,
+    /// Sales of this copy.
+    sales: AtomicU64,
+    /// After how many sold pieces a sale halts, and how.
+    armed: Mutex<Option<(u64, Halt)>>,
     told: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Orders {
-    /// Halts here if that was ordered; returns whether it was.
-    async fn halt(&self) -> bool {
-        let armed = self
-            .armed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(halt) = armed else {
+    /// Halts a sale that found so many left, if that was ordered; returns whether it was.
+    async fn halt(&self, left: u64) -> bool {
+        // Without a lock that works the stock falls too slowly, so the copy counts its own sales as well.
+        let own = self.sales.fetch_add(1, Ordering::Relaxed);
+        let sold = own.max(self.pieces.saturating_sub(left));
+        let halt = {
+            let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+            armed.take_if(|(after, _)| sold >= *after)
+        };
+        let Some((_, halt)) = halt else {
             return false;
         };
-        // Without anybody to hear it there is no sale any more.
+        // Without a parent there is no sale any more.
         let _ = tell(&Said::Halted);
         match halt {
             Halt::Slow { for_ms } => tokio::time::sleep(Duration::from_millis(for_ms)).await,
@@ -187,8 +184,8 @@ impl Orders {
         true
     }
 
-    /// Blocks the only thread on purpose: nothing else of this copy is in the middle of anything
-    /// when it is frozen or killed.
+    /// Blocks the only thread on purpose, so that nothing else of this copy is running when it is frozen
+    /// or killed.
     fn stand_still(&self) {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         // It fails only if nobody is left to tell us, and then the process ends.
@@ -196,16 +193,15 @@ impl Orders {
     }
 }
 
-/// Listens to the sale on a thread of its own, so that this process ends with it, whatever it is
-/// doing.
+/// Listens to the sale in its own thread, so that this process ends with it, whatever it is doing.
 fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathBuf) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let told = line.ok().and_then(|line| serde_json::from_str(&line).ok());
             match told {
-                Some(Tell::Halt(halt)) => {
+                Some(Tell::Halt { after, how }) => {
                     let mut armed = orders.armed.lock().unwrap_or_else(PoisonError::into_inner);
-                    *armed = Some(halt);
+                    *armed = Some((after, how));
                 }
                 // It fails only after the end of the service.
                 Some(Tell::GoOn) => drop(go_on.send(())),
@@ -220,7 +216,7 @@ fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathB
 /// Ends the process, and its leases with it.
 fn end_now(orphaned: Option<&Path>) {
     if let Some(folder) = orphaned {
-        // Another copy may have been quicker.
+        // Another copy may have removed it already.
         let _ = std::fs::remove_dir_all(folder);
     }
     parent::end_now();

@@ -1,14 +1,14 @@
-//! What the sale and its copies say to each other: a line of JSON each.
+//! The messages between the sale and its copies: a line of JSON each.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::LockKind;
+use super::lock_kind::LockKind;
 use super::record::Outcome;
-use super::stock::Shelf;
+use super::stock::StockLocation;
 
-/// The first line to a copy: all that it needs to know.
+/// The first line to a copy: its settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Settings {
     /// Its number, from 1.
@@ -20,10 +20,12 @@ pub(super) struct Settings {
     pub(super) name: String,
     /// The store of the lock; it may hold a password, and so is no argument.
     pub(super) store: String,
-    pub(super) shelf: Shelf,
+    pub(super) stock: StockLocation,
+    /// How many pieces there were at the start.
+    pub(super) pieces: u64,
     pub(super) ttl_ms: u64,
     pub(super) think_ms: u64,
-    /// The folder of the sale, which a copy removes if nobody else is left to do it.
+    /// The folder of the sale, which a copy removes if the sale was killed.
     pub(super) folder: PathBuf,
 }
 
@@ -31,11 +33,11 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Tell {
-    /// The next sale halts between its read and its write.
-    Halt(Halt),
-    /// The sale that stands still goes on.
+    /// The first sale after so many pieces are sold halts between its read and its write.
+    Halt { after: u64, how: Halt },
+    /// The halted sale continues.
     GoOn,
-    /// The copy ends, and leaves the folder to others.
+    /// The copy ends, and does not remove the folder.
     End,
 }
 
@@ -43,9 +45,9 @@ pub(super) enum Tell {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Halt {
-    /// It takes so long, and the rest of the copy lives.
+    /// It takes this long; the rest of the copy keeps running.
     Slow { for_ms: u64 },
-    /// It stands still, and with it all of the copy, until told to go on.
+    /// It blocks the whole copy until it may continue.
     Still,
 }
 
@@ -60,10 +62,10 @@ pub(super) enum Said {
     /// The sale that had halted is over.
     WentOn {
         outcome: Outcome,
-        /// The number of its grant, where the lock has such numbers.
+        /// The fence of its grant, if the lock has fences.
         fence: Option<u64>,
     },
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(String),
 }
 
@@ -75,7 +77,7 @@ pub(super) struct Answer {
     pub(super) sold: bool,
     pub(super) outcome: Outcome,
     pub(super) waited_us: u64,
-    /// The number of the grant, where the lock has such numbers.
+    /// The fence of the grant, if the lock has fences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<u64>,
     /// What went wrong, if something did.

@@ -1,0 +1,100 @@
+//! Numbers at the end of a demo, as people read them.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use tenure_cli::output::terminal_width;
+
+/// Returns a table with numbers in all columns but the first, and a bold heading.
+pub(super) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
+    table.set_header(headings);
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut lines: Vec<_> = table.lines().collect();
+    lines[1] = format!("{HEADING}{}{HEADING:#}", lines[1]);
+    lines.join("\n")
+}
+
+/// Returns a progress bar on stderr, hidden if that is no terminal.
+pub(super) fn progress(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    bar
+}
+
+/// Returns the smallest of the sorted values that this share of them does not exceed.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a length is one"
+)]
+pub(super) fn quantile(sorted: &[u64], share: f64) -> u64 {
+    let place = (sorted.len() as f64 * share).ceil() as usize;
+    let found = sorted.get(place.saturating_sub(1));
+    found.copied().unwrap_or(0)
+}
+
+/// Writes microseconds in the unit that fits.
+pub(super) fn time(us: u64) -> String {
+    match us {
+        0..10_000 if !us.is_multiple_of(1000) || us == 0 => format!("{us} µs"),
+        0..10_000_000 if !us.is_multiple_of(1_000_000) => format!("{} ms", us / 1000),
+        _ => format!("{} s", us / 1_000_000),
+    }
+}
+
+/// Returns the name that a flag has for one of its values.
+pub(super) fn flag_name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Names a number of things.
+pub(super) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+pub(super) const HEADING: anstyle::Style = anstyle::Style::new().bold();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values() {
+        let values: Vec<_> = (1..=200).collect();
+        assert_eq!(quantile(&values, 0.50), 100);
+        assert_eq!(quantile(&values, 0.99), 198);
+        assert_eq!(quantile(&[7], 0.99), 7);
+        assert_eq!(quantile(&[], 0.50), 0);
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let times = [0, 7, 1500, 3000, 10_500, 3_000_000, 3_100_000, 12_500_000].map(time);
+        assert_eq!(
+            times,
+            [
+                "0 µs", "7 µs", "1500 µs", "3 ms", "10 ms", "3 s", "3100 ms", "12 s"
+            ]
+        );
+    }
+}
