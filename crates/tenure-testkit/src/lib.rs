@@ -29,7 +29,7 @@ mod wait;
 pub use browser::{Browser, Scheme};
 pub use error::{Error, Result};
 pub use port::Port;
-pub use process::Process;
+pub use process::{Child, Parent, Process};
 pub use proxy::{Fault, Proxy};
 pub use redis::{
     Certificate, ClientCertificate, Persistence, RedisBuilder, RedisCluster, RedisSentinel,

@@ -137,12 +137,8 @@ impl Process {
         })
     }
 
-    /// The kernel's letter for what the program does; `None` if there is no such process.
     fn state(&self) -> Option<char> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
-        // The program's name stands before it in parentheses, and may contain anything.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.chars().next()
+        super::state(self.pid())
     }
 }
 
