@@ -75,7 +75,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::DemoCacheCopy => demo::cache::play(&store).await,
         Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Lab(args) => lab::lab(&args),
-        Verb::LabClient => lab::play().await,
+        Verb::LabClient => lab::run_client().await,
         Verb::Torture(args) => torture::torture(&store, args).await,
         Verb::TortureClient => torture::play(&store).await,
     }

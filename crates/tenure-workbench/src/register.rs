@@ -1,25 +1,27 @@
-//! The resource that the lock protects: a number that is read and written one higher.
+//! The resource that a lock protects: a number that a holder reads, and writes back one larger.
+//!
+//! It is kept outside the store under test.
 
 use tenure_checker::{What, Written};
 
-/// A versioned register, kept by the lab itself and not by the store under test.
+/// A versioned register.
 #[derive(Debug)]
-pub(super) struct Register {
+pub(crate) struct Register {
     checks: Checks,
     version: u64,
-    /// The largest fence that came with a write.
+    /// The largest fence that was seen.
     fence: u64,
 }
 
-/// Whether the resource refuses fences that are smaller than one it has seen.
+/// Whether the register refuses fences that are smaller than one it has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Checks {
+pub(crate) enum Checks {
     Fences,
     Nothing,
 }
 
 impl Register {
-    pub(super) fn new(checks: Checks) -> Self {
+    pub(crate) fn new(checks: Checks) -> Self {
         Self {
             checks,
             version: 0,
@@ -27,21 +29,26 @@ impl Register {
         }
     }
 
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Writes, and returns what is to be noted.
-    pub(super) fn write(&mut self, claim: u64, name: &str, fence: Option<u64>, read: u64) -> What {
+    /// Returns whether a fence is not too small, and remembers it.
+    pub(crate) fn admits(&mut self, fence: Option<u64>) -> bool {
+        let is_stale = fence.is_none_or(|fence| fence < self.fence);
+        self.fence = self.fence.max(fence.unwrap_or(0));
+        self.checks == Checks::Nothing || !is_stale
+    }
+
+    /// Writes the next version of what was read, unless the fence is too small; returns what is to be noted.
+    pub(crate) fn write(&mut self, claim: u64, name: &str, fence: Option<u64>, read: u64) -> What {
         let version = read + 1;
-        let stale = self.checks == Checks::Fences && fence.is_none_or(|fence| fence < self.fence);
-        let outcome = match stale {
-            true => Written::Stale,
-            false => Written::Accepted,
+        let outcome = match self.admits(fence) {
+            true => Written::Accepted,
+            false => Written::Stale,
         };
-        if !stale {
+        if outcome == Written::Accepted {
             self.version = version;
-            self.fence = self.fence.max(fence.unwrap_or(0));
         }
         What::Wrote {
             claim,

@@ -80,7 +80,7 @@ fn a_case_is_told_with_its_story_and_its_proof() {
         "claim 1 writes version 1 of \"stock\" over 0: accepted",
         "broken: no-lost-update",
         "refused as stale",
-        "tenure in the same play: valid",
+        "tenure in the same experiment: valid",
         "1 of 1 broken locks flagged for the right reason",
     ] {
         assert!(told.contains(part), "{part}: {}", ended.out);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use heed::{Env, WithoutTls};
 use tenure::{Client, Guard, Lock, Outcome};
 
+use crate::bench::messages::Who;
 use crate::bench::raw::{self, Table};
-use crate::bench::wire::Who;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;

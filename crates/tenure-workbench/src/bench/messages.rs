@@ -1,4 +1,4 @@
-//! What the benchmark and its processes say to each other: a line of JSON each.
+//! The messages between the benchmark and its processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::figures::Figures;
 
-/// The first line to a process: its part.
+/// The first message to a process: its part.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct Setup {
     /// What to lock.
     pub(super) name: String,
     /// Who locks.
@@ -66,16 +66,16 @@ pub(super) enum Who {
     RedisToken,
 }
 
-/// The lines to a process that is ready.
+/// The messages to a process that is ready.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Step {
     /// Begins at this moment of the machine's clock.
     Go { at_ns: u64 },
-    /// Locks, and says `Held`.
+    /// Locks, and sends `Locked`.
     Lock,
-    /// Releases, and says nothing: that would disturb whoever is woken.
+    /// Releases, and sends nothing: that would disturb whoever is woken.
     Release,
-    /// Says when it locked and released, if it was told to, and ends.
+    /// Sends its times, if it took steps, and ends.
     End,
 }
 
@@ -87,18 +87,16 @@ pub(super) struct Times {
     pub(super) let_go: Vec<u64>,
 }
 
-/// The lines from a process.
+/// The messages from a process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum Message {
     /// It has opened what it locks.
     Ready,
     /// It has the lock.
-    Held,
-    /// Its turn is over.
-    Turn(Figures),
-    /// It is done.
-    Done(Figures),
-    /// It is done: when it locked and released.
+    Locked,
+    /// What it measured.
+    Figures(Figures),
+    /// When it locked and released.
     Times(Times),
     /// It cannot go on.
     Failed(String),

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use tenure_cli::duration;
 use tenure_cli::error::{Failure, Result};
@@ -26,11 +25,11 @@ mod kind;
 mod line;
 mod machine;
 mod measure;
+mod messages;
 mod nodes;
-mod player;
 mod raw;
 mod report;
-mod wire;
+mod worker;
 mod workload;
 
 pub(crate) use child::play;
@@ -43,6 +42,8 @@ use machine::Machine;
 use measure::Bench;
 use report::{Report, Round, Runs, Times};
 use workload::Workload;
+
+use crate::terminal::progress_bar;
 
 /// Measure the store, next to bare locks of the same machine
 ///
@@ -157,7 +158,7 @@ async fn run(
         let each = kind.subjects(runs.workload).len();
         each as u64 * u64::from(runs.workload.rounds(rounds))
     };
-    let progress = progress(runs.iter().map(steps).sum());
+    let progress = progress_bar(runs.iter().map(steps).sum(), "");
     for round in 0..rounds {
         for runs in &mut runs {
             if !runs.workload.is_in(round, rounds) {
@@ -203,21 +204,7 @@ fn counts(kind: &dyn Kind, workload: Workload) -> bool {
     lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
 }
 
-/// A bar on stderr, if that is a terminal.
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(TICK);
-    }
-    bar
-}
-
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
 /// Not as long as a request may take.
 const AWAY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(100);
-const TICK: Duration = Duration::from_millis(500);

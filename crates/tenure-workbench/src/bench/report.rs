@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
@@ -13,6 +11,7 @@ use crate::bench::kind::Kind;
 use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
 use crate::bench::workload::Workload;
+use crate::terminal::table;
 use tenure_cli::error::Result;
 use tenure_cli::output::{self, millis};
 
@@ -141,9 +140,8 @@ impl<'a> Report<'a> {
 
     /// Prints the table.
     pub(super) fn print(&self) -> Result<()> {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["WORKLOAD", "WHAT", "TENURE", "FLOOR", "RATIO", "AIM", "MET"]);
+        let header = ["WORKLOAD", "WHAT", "TENURE", "FLOOR", "RATIO", "AIM", "MET"];
+        let mut table = table(header, &[2, 3, 4, 5]);
         for workload in &self.workloads {
             for (number, line) in workload.lines.iter().enumerate() {
                 let name = if number == 0 {
@@ -152,11 +150,6 @@ impl<'a> Report<'a> {
                     ""
                 };
                 table.add_row(line.row(name));
-            }
-        }
-        for column in [2, 3, 4, 5] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
             }
         }
         let mut out = output::stdout();

@@ -1,43 +1,39 @@
 //! A process of the benchmark, as the one that started it sees it.
 
-use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tenure_testkit::Child;
 
 use crate::bench::clock::now_ns;
 use crate::bench::figures::Figures;
-use crate::bench::wire::{Answer, Order, Step, Times};
-use crate::child::Child;
+use crate::bench::messages::{Message, Setup, Step, Times};
+use crate::process::{self, OrFail, failure};
 use tenure_cli::error::{Failure, Result};
-use tenure_cli::{exit_code, store};
+use tenure_cli::exit_code;
 
 /// One process, which ends by itself when its part is over.
 #[derive(Debug)]
-pub(super) struct Player {
+pub(super) struct Worker {
     child: Child,
-    said: Receiver<Result<Answer>>,
+    messages: Receiver<tenure_testkit::Result<Message>>,
 }
 
-impl Player {
+impl Worker {
     /// Starts a process, and waits until it is ready for its part.
-    pub(super) fn start(url: &str, order: &Order) -> Result<Self> {
-        let mut command = Command::new(tenure_cli::program::own_program()?);
-        command.arg("bench-child").env(store::VARIABLE, url);
-        let mut child = Child::start("a process of the benchmark", &mut command)?;
-        let (tell, heard) = channel();
-        let said = child.said();
-        thread::spawn(move || {
-            for said in said {
-                // Nobody listens when the part is over.
-                let _ = tell.send(said);
-            }
+    pub(super) fn start(url: &str, setup: &Setup) -> Result<Self> {
+        let mut child = process::start("a process of the benchmark", "bench-child", Some(url))?;
+        let (sender, messages) = channel();
+        child.on_message(move |message| {
+            // Nobody listens when the part is over.
+            let _ = sender.send(message);
         });
-        let mut player = Self { child, said: heard };
-        player.write(order)?;
-        match player.hear(START)? {
-            Answer::Ready => Ok(player),
-            other => Err(player.child.out_of_turn(&other)),
+        let mut worker = Self { child, messages };
+        worker.send(setup)?;
+        match worker.next(START)? {
+            Message::Ready => Ok(worker),
+            other => Err(worker.unexpected(&other)),
         }
     }
 
@@ -45,92 +41,85 @@ impl Player {
         self.child.id()
     }
 
-    pub(super) fn tell(&mut self, step: Step) -> Result<()> {
-        self.write(&step)
+    pub(super) fn step(&mut self, step: Step) -> Result<()> {
+        self.send(&step)
     }
 
     /// Lets it lock, and waits until it has the lock.
     pub(super) fn lock(&mut self) -> Result<()> {
-        self.tell(Step::Lock)?;
-        self.held()
+        self.step(Step::Lock)?;
+        self.locked()
     }
 
     /// Waits until it has the lock that it was told to take.
-    pub(super) fn held(&self) -> Result<()> {
-        match self.hear(WAIT)? {
-            Answer::Held => Ok(()),
-            other => Err(self.child.out_of_turn(&other)),
+    pub(super) fn locked(&self) -> Result<()> {
+        match self.next(WAIT)? {
+            Message::Locked => Ok(()),
+            other => Err(self.unexpected(&other)),
         }
     }
 
     /// Lets it begin now, and waits for its figures.
-    pub(super) fn figures(&mut self, time: Duration) -> Result<Figures> {
-        self.tell(Step::Go { at_ns: now_ns() })?;
-        self.done(time)
-    }
-
-    /// Lets it have a turn, and waits for the figures.
-    pub(super) fn turn(&mut self, time: Duration) -> Result<Figures> {
-        self.tell(Step::Go { at_ns: now_ns() })?;
-        match self.hear(time + WAIT)? {
-            Answer::Turn(figures) => Ok(figures),
-            other => Err(self.child.out_of_turn(&other)),
-        }
-    }
-
-    /// Lets one end that had its turns.
-    pub(super) fn end(mut self) -> Result<()> {
-        self.tell(Step::End)?;
-        self.done(Duration::ZERO).map(drop)
+    pub(super) fn measure(&mut self, time: Duration) -> Result<Figures> {
+        self.step(Step::Go { at_ns: now_ns() })?;
+        self.figures(time)
     }
 
     /// Waits for the figures of one that has begun.
-    pub(super) fn done(&mut self, time: Duration) -> Result<Figures> {
-        match self.hear(time + WAIT)? {
-            Answer::Done(figures) => self.leave().map(|()| figures),
-            other => Err(self.child.out_of_turn(&other)),
+    pub(super) fn figures(&self, time: Duration) -> Result<Figures> {
+        match self.next(time + WAIT)? {
+            Message::Figures(figures) => Ok(figures),
+            other => Err(self.unexpected(&other)),
         }
     }
 
     /// Lets it end; returns when it locked and released.
     pub(super) fn times(&mut self) -> Result<Times> {
-        self.tell(Step::End)?;
-        match self.hear(WAIT)? {
-            Answer::Times(times) => self.leave().map(|()| times),
-            other => Err(self.child.out_of_turn(&other)),
+        self.step(Step::End)?;
+        match self.next(WAIT)? {
+            Message::Times(times) => self.end().map(|()| times),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Waits until it has ended, and so has cleaned up.
+    pub(super) fn end(&mut self) -> Result<()> {
+        match self.child.wait_until(Instant::now() + WAIT).or_fail()? {
+            Some(_) => Ok(()),
+            None => Err(failure(self.child.failed("it does not end"))),
         }
     }
 
     /// Kills it with signal 9; returns the moment before.
     pub(super) fn kill(mut self) -> Result<u64> {
         let before = now_ns();
-        self.child.kill()?;
+        self.child.kill().or_fail()?;
         Ok(before)
     }
 
-    /// Waits for its end, so that it has cleaned up behind itself.
-    fn leave(&mut self) -> Result<()> {
-        match self.child.ended(Instant::now() + WAIT)? {
-            Some(_) => Ok(()),
-            None => Err(self.child.trouble(&"it does not end")),
-        }
-    }
-
-    fn write(&mut self, line: &impl serde::Serialize) -> Result<()> {
-        let Err(failure) = self.child.tell(line) else {
+    fn send(&mut self, message: &impl Serialize) -> Result<()> {
+        let Err(error) = self.child.send(message) else {
             return Ok(());
         };
         // A process that failed has said why, and does not listen any more.
-        Err(self.hear(START).err().unwrap_or(failure))
+        Err(self.next(START).err().unwrap_or_else(|| failure(error)))
     }
 
-    fn hear(&self, patience: Duration) -> Result<Answer> {
-        match self.said.recv_timeout(patience) {
-            Ok(Ok(Answer::Failed(sentence))) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(self.child.trouble(&"it takes too long")),
-            Err(RecvTimeoutError::Disconnected) => Err(self.child.ended_early()),
-        }
+    fn next(&self, patience: Duration) -> Result<Message> {
+        let reason = match self.messages.recv_timeout(patience) {
+            Ok(Ok(Message::Failed(sentence))) => {
+                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            }
+            Ok(message) => return message.or_fail(),
+            Err(RecvTimeoutError::Timeout) => "it takes too long",
+            Err(RecvTimeoutError::Disconnected) => "it ended early",
+        };
+        Err(failure(self.child.failed(reason)))
+    }
+
+    fn unexpected(&self, message: &Message) -> Failure {
+        let reason = format!("it sent {message:?} at the wrong time");
+        failure(self.child.failed(&reason))
     }
 }
 

@@ -1,15 +1,13 @@
-//! What the lab and its client processes say to each other: a line of JSON each.
+//! The messages between the lab and its client processes.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_checker::Event;
 
-use crate::recipes::Kind;
-
-/// The first line to a client: who it is.
+/// The first message to a client: who it is.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct Setup {
     /// Its number in the history.
     pub(super) process: u32,
     pub(super) who: Who,
@@ -20,65 +18,54 @@ pub(super) struct Order {
 }
 
 /// Which lock a client uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Who {
-    /// One of the recipes.
-    Recipe(Kind),
+    /// The broken lock of the case with this name.
+    Broken(String),
     /// tenure.
     Tenure,
 }
 
-/// The lines to a client that is ready.
+/// The messages to a client that is ready.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Step {
     /// Asks for a name.
     Lock { claim: u64, name: String },
-    /// Reads the resource.
-    Read { claim: u64 },
-    /// The resource's answer.
-    Version { claim: u64, version: u64 },
-    /// Writes to the resource what follows from what was read.
-    Write { claim: u64 },
-    /// The resource's answer.
-    Written { claim: u64 },
-    /// Lets go.
-    Release { claim: u64 },
-    /// Halts when the point is reached next.
-    Halt { point: String },
-    /// Goes on from the point.
-    Go { point: String },
+    /// Does something with a lock that was granted.
+    Hold { claim: u64, action: Action },
+    /// Waits at this breakpoint when it is reached next.
+    BreakAt { point: String },
+    /// Continues from the breakpoint.
+    Continue { point: String },
     /// Ends.
     End,
 }
 
-/// The lines from a client.
+/// What a holder does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Action {
+    /// Reads the resource.
+    Read,
+    /// Writes to the resource what follows from what was read.
+    Write,
+    Release,
+}
+
+/// The messages from a client.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Say {
+pub(super) enum Message {
     /// It has opened its lock.
     Ready,
     /// Something happened.
     Noted(Event),
-    /// It halts here.
+    /// It waits at this breakpoint.
     At { point: String },
-    /// It asks the resource for its version.
+    /// It reads the resource.
     Read { claim: u64 },
-    /// It asks the resource to write.
-    Write {
-        claim: u64,
-        fence: Option<u64>,
-        read: u64,
-    },
-    /// It has done what it was told with the resource, or knows that it holds nothing and has left it alone.
-    Done { claim: u64, did: Did },
+    /// It writes to the resource.
+    Write { claim: u64, fence: Option<u64> },
+    /// It leaves the resource alone, because it has noticed that the lock is lost.
+    Declined { claim: u64 },
     /// It cannot go on.
     Failed(String),
-}
-
-/// What a client did with the resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Did {
-    Read,
-    Wrote,
-    /// It had noticed that the lock is lost.
-    Declined,
 }

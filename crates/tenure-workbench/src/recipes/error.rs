@@ -1,13 +1,13 @@
-//! What stops a recipe.
+//! Why a recipe could not lock or unlock.
 
 /// Why a recipe could not say yes or no.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
-    /// What Redis or the way to it said.
+pub(crate) enum Error {
+    /// Redis, or the connection to it, failed.
     #[error("redis: {0}")]
     Redis(#[from] redis::RedisError),
 
-    /// What tenure said.
+    /// tenure failed.
     #[error(transparent)]
     Tenure(#[from] tenure::Error),
 
@@ -15,18 +15,25 @@ pub(crate) enum Trouble {
     #[error("no server is a master")]
     NoMaster,
 
+    /// There is no such recipe.
+    #[error("there is no such recipe")]
+    NoRecipe,
+
     /// The thread that waited for the lock is gone.
     #[error("the waiting thread ended")]
     ThreadEnded,
 }
 
-impl Trouble {
-    /// Returns whether whoever said no is sure that nothing is held.
+impl Error {
+    /// Returns whether it is certain that nothing is held.
     pub(crate) fn nothing_changed(&self) -> bool {
         match self {
             Self::Tenure(error) => error.nothing_changed(),
-            Self::NoMaster => true,
+            Self::NoMaster | Self::NoRecipe => true,
             Self::Redis(_) | Self::ThreadEnded => false,
         }
     }
 }
+
+/// What most calls of a recipe return.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,21 +1,20 @@
 //! The client processes, as the one that started them sees them.
 
-use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-use tenure_checker::{Event, What};
+use tenure_checker::What;
+use tenure_testkit::Child;
 
-use crate::child::Child;
+use crate::process::{self, OrFail};
 use tenure_cli::error::{Failure, Result};
-use tenure_cli::{exit_code, store};
+use tenure_cli::exit_code;
 
-use super::clock::now_us;
 use super::fault::Fault;
+use super::messages::{FINISH, Message, Setup};
 use super::recorder::Recorder;
-use super::wire::{FINISH, Order, Said};
+use crate::history::{self, now_us};
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(super) struct Crew {
     /// Which ways to the store they take, in turn.
     urls: Vec<String>,
     /// What all are told, but for their number and seed.
-    order: Order,
+    setup: Setup,
     recorder: Arc<Recorder>,
     members: Mutex<Members>,
 }
@@ -39,7 +38,7 @@ struct Members {
 struct Member {
     number: u32,
     child: Child,
-    /// Ends when the process has said all.
+    /// Ends when all messages of the process are noted.
     reader: JoinHandle<()>,
 }
 
@@ -47,13 +46,13 @@ impl Crew {
     /// Starts so many clients.
     pub(super) fn start(
         urls: &[String],
-        order: Order,
+        setup: Setup,
         size: u32,
         recorder: &Arc<Recorder>,
     ) -> Result<Self> {
         let crew = Self {
             urls: urls.to_vec(),
-            order,
+            setup,
             recorder: Arc::clone(recorder),
             members: Mutex::default(),
         };
@@ -67,13 +66,13 @@ impl Crew {
     pub(super) fn kill(&self, lot: usize) -> Result<()> {
         let mut member = self.take(lot)?;
         // Stopped first: then all that it did has an earlier time than its end, and all that follows from it a later.
-        if !member.stop()? {
+        if !member.child.stop().or_fail()? {
             self.members().present.push(member);
             return Ok(());
         }
         let at_us = now_us();
-        self.note(0, fault(Fault::Kill, member.number));
-        member.child.kill()?;
+        self.note(0, history::fault(Fault::Kill.word(), Some(member.number)));
+        member.child.kill().or_fail()?;
         member.read_to_end();
         self.recorder.killed(member.number, at_us);
         self.add()
@@ -82,18 +81,17 @@ impl Crew {
     /// Stops the one that the lot falls on, until `nap` returns.
     pub(super) fn pause(&self, lot: usize, nap: impl FnOnce()) -> Result<()> {
         let member = self.take(lot)?;
-        if !member.stop()? {
+        if !member.child.stop().or_fail()? {
             self.members().present.push(member);
             return Ok(());
         }
         let target = Some(member.number);
-        self.note(0, fault(Fault::Pause, member.number));
+        self.note(0, history::fault(Fault::Pause.word(), target));
         nap();
-        let kind = Fault::Pause.word().to_owned();
-        self.note(0, What::Over { kind, target });
-        let gone_on = member.go_on();
+        self.note(0, history::over(Fault::Pause.word(), target));
+        let resumed = member.child.resume();
         self.members().present.push(member);
-        gone_on.map(drop)
+        resumed.or_fail()
     }
 
     /// Looks for clients that have ended though nobody asked for it, and starts others.
@@ -101,8 +99,8 @@ impl Crew {
         let mut crashed = Vec::new();
         let mut members = self.members();
         for index in (0..members.present.len()).rev() {
-            let ended = members.present[index].child.ended(Instant::now());
-            if ended?.is_some() {
+            let ended = members.present[index].child.wait_until(Instant::now());
+            if ended.or_fail()?.is_some() {
                 crashed.push(members.present.swap_remove(index));
             }
         }
@@ -120,15 +118,15 @@ impl Crew {
         let mut members = std::mem::take(&mut self.members().present);
         for member in &mut members {
             // It fails if the process has crashed, which is seen below.
-            let _ = member.child.tell(&FINISH);
+            let _ = member.child.send(&FINISH);
         }
         let give_up = Instant::now() + patience;
         let mut stuck = 0;
         for mut member in members {
-            let ended = member.child.ended(give_up)?;
+            let ended = member.child.wait_until(give_up).or_fail()?;
             if ended.is_none() {
                 stuck += 1;
-                member.child.kill()?;
+                member.child.kill().or_fail()?;
             }
             member.read_to_end();
             // What does not end is told by its claims that have no end.
@@ -142,14 +140,14 @@ impl Crew {
         let mut members = self.members();
         members.started += 1;
         let number = members.started;
-        let order = Order {
+        let setup = Setup {
             process: number,
-            seed: self.order.seed.wrapping_add(u64::from(number) * 1000),
-            ..self.order.clone()
+            seed: self.setup.seed.wrapping_add(u64::from(number) * 1000),
+            ..self.setup.clone()
         };
         self.note(number, What::Started);
         let url = &self.urls[number as usize % self.urls.len()];
-        let member = Member::start(url, &order, &self.recorder)?;
+        let member = Member::start(url, &setup, &self.recorder)?;
         members.present.push(member);
         Ok(())
     }
@@ -173,11 +171,7 @@ impl Crew {
     }
 
     fn note(&self, process: u32, what: What) {
-        self.recorder.note(Event {
-            at_us: now_us(),
-            process,
-            what,
-        });
+        self.recorder.note(history::now(process, what));
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -186,45 +180,20 @@ impl Crew {
 }
 
 impl Member {
-    fn start(url: &str, order: &Order, recorder: &Arc<Recorder>) -> Result<Self> {
-        let mut command = Command::new(tenure_cli::program::own_program()?);
-        command.arg("torture-client").env(store::VARIABLE, url);
-        let mut child = Child::start("a client process of the torture", &mut command)?;
-        let (said, recorder) = (child.said(), Arc::clone(recorder));
-        let reader = thread::spawn(move || said.for_each(|said| note(said, &recorder)));
-        child.tell(order)?;
+    fn start(url: &str, setup: &Setup, recorder: &Arc<Recorder>) -> Result<Self> {
+        let name = "a client process of the torture";
+        let mut child = process::start(name, "torture-client", Some(url))?;
+        let recorder = Arc::clone(recorder);
+        let reader = child.on_message(move |message| note(message, &recorder));
+        child.send(setup).or_fail()?;
         Ok(Self {
-            number: order.process,
+            number: setup.process,
             child,
             reader,
         })
     }
 
-    /// Stops it where it stands, and returns once it does; `false` if it has crashed before.
-    fn stop(&self) -> Result<bool> {
-        self.child.signal(Signal::STOP)?;
-        self.wait_for_state(|state| state == 'T')
-    }
-
-    /// Lets it go on, and returns once it does; `false` if it has crashed before.
-    fn go_on(&self) -> Result<bool> {
-        self.child.signal(Signal::CONT)?;
-        self.wait_for_state(|state| state != 'T')
-    }
-
-    fn wait_for_state(&self, wanted: impl Fn(char) -> bool) -> Result<bool> {
-        let give_up = Instant::now() + PATIENCE;
-        while Instant::now() < give_up {
-            match self.child.state() {
-                Some('Z' | 'X') | None => return Ok(false),
-                Some(state) if wanted(state) => return Ok(true),
-                Some(_) => thread::sleep(TICK),
-            }
-        }
-        Err(self.child.trouble(&"a signal does not reach it"))
-    }
-
-    /// Waits until all that it said is noted; it has ended.
+    /// Waits until all its messages are noted; it has ended.
     fn read_to_end(&mut self) {
         let reader = std::mem::replace(&mut self.reader, thread::spawn(|| ()));
         // A panic in there has been printed, and what it did not read is missing in the history.
@@ -232,23 +201,12 @@ impl Member {
     }
 }
 
-/// Notes what a process says.
-fn note(said: Result<Said>, recorder: &Recorder) {
-    match said {
-        Ok(Said::Noted(event)) => recorder.note(event),
-        Ok(Said::Believes { claim, until_us }) => recorder.believes(claim, until_us),
-        Ok(Said::Failed(sentence)) => recorder.fail(sentence),
-        Err(failure) => recorder.fail(failure.to_string()),
+/// Notes what a process sends.
+fn note(message: tenure_testkit::Result<Message>, recorder: &Recorder) {
+    match message {
+        Ok(Message::Noted(event)) => recorder.note(event),
+        Ok(Message::Believes { claim, until_us }) => recorder.believes(claim, until_us),
+        Ok(Message::Failed(sentence)) => recorder.fail(sentence),
+        Err(error) => recorder.fail(error.to_string()),
     }
 }
-
-fn fault(fault: Fault, target: u32) -> What {
-    What::Fault {
-        kind: fault.word().to_owned(),
-        target: Some(target),
-    }
-}
-
-/// How long a signal may take, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(20);
-const TICK: Duration = Duration::from_millis(1);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use redis::Commands;
 use tenure::{Client, Name, Owner};
-use tenure_checker::{Event, Freed, Mode, What};
+use tenure_checker::{Freed, Mode, What};
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
-use super::clock::now_us;
 use super::recorder::Recorder;
+use crate::history;
 
 /// Locks every name once; what does not come free within the patience stays a claim without an end.
 pub(super) async fn probe(
@@ -21,11 +21,7 @@ pub(super) async fn probe(
     recorder: &Arc<Recorder>,
 ) {
     let note = |what| {
-        recorder.note(Event {
-            at_us: now_us(),
-            process: 0,
-            what,
-        });
+        recorder.note(history::now(0, what));
     };
     for (claim, name) in (1..).zip(names) {
         let owner = Owner::unique();
@@ -53,10 +49,7 @@ pub(super) async fn probe(
                 error: error.to_string(),
             }),
             // Long enough for the history to say so.
-            Err(_) => note(What::Over {
-                kind: "patience".to_owned(),
-                target: None,
-            }),
+            Err(_) => note(history::over("patience", None)),
         }
     }
     client.settled().await;
@@ -94,11 +87,7 @@ pub(super) async fn look_for_rests(
         found.extend(kept);
     }
     for found in found {
-        recorder.note(Event {
-            at_us: now_us(),
-            process: 0,
-            what: What::Left { found },
-        });
+        recorder.note(history::now(0, What::Left { found }));
     }
 }
 

@@ -1,16 +1,16 @@
-//! What the processes of a torture tell each other: a JSON value on each line.
+//! The messages between the processes of a torture.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_checker::{Event, Mode};
 
-/// What a client is told when it begins.
+/// The first message to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct Setup {
     /// The client's number in the history.
     pub(super) process: u32,
-    /// What it draws its lots from.
+    /// The seed of its random choices.
     pub(super) seed: u64,
     /// What it locks.
     pub(super) names: Vec<String>,
@@ -21,10 +21,10 @@ pub(super) struct Order {
     pub(super) register: u16,
 }
 
-/// What a client says.
+/// The messages from a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum Message {
     /// What it has done, or what happened to it.
     Noted(Event),
     /// It believes to hold a claim until then, unless it learns otherwise.
@@ -33,7 +33,7 @@ pub(super) enum Said {
     Failed(String),
 }
 
-/// The one word that a client is told later: finish what you have begun, and end.
+/// The only later message to a client: finish what you have begun, and end.
 pub(super) const FINISH: &str = "finish";
 
 /// A lease by hand that one client leaves to another.
@@ -48,30 +48,30 @@ pub(super) struct LeftLease {
     pub(super) is_shared: bool,
 }
 
-/// What the register is asked.
+/// The requests to the register.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Question {
-    /// What is there? The fence is shown with the question, so that the register refuses smaller ones from then on.
+pub(super) enum Request {
+    /// Reads the version, with a fence: the register refuses smaller ones from then on.
     Read { name: String, fence: u64 },
-    /// Make the next version of what was read.
+    /// Writes the next version of what was read.
     Write {
         claim: u64,
         name: String,
         fence: u64,
         read: u64,
     },
-    /// Keep this lease for whoever asks next.
+    /// Keeps this lease for whoever asks next.
     Leave(LeftLease),
-    /// Is there a lease that somebody left?
+    /// Takes a lease that somebody left, if there is one.
     TakeUp,
 }
 
-/// What the register says.
+/// The replies of the register.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// This is the version now.
+    /// The version now.
     Version(u64),
     /// A larger fence was seen before.
     Stale,

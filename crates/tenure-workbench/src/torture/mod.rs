@@ -18,13 +18,13 @@ use tenure_cli::store::Store;
 
 mod address;
 mod client;
-mod clock;
 mod crew;
 mod ending;
 mod fault;
+mod messages;
 mod nemesis;
 mod recorder;
-mod register;
+mod register_server;
 mod report;
 mod run;
 mod saved;
@@ -32,7 +32,6 @@ mod stage;
 mod stop;
 mod watcher;
 mod ways;
-mod wire;
 
 pub(crate) use client::play;
 

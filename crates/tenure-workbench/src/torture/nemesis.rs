@@ -5,20 +5,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tenure_checker::{Event, What};
+use tenure_checker::Event;
 use tenure_testkit::Fault as Broken;
 
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 use super::Plan;
-use super::clock::now_us;
 use super::crew::Crew;
 use super::fault::Fault;
 use super::recorder::Recorder;
 use super::stage::Stage;
 use super::stop::Stop;
 use super::ways::Ways;
+use crate::history::{self, now_us};
 
 /// The faults under way; when it is stopped everything is whole again.
 #[derive(Debug)]
@@ -196,22 +196,16 @@ impl Lane {
     }
 
     fn note_at(&self, at_us: u64, fault: Fault) {
-        let kind = fault.word().to_owned();
-        let what = What::Fault { kind, target: None };
         self.recorder.note(Event {
             at_us,
             process: 0,
-            what,
+            what: history::fault(fault.word(), None),
         });
     }
 
     fn note_over(&self, fault: Fault) {
-        let kind = fault.word().to_owned();
-        self.recorder.note(Event {
-            at_us: now_us(),
-            process: 0,
-            what: What::Over { kind, target: None },
-        });
+        let over = history::over(fault.word(), None);
+        self.recorder.note(history::now(0, over));
     }
 }
 

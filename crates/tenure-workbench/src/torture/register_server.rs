@@ -1,7 +1,7 @@
 //! The protected resource: numbers that are read, and written back one larger, by whoever holds the lock.
 //! It also keeps the leases by hand that one client leaves to another.
 //!
-//! It is no part of the store under test. It checks the fence of each question, reads included: a holder that was paused
+//! It is no part of the store under test. It checks the fence of each request, reads included: a holder that was paused
 //! past its lease may otherwise write between the read and the write of the next one, who has shown its fence to nobody yet.
 
 use std::collections::HashMap;
@@ -10,19 +10,20 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use tenure_checker::{Event, What, Written};
+use tenure_checker::{What, Written};
 
-use super::clock::now_us;
+use super::messages::{LeftLease, Reply, Request};
 use super::recorder::Recorder;
-use super::wire::{LeftLease, Question, Reply};
+use crate::history;
+use crate::register::{Checks, Register};
 
-/// A register that answers on a loopback port.
+/// The registers, which answer on a loopback port.
 #[derive(Debug)]
-pub(super) struct Register {
+pub(super) struct RegisterServer {
     port: u16,
 }
 
-impl Register {
+impl RegisterServer {
     /// Starts to answer; each write is noted, in the order in which they were decided.
     pub(super) fn start(recorder: &Arc<Recorder>) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -44,20 +45,13 @@ impl Register {
     }
 }
 
-/// The register's numbers.
+/// A register for each name.
 #[derive(Debug)]
 struct Cells {
-    cells: Mutex<HashMap<String, Cell>>,
+    cells: Mutex<HashMap<String, Register>>,
     /// Leases by hand that wait for somebody to go on with them, the newest last.
     left: Mutex<Vec<LeftLease>>,
     recorder: Arc<Recorder>,
-}
-
-#[derive(Debug, Default)]
-struct Cell {
-    version: u64,
-    /// The largest fence that was seen.
-    fence: u64,
 }
 
 impl Cells {
@@ -76,10 +70,10 @@ impl Cells {
         let mut out = stream;
         for line in BufReader::new(stream).lines() {
             let Ok(line) = line else { return };
-            let Ok(question) = serde_json::from_str(&line) else {
+            let Ok(request) = serde_json::from_str(&line) else {
                 return;
             };
-            let Ok(mut text) = serde_json::to_string(&self.answer(question)) else {
+            let Ok(mut text) = serde_json::to_string(&self.answer(request)) else {
                 return;
             };
             text.push('\n');
@@ -89,47 +83,37 @@ impl Cells {
         }
     }
 
-    fn answer(&self, question: Question) -> Reply {
+    fn answer(&self, request: Request) -> Reply {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        match question {
-            Question::Read { name, fence } => {
-                let cell = cells.entry(name).or_default();
-                match cell.admits(fence) {
-                    true => Reply::Version(cell.version),
+        match request {
+            Request::Read { name, fence } => {
+                let cell = cells.entry(name).or_insert_with(new_cell);
+                match cell.admits(Some(fence)) {
+                    true => Reply::Version(cell.version()),
                     false => Reply::Stale,
                 }
             }
-            Question::Write {
+            Request::Write {
                 claim,
                 name,
                 fence,
                 read,
             } => {
-                let cell = cells.entry(name.clone()).or_default();
-                let (reply, outcome) = match cell.admits(fence) {
-                    true => {
-                        cell.version += 1;
-                        (Reply::Version(cell.version), Written::Accepted)
-                    }
-                    false => (Reply::Stale, Written::Stale),
+                let cell = cells.entry(name.clone()).or_insert_with(new_cell);
+                let wrote = cell.write(claim, &name, Some(fence), read);
+                let reply = match &wrote {
+                    What::Wrote {
+                        outcome: Written::Accepted,
+                        ..
+                    } => Reply::Version(cell.version()),
+                    _ => Reply::Stale,
                 };
                 // Noted while nobody else can write, so that the notes have the order of the writes.
-                self.recorder.note(Event {
-                    at_us: now_us(),
-                    process: 0,
-                    what: What::Wrote {
-                        claim,
-                        name,
-                        fence: Some(fence),
-                        read,
-                        version: cell.version,
-                        outcome,
-                    },
-                });
+                self.recorder.note(history::now(0, wrote));
                 reply
             }
-            Question::Leave(lease) => {
+            Request::Leave(lease) => {
                 // The oldest have run out.
                 if left.len() == MOST_LEFT {
                     left.remove(0);
@@ -137,18 +121,13 @@ impl Cells {
                 left.push(lease);
                 Reply::Lease(None)
             }
-            Question::TakeUp => Reply::Lease(left.pop()),
+            Request::TakeUp => Reply::Lease(left.pop()),
         }
     }
 }
 
-impl Cell {
-    /// Whether no larger fence was seen.
-    fn admits(&mut self, fence: u64) -> bool {
-        let admits = fence >= self.fence;
-        self.fence = self.fence.max(fence);
-        admits
-    }
+fn new_cell() -> Register {
+    Register::new(Checks::Fences)
 }
 
 /// So many leases wait at most.
@@ -159,7 +138,7 @@ mod tests {
     use super::*;
 
     fn write(cells: &Cells, fence: u64, read: u64) -> Reply {
-        cells.answer(Question::Write {
+        cells.answer(Request::Write {
             claim: fence,
             name: "a".to_owned(),
             fence,
@@ -169,7 +148,7 @@ mod tests {
 
     fn read(cells: &Cells, fence: u64) -> Reply {
         let name = "a".to_owned();
-        cells.answer(Question::Read { name, fence })
+        cells.answer(Request::Read { name, fence })
     }
 
     #[test]

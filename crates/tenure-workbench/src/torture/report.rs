@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use serde::Serialize;
 use tenure_checker::{Finding, Statistics, Verdict};
 
 use tenure_cli::error::Result;
 use tenure_cli::exit_code;
 use tenure_cli::output::{self, escape, print_json};
+
+use crate::terminal::table;
 
 /// The whole run, as JSON shows it.
 #[derive(Debug, Serialize)]
@@ -60,11 +61,14 @@ impl Report {
             | Verdict::Broken { statistics, .. }
             | Verdict::Unknown { statistics, .. } => statistics,
         };
-        writeln!(out, "{}", table(statistics, self.events))?;
+        writeln!(out, "{}", counts(statistics, self.events))?;
         match &self.verdict {
             Verdict::Valid { .. } => writeln!(out, "{GOOD}valid{GOOD:#}: every promise was kept")?,
             Verdict::Unknown { reasons, .. } => {
-                writeln!(out, "{BAD}unknown{BAD:#}, which is no pass:")?;
+                writeln!(
+                    out,
+                    "{BAD}inconclusive{BAD:#}, which is no pass: too few grants, writes or faults"
+                )?;
                 for reason in reasons {
                     writeln!(out, "  {}", escape(reason))?;
                 }
@@ -106,16 +110,14 @@ fn print_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {
 }
 
 /// What happened, counted.
-fn table(statistics: &Statistics, events: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["WHAT", "TIMES"]);
+fn counts(statistics: &Statistics, events: usize) -> Table {
+    let mut table = table(["WHAT", "TIMES"], &[1]);
     let rows = [
         ("claims", statistics.claims),
         ("granted", statistics.granted),
         ("granted after a wait", statistics.contended),
         ("refused", statistics.refused),
-        ("unknown", statistics.unknown),
+        ("answer unknown", statistics.unknown),
         ("lost", statistics.lost),
         ("writes", statistics.writes),
         ("stale writes, refused", statistics.stale),
@@ -126,9 +128,6 @@ fn table(statistics: &Statistics, events: usize) -> Table {
     }
     for (fault, times) in &statistics.faults {
         table.add_row([format!("fault: {}", escape(fault)), times.to_string()]);
-    }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tenure::{Client, Name};
-use tenure_checker::{Event, Expect, History, What};
+use tenure_checker::{Expect, History, What};
 
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::millis;
 
-use super::clock::now_us;
+use crate::terminal::progress_line;
+
 use super::crew::Crew;
+use super::messages::Setup;
 use super::nemesis::Nemesis;
 use super::recorder::Recorder;
-use super::register::Register;
+use super::register_server::RegisterServer;
 use super::stage::Stage;
-use super::wire::Order;
 use super::{Plan, ending, watcher};
+use crate::history::{self, now_us};
 
 /// Makes a run, and returns what was to be expected of it and what happened.
 pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> {
@@ -26,8 +28,8 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
     let client = tenure::open(stage.direct()).await?;
     let names = names(plan)?;
     let recorder = Arc::new(Recorder::default());
-    let register = Register::start(&recorder)?;
-    let order = Order {
+    let register = RegisterServer::start(&recorder)?;
+    let setup = Setup {
         process: 0,
         seed: plan.seed,
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
@@ -35,7 +37,7 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
         owners: owners(),
         register: register.port(),
     };
-    let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;
+    let crew = Crew::start(stage.urls(), setup, plan.processes, &recorder)?;
     let run = Run {
         plan,
         crew: Arc::new(crew),
@@ -43,7 +45,7 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
         client,
         names,
         recorder,
-        progress: progress(),
+        progress: progress_line(),
     };
     run.storm().await?;
     run.quiet().await?;
@@ -131,11 +133,7 @@ impl Run<'_> {
     }
 
     fn note(&self, what: What) {
-        self.recorder.note(Event {
-            at_us: now_us(),
-            process: 0,
-            what,
-        });
+        self.recorder.note(history::now(0, what));
     }
 }
 
@@ -197,18 +195,6 @@ async fn in_background<T: Send + 'static>(
         let sentence = format!("a part of the torture failed: {error}");
         Failure::new(exit_code::UNAVAILABLE, sentence)
     })?
-}
-
-/// A line on stderr, if that is a terminal.
-fn progress() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {spinner} {msg}") {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(TICK);
-    }
-    bar
 }
 
 /// So few that several processes have the same one at the same time, and so many that they exclude each other.

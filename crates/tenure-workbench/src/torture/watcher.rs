@@ -6,8 +6,8 @@ use std::time::Duration;
 use tenure::{Client, Name};
 use tenure_checker::{Event, What};
 
-use super::clock::{micros, now_us};
 use super::recorder::Recorder;
+use crate::history::{micros, now_us};
 
 /// Looks again and again, for as long as it is polled.
 pub(super) async fn watch(

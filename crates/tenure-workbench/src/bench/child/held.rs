@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tenure::{Client, Health};
+use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, loops, ready};
 use crate::bench::clock::processor_time;
 use crate::bench::contender::{Tenure, let_go};
-use crate::parent::Parent;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, ready};
 use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::contender::{Any, Contender};
-use crate::bench::wire::{Answer, Step};
-use crate::parent::{Parent, tell};
+use crate::bench::messages::{Message, Step};
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -31,10 +32,10 @@ pub(super) async fn turns(
     parent: &mut Parent,
 ) -> Result<Figures> {
     pairs_for(&mut contender, time, |_| {}).await?;
-    tell(&Answer::Ready)?;
-    while let Step::Go { .. } = parent.hear().await? {
+    Parent::send(&Message::Ready)?;
+    while let Step::Go { .. } = parent.next().await.or_fail()? {
         let figures = count_pairs(&mut contender, time).await?;
-        tell(&Answer::Turn(figures))?;
+        Parent::send(&Message::Figures(figures))?;
     }
     Ok(Figures::default())
 }

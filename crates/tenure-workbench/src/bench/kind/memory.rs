@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, PerSecond, Percent};
-use crate::bench::wire::Who;
+use crate::bench::messages::Who;
 use crate::bench::workload::Workload::{self, Hot, Many, Pair, Parallel};
 use tenure_cli::error::Result;
 

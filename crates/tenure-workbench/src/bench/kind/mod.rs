@@ -1,12 +1,12 @@
 //! What each kind of store is compared with, and what it aims for.
 //!
-//! A new store adds a file here, and its bare locks to `wire::Who` and `contender`.
+//! A new store adds a file here, and its bare locks to `messages::Who` and `contender`.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::bench::line::Line;
-use crate::bench::wire::Who;
+use crate::bench::messages::Who;
 use crate::bench::workload::Workload;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;

@@ -10,7 +10,7 @@ use crate::bench::kind::{Counter, Kind, Subject, TENURE};
 use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::wire::Who;
+use crate::bench::messages::Who;
 use crate::bench::workload::Workload::{
     self, Crash, Crowd, Dead, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Slow, Team,
 };

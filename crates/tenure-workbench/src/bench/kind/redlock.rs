@@ -8,8 +8,8 @@ use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
 use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
 use crate::bench::line::Line;
 use crate::bench::line::Unit::{Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::messages::Who;
 use crate::bench::nodes::Nodes;
-use crate::bench::wire::Who;
 use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
 use tenure_cli::error::Result;
 

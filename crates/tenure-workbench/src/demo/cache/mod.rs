@@ -1,15 +1,16 @@
 //! `demo cache`: a hot entry expires, and one caller makes it anew instead of hundreds.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use tenure_testkit::Child;
 
-use crate::child::Child;
+use crate::process::{self, OrFail, failure};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::output::print_json;
-use tenure_cli::store::{self, Store};
+use tenure_cli::store::Store;
 use tenure_cli::{duration, exit_code};
 
 mod copy;
@@ -130,16 +131,17 @@ async fn run(store: &Store, args: &CacheArgs, keeper: Keeper) -> Result<Report> 
 
 /// Starts a copy.
 fn start(url: &str, settings: &Settings) -> Result<Child> {
-    let mut command = Command::new(tenure_cli::program::own_program()?);
-    command.arg("demo-cache-copy").env(store::VARIABLE, url);
-    let mut copy = Child::start("a copy of the service", &mut command)?;
-    copy.tell(settings)?;
+    let mut copy = process::start("a copy of the service", "demo-cache-copy", Some(url))?;
+    copy.send(settings).or_fail()?;
     Ok(copy)
 }
 
 /// Waits for what the callers of a copy met.
 fn calls_of(mut copy: Child) -> Result<Calls> {
-    let calls: Calls = copy.said().next().ok_or_else(|| copy.ended_early())??;
+    let calls = copy.messages().next();
+    let calls: Calls = calls
+        .ok_or_else(|| failure(copy.failed("it ended early")))?
+        .or_fail()?;
     match calls.failed {
         Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
         None => Ok(calls),

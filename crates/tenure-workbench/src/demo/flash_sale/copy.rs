@@ -11,13 +11,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use tenure_testkit::Parent;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::door::{Door, Pass};
 use super::record::Outcome;
 use super::stock::{Stock, Written};
 use super::wire::{Answer, Halt, Said, Settings, Tell};
-use crate::parent::{self, tell};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -33,7 +33,7 @@ pub(crate) async fn copy() -> Result<ExitCode> {
     });
     listen(Arc::clone(&orders), go_on, settings.folder.clone());
     if let Err(failure) = serve(settings, orders).await {
-        tell(&Said::Failed(failure.to_string()))?;
+        Parent::send(&Said::Failed(failure.to_string()))?;
     }
     Ok(exit_code::DONE)
 }
@@ -50,7 +50,7 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let routes = Router::new()
         .route("/inventory/sale", post(sale))
         .with_state(Arc::new(shop));
-    tell(&Said::Ready)?;
+    Parent::send(&Said::Ready)?;
     axum::serve(listener, routes).await?;
     Ok(())
 }
@@ -122,7 +122,7 @@ impl Shop {
         if halted {
             let outcome = sold.as_ref().map_or(Outcome::Error, |sold| sold.outcome);
             let fence = pass.fence();
-            tell(&Said::WentOn { outcome, fence })?;
+            Parent::send(&Said::WentOn { outcome, fence })?;
         }
         sold
     }
@@ -179,7 +179,7 @@ impl Orders {
             return false;
         };
         // Without anybody to hear it there is no sale any more.
-        let _ = tell(&Said::Halted);
+        let _ = Parent::send(&Said::Halted);
         match halt {
             Halt::Slow { for_ms } => tokio::time::sleep(Duration::from_millis(for_ms)).await,
             Halt::Still => self.stand_still(),
@@ -223,7 +223,7 @@ fn end_now(orphaned: Option<&Path>) {
         // Another copy may have been quicker.
         let _ = std::fs::remove_dir_all(folder);
     }
-    parent::end_now();
+    Parent::exit();
 }
 
 fn not_by_hand() -> Failure {

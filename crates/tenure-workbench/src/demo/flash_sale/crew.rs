@@ -1,16 +1,15 @@
 //! The copies of the service, as the sale sees them: started, frozen, killed and replaced.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_testkit::Port;
+use tenure_testkit::{Child, Port};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::wire::{Halt, Said, Settings, Tell};
-use crate::child::Child;
+use crate::process::{self, OrFail, failure};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -71,14 +70,14 @@ impl Copy {
     ) -> Result<Said> {
         let mut process = self.process.lock().await;
         process.halt(Halt::Still).await?;
-        process.child.signal(Signal::STOP)?;
+        process.child.signal(Signal::STOP).or_fail()?;
         process.wait_until_frozen().await?;
         begun();
         // It lies in the pipe until the process can read it.
-        process.child.tell(&Tell::GoOn)?;
+        process.child.send(&Tell::GoOn).or_fail()?;
         tokio::time::sleep(time).await;
         over();
-        process.child.signal(Signal::CONT)?;
+        process.child.signal(Signal::CONT).or_fail()?;
         process.hear().await
     }
 
@@ -89,7 +88,7 @@ impl Copy {
         // The successor listens on the same port before the old process dies. Otherwise the front would
         // send its buyers to the other copies, one of which may be frozen.
         let successor = Process::start(&self.settings).await?;
-        process.child.kill()?;
+        process.child.kill().or_fail()?;
         *process = successor;
         self.pid.store(process.child.id(), Ordering::Relaxed);
         Ok(())
@@ -100,9 +99,11 @@ impl Copy {
         let mut process = self.process.lock().await;
         let give_up = Instant::now() + END;
         // Both fail if the process is gone already.
-        let _ = process.child.tell(&Tell::End);
+        let _ = process.child.send(&Tell::End);
         let _ = process.child.signal(Signal::CONT);
-        while matches!(process.child.ended(Instant::now()), Ok(None)) && Instant::now() < give_up {
+        while matches!(process.child.wait_until(Instant::now()), Ok(None))
+            && Instant::now() < give_up
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -112,46 +113,47 @@ impl Copy {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    said: mpsc::UnboundedReceiver<Result<Said>>,
+    said: mpsc::UnboundedReceiver<tenure_testkit::Result<Said>>,
 }
 
 impl Process {
     async fn start(settings: &Settings) -> Result<Self> {
-        let mut command = Command::new(tenure_cli::program::own_program()?);
-        let mut child = Child::start("a copy of the service", command.arg("demo-copy"))?;
-        child.tell(settings)?;
+        let mut child = process::start("a copy of the service", "demo-copy", None)?;
+        child.send(settings).or_fail()?;
         let (tell, heard) = mpsc::unbounded_channel();
-        let said = child.said();
-        std::thread::spawn(move || {
-            for said in said {
-                // Nobody listens to a process that was replaced.
-                let _ = tell.send(said);
-            }
+        child.on_message(move |said| {
+            // Nobody listens to a process that was replaced.
+            let _ = tell.send(said);
         });
         let mut process = Self { child, said: heard };
         let ready = timeout(START, process.hear()).await;
-        let late = |_| process.child.trouble(&"it takes too long to start");
+        let late = |_| failure(process.child.failed("it takes too long to start"));
         match ready.map_err(late)?? {
             Said::Ready => Ok(process),
-            other => Err(process.child.out_of_turn(&other)),
+            other => Err(process.unexpected(&other)),
         }
     }
 
     /// Waits until a sale has halted in the middle.
     async fn halt(&mut self, halt: Halt) -> Result<()> {
-        self.child.tell(&Tell::Halt(halt))?;
+        self.child.send(&Tell::Halt(halt)).or_fail()?;
         match self.hear().await? {
             Said::Halted => Ok(()),
-            other => Err(self.child.out_of_turn(&other)),
+            other => Err(self.unexpected(&other)),
         }
     }
 
     async fn hear(&mut self) -> Result<Said> {
         match self.said.recv().await {
             Some(Ok(Said::Failed(sentence))) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
-            Some(said) => said,
-            None => Err(self.child.ended_early()),
+            Some(said) => said.or_fail(),
+            None => Err(failure(self.child.failed("it ended early"))),
         }
+    }
+
+    fn unexpected(&self, said: &Said) -> Failure {
+        let reason = format!("it sent {said:?} at the wrong time");
+        failure(self.child.failed(&reason))
     }
 
     /// Waits until all threads of the process stand still.
@@ -162,7 +164,7 @@ impl Process {
             }
         };
         let frozen = timeout(START, frozen).await;
-        frozen.map_err(|_| self.child.trouble(&"it does not stand still"))
+        frozen.map_err(|_| failure(self.child.failed("it does not stop")))
     }
 }
 

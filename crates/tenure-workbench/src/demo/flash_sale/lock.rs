@@ -3,7 +3,8 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::recipes::Kind;
+use crate::lab;
+use crate::recipes::{Recipe, Spin};
 
 /// What keeps the copies apart, by name.
 ///
@@ -54,26 +55,18 @@ impl LockKind {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns the recipe of the lab that it is, if any.
-    pub(super) fn recipe(self) -> Option<Kind> {
+    /// Returns the recipe that it is, if any.
+    pub(super) fn recipe(self) -> Option<&'static dyn Recipe> {
         match self {
-            Self::None | Self::Process | Self::Spin | Self::Tenure => None,
-            Self::Setnx => Some(Kind::Setnx),
-            Self::Recursion => Some(Kind::Recursion),
-            Self::Del => Some(Kind::Del),
-            Self::GetDel => Some(Kind::GetDel),
-            Self::Lease => Some(Kind::Lease),
-            Self::NoReentry => Some(Kind::NoReentry),
-            Self::RenewAnyOwner => Some(Kind::RenewAnyOwner),
-            Self::RenewRecreate => Some(Kind::RenewRecreate),
-            Self::NoFence => Some(Kind::NoFence),
-            Self::CheckThenSubscribe => Some(Kind::CheckThenSubscribe),
+            Self::None | Self::Process | Self::Tenure => None,
+            Self::Spin => Some(&Spin),
+            broken => lab::recipe(&broken.name()),
         }
     }
 
     /// Returns whether it works on a Redis server only.
     pub(super) fn needs_redis(self) -> bool {
-        self.recipe().is_some() || self == Self::Spin
+        self.recipe().is_some()
     }
 
     /// Returns whether the nested step of a sale takes the lock again.
@@ -102,6 +95,19 @@ impl LockKind {
             Self::CheckThenSubscribe => "a release between check and subscribe wakes nobody",
             Self::Spin => "correct but for --pause, slow, and who waits longest is luck",
             Self::Tenure => "exactly the stock is sold, whatever happens to a copy",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_on_redis_has_its_recipe() {
+        for lock in LockKind::all() {
+            let own = matches!(lock, LockKind::None | LockKind::Process | LockKind::Tenure);
+            assert_eq!(lock.recipe().is_none(), own, "{lock:?}");
         }
     }
 }

@@ -1,53 +1,66 @@
-//! tenure behind the interface of the recipes, so that it takes part in the same play.
+//! The lock of a client: the broken one, or tenure in its place.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tenure::{Client, Outcome, Owner};
 use tenure_checker::Freed;
 
-use crate::lab::wire::Order;
-use crate::recipes::{Held, Keeper, Recipe, Trouble};
-use tenure_cli::error::Result;
+use crate::lab::cases;
+use crate::lab::messages::{Setup, Who};
+use crate::recipes::{Error, Held, Keeper, RecipeLock, Result};
 
-/// tenure with one owner for the whole process, as nested calls have.
+/// A lock that is ready to be taken.
 #[derive(Debug)]
-pub(super) struct TenureLock {
-    client: Client,
-    owner: Owner,
-    ttl: Duration,
+pub(super) enum Lock {
+    Broken(RecipeLock),
+    /// One owner for the whole process, as nested calls have.
+    Tenure {
+        client: Client,
+        owner: Owner,
+        ttl: Duration,
+    },
 }
 
-impl TenureLock {
-    pub(super) async fn open(order: &Order) -> Result<Self> {
-        let url = order.urls.first().map_or("", String::as_str);
-        Ok(Self {
-            client: tenure::open(url).await?,
-            owner: Owner::unique(),
-            ttl: order.ttl,
+impl Lock {
+    pub(super) async fn open(setup: &Setup) -> Result<Self> {
+        let Setup { who, urls, ttl, .. } = setup;
+        Ok(match who {
+            Who::Broken(name) => {
+                let recipe = cases::recipe(name).ok_or(Error::NoRecipe)?;
+                Self::Broken(RecipeLock::open(recipe, urls, *ttl).await?)
+            }
+            Who::Tenure => Self::Tenure {
+                client: tenure::open(urls.first().map_or("", String::as_str)).await?,
+                owner: Owner::unique(),
+                ttl: *ttl,
+            },
         })
     }
-}
 
-#[async_trait]
-impl Recipe for TenureLock {
-    async fn lock(&self, name: &str) -> Result<Held, Trouble> {
-        let lock = self.client.mutex(name).ttl(self.ttl);
-        let guard = lock.owner(self.owner.clone()).lock().await?;
+    /// Waits until the lock is taken.
+    pub(super) async fn lock(&self, name: &str) -> Result<Held> {
+        let (client, owner, ttl) = match self {
+            Self::Broken(lock) => return lock.lock(name).await,
+            Self::Tenure { client, owner, ttl } => (client, owner, ttl),
+        };
+        let lock = client.mutex(name).ttl(*ttl).owner(owner.clone());
+        let guard = lock.lock().await?;
         let fence = guard.fence().get();
-        let held = Held::new(name, self.owner.as_str().to_owned());
+        let held = Held::new(name, owner.as_str().to_owned());
         Ok(held.with_fence(fence).kept_by(Keeper::Guard(guard)))
     }
 
-    async fn unlock(&self, held: Held) -> Result<Freed, Trouble> {
-        let Keeper::Guard(guard) = held.keeper else {
-            return Ok(Freed::NotHeld);
-        };
-        Ok(match guard.release().await? {
-            Outcome::Released => Freed::Freed,
-            Outcome::Lowered { .. } => Freed::Lowered,
-            Outcome::NotHeld(_) => Freed::NotHeld,
-            _ => Freed::Unknown,
-        })
+    /// Releases the lock, and returns what came of it.
+    pub(super) async fn unlock(&self, held: Held) -> Result<Freed> {
+        match (self, held.keeper) {
+            (Self::Broken(lock), keeper) => lock.unlock(Held { keeper, ..held }).await,
+            (Self::Tenure { .. }, Keeper::Guard(guard)) => Ok(match guard.release().await? {
+                Outcome::Released => Freed::Freed,
+                Outcome::Lowered { .. } => Freed::Lowered,
+                Outcome::NotHeld(_) => Freed::NotHeld,
+                _ => Freed::Unknown,
+            }),
+            (Self::Tenure { .. }, _) => Ok(Freed::NotHeld),
+        }
     }
 }

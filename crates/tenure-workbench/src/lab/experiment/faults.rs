@@ -5,46 +5,44 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tenure_checker::What;
 
-use super::Scene;
-use crate::lab::upset::{Result, Upset};
+use super::Experiment;
+use crate::history;
+use crate::lab::error::{Error, Result};
 
-impl Scene {
+impl Experiment {
     /// Kills a client, and notes it once it is dead.
     pub(in crate::lab) fn kill(&mut self, process: u32) -> Result<()> {
-        self.player(process)?.signal(Signal::KILL)?;
-        self.until("a client is killed", |scene| {
-            Ok(scene.closed.contains(&process))
+        self.child(process)?.signal(Signal::KILL)?;
+        self.until("a client is killed", |lab| {
+            Ok(lab.closed.contains(&process))
         })?;
-        self.player_ended(process)?;
+        self.ended(process)?;
         self.fault("kill", Some(process));
         Ok(())
     }
 
-    /// Stops a client where it stands, and notes it once it stands still.
+    /// Stops a client, and notes it once it stands still.
     pub(in crate::lab) fn pause(&mut self, process: u32) -> Result<()> {
-        self.player(process)?.signal(Signal::STOP)?;
-        self.until("a client stands still", |scene| {
-            Ok(scene.player_state(process) == Some('T'))
-        })?;
+        if !self.child(process)?.stop()? {
+            return Err(Error::Step("a client ended before its pause".to_owned()));
+        }
         self.fault("pause", Some(process));
         Ok(())
     }
 
-    /// Lets a stopped client go on.
+    /// Lets a stopped client continue.
     pub(in crate::lab) fn resume(&mut self, process: u32) -> Result<()> {
-        if self.player_state(process) != Some('T') {
-            return Err(Upset::Play("a client did not stand still".to_owned()));
+        if self.child(process)?.state() != Some('T') {
+            return Err(Error::Step("a client did not stand still".to_owned()));
         }
-        let (kind, target) = ("pause".to_owned(), Some(process));
         // Noted first: what the client notes from here on comes after the pause.
-        self.note(What::Over { kind, target });
-        Ok(self.player(process)?.signal(Signal::CONT)?)
+        self.note(history::over("pause", Some(process)));
+        Ok(self.child(process)?.resume()?)
     }
 
     /// Notes a fault that was seen to have landed.
     pub(in crate::lab) fn fault(&mut self, kind: &str, target: Option<u32>) {
-        let kind = kind.to_owned();
-        self.note(What::Fault { kind, target });
+        self.note(history::fault(kind, target));
     }
 
     /// From here on there are no more faults.
@@ -55,24 +53,16 @@ impl Scene {
 
     /// Waits until a client has crashed by itself, for `longest` at most; returns whether it has.
     pub(in crate::lab) fn crashes(&mut self, process: u32, longest: Duration) -> Result<bool> {
-        let since = Instant::now();
-        while !self.closed.contains(&process) && since.elapsed() < longest {
-            self.hear()?;
-        }
-        let crashed = self.closed.contains(&process);
+        let crashed = self.within(longest, |lab| lab.closed.contains(&process))?;
         if crashed {
-            let crashed = !self.player_ended(process)?.success();
+            let crashed = !self.ended(process)?.success();
             self.note_of(process, What::Ended { crashed });
         }
         Ok(crashed)
     }
 
-    /// Lets time pass while the holder works, for `longest` or until somebody else is granted the lock.
+    /// Lets time pass while the holder works, for `longest` or until another claim is granted.
     pub(in crate::lab) fn hold(&mut self, other: u64, longest: Duration) -> Result<()> {
-        let since = Instant::now();
-        while !self.is_granted(other) && since.elapsed() < longest {
-            self.hear()?;
-        }
-        Ok(())
+        self.within(longest, |lab| lab.is_granted(other)).map(drop)
     }
 }

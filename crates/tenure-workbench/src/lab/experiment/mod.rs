@@ -1,68 +1,74 @@
-//! One play of a case: its clients, its resource and its history.
+//! One run of a case: its servers, its clients, its resource and its history.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::process::ExitStatus;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tenure_checker::{Event, History, What};
+use tenure_checker::{History, What};
+use tenure_testkit::{Child, Proxy, RedisServer};
 
-use crate::child::Child;
+use crate::history;
 use crate::lab::NAME;
-use crate::lab::clock::now_us;
-use crate::lab::player::Heard;
-use crate::lab::register::{Checks, Register};
-use crate::lab::upset::{Result, Upset};
-use crate::lab::wire::{Did, Say, Step, Who};
+use crate::lab::error::{Error, Result};
+use crate::lab::messages::{Message, Step, Who};
+use crate::register::{Checks, Register};
 
 mod claims;
 mod clients;
 mod faults;
-mod points;
+mod servers;
 
-/// A play with either the broken lock or tenure.
+/// A run with either the broken lock or tenure.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Experiment {
     who: Who,
     ttl: Duration,
     history: History,
     register: Register,
-    players: BTreeMap<u32, Child>,
+    /// What each claim has read.
+    read: HashMap<u64, u64>,
+    clients: BTreeMap<u32, Child>,
+    servers: Vec<RedisServer>,
+    proxies: Vec<Proxy>,
     /// Claims and whose they are.
     claims: HashMap<u64, u32>,
     ready: HashSet<u32>,
     closed: HashSet<u32>,
-    /// Where clients halt.
+    /// The breakpoints at which clients wait.
     at: HashSet<(u32, String)>,
-    /// What clients have done with the resource and nobody has asked about yet.
-    did: HashMap<u64, Did>,
+    /// The claims that have used the resource since they were last told to.
+    done: HashSet<u64>,
     healed: Option<Instant>,
-    said: Sender<(u32, Heard)>,
-    heard: Receiver<(u32, Heard)>,
+    sender: Sender<(u32, Option<Message>)>,
+    /// What clients send; `None` at their end.
+    messages: Receiver<(u32, Option<Message>)>,
 }
 
-impl Scene {
-    /// An empty stage.
+impl Experiment {
     pub(super) fn new(who: Who, ttl: Duration) -> Self {
-        let (said, heard) = channel();
+        let (sender, messages) = channel();
         let checks = match who {
             Who::Tenure => Checks::Fences,
-            Who::Recipe(_) => Checks::Nothing,
+            Who::Broken(_) => Checks::Nothing,
         };
         Self {
             who,
             ttl,
             history: History::new(),
             register: Register::new(checks),
-            players: BTreeMap::new(),
+            read: HashMap::new(),
+            clients: BTreeMap::new(),
+            servers: Vec::new(),
+            proxies: Vec::new(),
             claims: HashMap::new(),
             ready: HashSet::new(),
             closed: HashSet::new(),
             at: HashSet::new(),
-            did: HashMap::new(),
+            done: HashSet::new(),
             healed: None,
-            said,
-            heard,
+            sender,
+            messages,
         }
     }
 
@@ -82,7 +88,7 @@ impl Scene {
         self.history
     }
 
-    /// Waits for a condition, with a deadline that only a play that went wrong reaches.
+    /// Waits for a condition, with a deadline that only a run that went wrong reaches.
     pub(super) fn until(
         &mut self,
         what: &str,
@@ -91,44 +97,52 @@ impl Scene {
         let give_up = Instant::now() + LIMIT;
         while !condition(self)? {
             if Instant::now() >= give_up {
-                return Err(Upset::Play(format!("waited in vain until {what}")));
+                return Err(Error::Step(format!("timed out until {what}")));
             }
-            self.hear()?;
+            self.receive()?;
         }
         Ok(())
     }
 
-    /// Takes in what clients say, for a moment at most.
-    fn hear(&mut self) -> Result<()> {
-        let (process, heard) = match self.heard.recv_timeout(MOMENT) {
-            Ok(heard) => heard,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
-        };
-        let Heard::Said(say) = heard else {
-            self.closed.insert(process);
+    /// Waits for a condition, for `longest` at most; returns whether it holds.
+    fn within(&mut self, longest: Duration, condition: impl Fn(&Self) -> bool) -> Result<bool> {
+        let since = Instant::now();
+        while !condition(self) && since.elapsed() < longest {
+            self.receive()?;
+        }
+        Ok(condition(self))
+    }
+
+    /// Takes in a message of a client, for a moment at most.
+    fn receive(&mut self) -> Result<()> {
+        let Ok((process, message)) = self.messages.recv_timeout(MOMENT) else {
             return Ok(());
         };
-        match say {
-            Say::Ready => {
+        match message {
+            None => {
+                self.closed.insert(process);
+            }
+            Some(Message::Ready) => {
                 self.ready.insert(process);
             }
-            Say::Noted(event) => self.history.push(event),
-            Say::At { point } => {
+            Some(Message::Noted(event)) => self.history.push(event),
+            Some(Message::At { point }) => {
                 self.at.insert((process, point));
             }
-            Say::Read { claim } => {
-                let version = self.register.version();
-                self.tell(process, &Step::Version { claim, version })?;
+            Some(Message::Read { claim }) => {
+                self.read.insert(claim, self.register.version());
+                self.done.insert(claim);
             }
-            Say::Write { claim, fence, read } => {
+            Some(Message::Write { claim, fence }) => {
+                let read = self.read.get(&claim).copied().unwrap_or(0);
                 let wrote = self.register.write(claim, NAME, fence, read);
                 self.note(wrote);
-                self.tell(process, &Step::Written { claim })?;
+                self.done.insert(claim);
             }
-            Say::Done { claim, did } => {
-                self.did.insert(claim, did);
+            Some(Message::Declined { claim }) => {
+                self.done.insert(claim);
             }
-            Say::Failed(sentence) => return Err(Upset::Play(sentence)),
+            Some(Message::Failed(sentence)) => return Err(Error::Step(sentence)),
         }
         Ok(())
     }
@@ -148,43 +162,28 @@ impl Scene {
         events.any(|event| claim_of(&event.what) == Some(claim) && like(&event.what))
     }
 
-    fn tell_holder(&mut self, claim: u64, step: &Step) -> Result<()> {
-        match self.claims.get(&claim) {
-            Some(process) => self.tell(*process, step),
-            None => Err(Upset::Play(format!("nobody has made claim {claim}"))),
-        }
+    fn send(&mut self, process: u32, step: &Step) -> Result<()> {
+        Ok(self.child(process)?.send(step)?)
     }
 
-    fn tell(&mut self, process: u32, step: &Step) -> Result<()> {
-        Ok(self.player(process)?.tell(step)?)
+    fn child(&mut self, process: u32) -> Result<&mut Child> {
+        let child = self.clients.get_mut(&process);
+        child.ok_or_else(|| Error::Step(format!("there is no client {process}")))
     }
 
-    fn player(&mut self, process: u32) -> Result<&mut Child> {
-        let player = self.players.get_mut(&process);
-        player.ok_or_else(|| Upset::Play(format!("there is no client {process}")))
-    }
-
-    fn player_state(&self, process: u32) -> Option<char> {
-        self.players.get(&process).and_then(Child::state)
-    }
-
-    /// Waits for the end of a client that says nothing more.
-    fn player_ended(&mut self, process: u32) -> Result<ExitStatus> {
-        let ended = self.player(process)?.ended(Instant::now() + LIMIT)?;
-        ended.ok_or_else(|| Upset::Play(format!("client {process} does not end")))
+    /// Waits for the end of a client that sends nothing more.
+    fn ended(&mut self, process: u32) -> Result<ExitStatus> {
+        let child = self.child(process)?;
+        let ended = child.wait_until(Instant::now() + LIMIT)?;
+        ended.ok_or_else(|| Error::Step(format!("client {process} does not end")))
     }
 
     fn note(&mut self, what: What) {
-        self.note_of(0, what);
+        self.history.push(history::now(0, what));
     }
 
     fn note_of(&mut self, process: u32, what: What) {
-        let at_us = now_us();
-        self.history.push(Event {
-            at_us,
-            process,
-            what,
-        });
+        self.history.push(history::now(process, what));
     }
 }
 
@@ -210,7 +209,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 /// By so much a wait that never ends outlasts the patience, so that the history shows it.
 const BEYOND: Duration = Duration::from_millis(200);
 
-/// Only a play that went wrong takes so long.
+/// Only a run that went wrong takes so long.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Between two looks.

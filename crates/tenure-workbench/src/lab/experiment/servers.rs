@@ -1,78 +1,105 @@
-//! Servers of a play, and what is to be seen in them.
+//! The servers of an experiment, and what is to be seen in them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tenure_testkit::RedisServer;
+use tenure_checker::What;
+use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer};
 
-use super::NAME;
-use super::scene::{PATIENCE, Scene};
-use super::upset::Result;
+use super::{Experiment, PATIENCE};
+use crate::lab::NAME;
+use crate::lab::error::Result;
 
-/// The URLs of a client that comes by these ports.
-///
-/// A recipe gets all of them; tenure one that names them all.
-pub(super) fn urls(scene: &Scene, ports: &[u16]) -> Vec<String> {
-    let addresses: Vec<_> = ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    if !scene.is_tenure() || ports.len() == 1 {
-        return addresses
-            .iter()
-            .map(|it| format!("redis://{it}/"))
-            .collect();
+impl Experiment {
+    /// Starts a server.
+    pub(in crate::lab) fn start_server(&mut self) -> Result<&mut RedisServer> {
+        self.add_server(RedisServer::builder())
     }
-    // The servers are new and hold nothing; and a client that was paused shall find its votes, not a timeout.
-    let all = addresses.join(",");
-    vec![format!("redlock://{all}?restart_delay=off&timeout=20s")]
-}
 
-/// Whether the lock is taken, as the server sees it.
-pub(super) fn is_taken(scene: &Scene, server: &RedisServer) -> Result<bool> {
-    exists(server, &key(scene))
-}
-
-/// Ends the play: all clients go, and if nobody still waited, nothing may be left on the servers.
-pub(super) fn curtain(scene: &mut Scene, servers: &[&RedisServer]) -> Result<()> {
-    if !scene.end()? {
-        return Ok(());
+    /// Starts a server of a certain kind.
+    pub(in crate::lab) fn add_server(&mut self, builder: RedisBuilder) -> Result<&mut RedisServer> {
+        let place = self.servers.len();
+        self.servers.push(builder.start()?);
+        Ok(&mut self.servers[place])
     }
-    let keys: Vec<_> = match scene.is_tenure() {
-        true => ["", ":line", ":places", ":ends"]
-            .iter()
-            .map(|part| format!("{}{part}", key(scene)))
-            .collect(),
-        false => vec![key(scene)],
-    };
-    for server in servers {
-        for key in &keys {
-            if is_left(server, key)? {
-                scene.left(&format!("the key {key}"));
+
+    /// The ports of the servers.
+    pub(in crate::lab) fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(RedisServer::port).collect()
+    }
+
+    /// The server, if there is one alone.
+    pub(in crate::lab) fn server(&mut self) -> &mut RedisServer {
+        &mut self.servers[0]
+    }
+
+    /// The proxies, one in front of each server.
+    pub(in crate::lab) fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+
+    /// Breaks all proxies like this, or mends them.
+    pub(in crate::lab) fn set_proxies(&self, fault: Fault) {
+        self.proxies.iter().for_each(|proxy| proxy.set(fault));
+    }
+
+    /// Whether all servers have the lock.
+    pub(in crate::lab) fn is_taken(&self) -> Result<bool> {
+        self.servers_all(true)
+    }
+
+    /// Whether no server has the lock.
+    pub(in crate::lab) fn is_free(&self) -> Result<bool> {
+        self.servers_all(false)
+    }
+
+    fn servers_all(&self, taken: bool) -> Result<bool> {
+        for server in &self.servers {
+            if self.is_taken_on(server)? != taken {
+                return Ok(false);
             }
         }
+        Ok(true)
     }
-    Ok(())
-}
 
-/// Whether a key stays; what a client sent last may still be on its way.
-fn is_left(server: &RedisServer, key: &str) -> Result<bool> {
-    let since = Instant::now();
-    while exists(server, key)? {
-        if since.elapsed() >= PATIENCE {
-            return Ok(true);
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    /// Whether a server has the lock.
+    pub(in crate::lab) fn is_taken_on(&self, server: &RedisServer) -> Result<bool> {
+        exists(server, &self.key())
     }
-    Ok(false)
+
+    /// Ends the experiment: all clients end, and if none of them was still waiting, nothing may be left on the servers.
+    pub(in crate::lab) fn end(&mut self) -> Result<()> {
+        if !self.end_clients()? {
+            return Ok(());
+        }
+        let parts: &[&str] = match self.is_tenure() {
+            true => &["", ":line", ":places", ":ends"],
+            false => &[""],
+        };
+        for part in parts {
+            let key = format!("{}{part}", self.key());
+            // What a client sent last may still be in flight.
+            let give_up = Instant::now() + PATIENCE;
+            for place in 0..self.servers.len() {
+                self.until("a key is gone or stays", |lab| {
+                    Ok(!exists(&lab.servers[place], &key)? || Instant::now() >= give_up)
+                })?;
+                if exists(&self.servers[place], &key)? {
+                    let found = format!("the key {key}");
+                    self.note(What::Left { found });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> String {
+        match self.is_tenure() {
+            true => format!("tenure:{{{NAME}}}"),
+            false => NAME.to_owned(),
+        }
+    }
 }
 
 fn exists(server: &RedisServer, key: &str) -> Result<bool> {
     Ok(server.command(&["EXISTS", key])?.to_string() == "1")
-}
-
-fn key(scene: &Scene) -> String {
-    match scene.is_tenure() {
-        true => format!("tenure:{{{NAME}}}"),
-        false => NAME.to_owned(),
-    }
 }

@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use tenure::{ClaimId, Client, Error, Lease, Lock, Name, Owner};
 use tenure_checker::{Mode, What};
 
-use crate::torture::wire::{LeftLease, Order};
+use crate::torture::messages::{LeftLease, Setup};
 use tenure_cli::error::Result;
 
 use super::ask::{self, Answer};
 use super::held::{ByHand, Held, Hold};
 use super::lots::{Act, Draft, End, Life, Lots, Way, Who};
 use super::notes::Notes;
-use super::register::Register;
+use super::register_client::RegisterClient;
 
 /// One task.
 #[derive(Debug)]
 pub(super) struct Task {
     client: Client,
-    order: Order,
+    setup: Setup,
     lots: Lots,
     notes: Notes,
-    register: Register,
+    register: RegisterClient,
     finish: Rc<Cell<bool>>,
 }
 
@@ -42,19 +42,19 @@ struct Asked {
 impl Task {
     pub(super) async fn new(
         client: &Client,
-        order: &Order,
+        setup: &Setup,
         number: u32,
         notes: &Notes,
         finish: &Rc<Cell<bool>>,
     ) -> Result<Self> {
-        let seed = order.seed.wrapping_add(u64::from(number));
-        let (names, owners) = (order.names.len(), order.owners.len());
+        let seed = setup.seed.wrapping_add(u64::from(number));
+        let (names, owners) = (setup.names.len(), setup.owners.len());
         Ok(Self {
             client: client.clone(),
-            order: order.clone(),
-            lots: Lots::new(seed, order.ttl, names, owners, client.capabilities()),
+            setup: setup.clone(),
+            lots: Lots::new(seed, setup.ttl, names, owners, client.capabilities()),
             notes: notes.clone(),
-            register: Register::connect(order.register).await?,
+            register: RegisterClient::connect(setup.register).await?,
             finish: Rc::clone(finish),
         })
     }
@@ -84,7 +84,7 @@ impl Task {
         for _ in 0..tries {
             let asked = Asked {
                 claim: self.notes.claim(),
-                name: self.order.names[draft.name].clone(),
+                name: self.setup.names[draft.name].clone(),
                 mode: draft.mode,
                 owner: owner.clone(),
                 is_shared: matches!(draft.who, Who::Shared(_)),
@@ -195,7 +195,7 @@ impl Task {
             claim: self.notes.claim(),
             ..outer_asked.clone()
         };
-        let lock = self.lock(&asked, who).ttl(self.order.ttl);
+        let lock = self.lock(&asked, who).ttl(self.setup.ttl);
         self.note_asked(&asked);
         let answer = tokio::select! {
             answer = ask::guard(&lock, Way::Wait) => answer,
@@ -216,7 +216,7 @@ impl Task {
 
     fn owner(&self, who: Who) -> Result<Owner> {
         Ok(match who {
-            Who::Shared(number) => Owner::named(&self.order.owners[number])?,
+            Who::Shared(number) => Owner::named(&self.setup.owners[number])?,
             Who::Named | Who::Task | Who::Nobody => Owner::unique(),
         })
     }

@@ -1,40 +1,42 @@
-//! `DEL` without looking who owns the lock, and a holder that is late.
+//! `DEL` without looking who owns the lock: a late holder deletes the next one's.
 
-use tenure_checker::Promise;
-use tenure_testkit::RedisServer;
-
-use crate::lab::case::{Case, SHORT};
-use crate::lab::props::{curtain, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::Result;
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 5,
+    name: "del",
     title: "DEL without looking who owns it",
-    recipe: Kind::Del,
+    recipe: &Del,
     fault: "the holder is paused past its lease, then lets go",
     faults: &["pause"],
     breaks: Promise::OwnerOnly,
     instead: "lets go in one step that compares the owner first, and says that the lock was no longer held.",
-    lesson: include_str!("05-del.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 2,
-    play,
+    run,
 };
 
+#[derive(Debug)]
+struct Del;
+
+#[async_trait]
+impl Recipe for Del {
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        redis.delete(&held.name).await
+    }
+}
+
 /// The holder is paused past its lease; another is granted the lock; then the first one lets go.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let urls = urls(scene, &[server.port()]);
-    let (ann, bob) = (scene.enter(&urls)?, scene.enter(&urls)?);
-    let first = scene.lock(ann)?;
-    let second = scene.ask(bob)?;
-    scene.pause(ann)?;
-    scene.granted(second)?;
-    scene.resume(ann)?;
-    scene.heal();
-    scene.release(first)?;
-    scene.release(second)?;
-    curtain(scene, &[&server])
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let (ann, bob) = lab.two_clients()?;
+    let first = lab.lock(ann)?;
+    let second = lab.ask(bob)?;
+    lab.pause(ann)?;
+    lab.granted(second)?;
+    lab.resume(ann)?;
+    lab.heal();
+    lab.release(first)?;
+    lab.release(second)
 }

@@ -1,61 +1,67 @@
-//! `GET`, then `DEL`, and a lease that ends in between.
+//! `GET`, then `DEL`: the lock may have changed hands between the two.
 
-use tenure_checker::Promise;
-use tenure_testkit::{Fault, Proxy, RedisServer};
-
-use crate::lab::case::{Case, LONG, SHORT};
-use crate::lab::props::{curtain, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::{Result, Upset};
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 6,
+    name: "get-del",
     title: "GET, then DEL",
-    recipe: Kind::GetDel,
+    recipe: &GetDel,
     fault: "the lease ends between the two",
     faults: &["late-release"],
     breaks: Promise::Exclusion,
     instead: "compares and frees in one step of the store, so a release that comes late frees nothing.",
-    lesson: include_str!("06-get-del.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 3,
-    play,
+    run,
 };
 
+#[derive(Debug)]
+struct GetDel;
+
+#[async_trait]
+impl Recipe for GetDel {
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        let owner: Option<String> = redis.first().get(&held.name).await?;
+        if owner != Some(held.token) {
+            return Ok(Freed::NotHeld);
+        }
+        breakpoint("after-get").await;
+        redis.delete(&held.name).await
+    }
+}
+
 /// The lease ends while its release is under way, another is granted the lock, and a third one asks.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let wire = Proxy::start(server.port())?;
-    let ann = scene.enter(&urls(scene, &[wire.port()]))?;
-    let direct = urls(scene, &[server.port()]);
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let ann = lab.client_through_proxies()?;
     // A long lease: that it is not renewed shall not be what lets a third one in.
-    let (bob, eve) = (scene.enter_for(&direct, LONG)?, scene.enter(&direct)?);
-    let first = scene.lock(ann)?;
-    scene.halt(ann, "after-get")?;
-    if scene.is_tenure() {
-        // There is no gap to halt in, so the whole release is held up on its way.
-        wire.set(Fault::Freeze);
+    let (bob, eve) = (lab.client_for(LONG)?, lab.client()?);
+    let first = lab.lock(ann)?;
+    lab.break_at(ann, "after-get")?;
+    if lab.is_tenure() {
+        // There is no gap to wait in, so the whole release is held up on its way.
+        lab.set_proxies(Fault::Freeze);
     }
-    scene.begin_release(first)?;
-    scene.halts(ann, "after-get")?;
-    let second = scene.lock(bob)?;
-    if !scene.is_tenure() && scene.is_released(first) {
-        return Err(Upset::Play("the release was not late".to_owned()));
+    lab.begin_release(first)?;
+    lab.until_at(ann, "after-get")?;
+    let second = lab.lock(bob)?;
+    if !lab.is_tenure() && lab.is_released(first) {
+        return Err(Error::Step("the release was not late".to_owned()));
     }
-    scene.fault("late-release", None);
-    wire.set(Fault::Pass);
-    scene.heal();
-    scene.go(ann, "after-get")?;
-    scene.released(first)?;
-    let third = scene.ask(eve)?;
-    if !scene.is_tenure() {
-        scene.granted(third)?;
-        scene.release(third)?;
+    lab.fault("late-release", None);
+    lab.set_proxies(Fault::Pass);
+    lab.heal();
+    lab.continue_from(ann, "after-get")?;
+    lab.released(first)?;
+    let third = lab.ask(eve)?;
+    if lab.is_tenure() {
+        lab.release(second)?;
+        lab.finish(third)
+    } else {
+        lab.granted(third)?;
+        lab.release(third)?;
+        lab.release(second)
     }
-    scene.release(second)?;
-    if scene.is_tenure() {
-        scene.finish(third)?;
-    }
-    curtain(scene, &[&server])
 }

@@ -1,45 +1,43 @@
-//! An atomic release, and a job that outlives its lease.
+//! An atomic release, but nothing renews the lease: a job that takes longer works without the lock.
 
-use tenure_checker::Promise;
-use tenure_testkit::RedisServer;
-
-use crate::lab::case::{Case, LONG, SHORT};
-use crate::lab::props::{curtain, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::Result;
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 7,
+    name: "lease",
     title: "A job that outlives its lease",
-    recipe: Kind::Lease,
+    recipe: &Lease,
     fault: "the job takes longer than the ttl",
     faults: &["long-hold"],
     breaks: Promise::Exclusion,
     instead: "renews the lease while the guard lives, at a third of its ttl.",
-    lesson: include_str!("07-lease.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 2,
-    play,
+    run,
 };
 
+/// Right in all that it does; what it lacks is a renewal.
+#[derive(Debug)]
+struct Lease;
+
+impl Recipe for Lease {}
+
 /// The holder works for longer than its lease lasts, while another waits.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let urls = urls(scene, &[server.port()]);
-    let (ann, bob) = (scene.enter(&urls)?, scene.enter(&urls)?);
-    let first = scene.lock(ann)?;
-    scene.read(first)?;
-    let second = scene.ask(bob)?;
-    let longest = match scene.is_tenure() {
-        true => scene.ttl() * 2,
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let (ann, bob) = lab.two_clients()?;
+    let first = lab.lock(ann)?;
+    lab.read(first)?;
+    let second = lab.ask(bob)?;
+    let longest = match lab.is_tenure() {
+        true => lab.ttl() * 2,
         false => LONG,
     };
-    scene.hold(second, longest)?;
-    scene.fault("long-hold", Some(ann));
-    scene.heal();
-    scene.write(first)?;
-    scene.release(first)?;
-    scene.finish(second)?;
-    curtain(scene, &[&server])
+    lab.hold(second, longest)?;
+    lab.fault("long-hold", Some(ann));
+    lab.heal();
+    lab.write(first)?;
+    lab.release(first)?;
+    lab.finish(second)
 }

@@ -1,39 +1,45 @@
-//! A nested call without re-entry.
+//! Owner, ttl and renewal are right, but each call has a token of its own: a nested call waits for its caller.
 
-use tenure_checker::Promise;
-use tenure_testkit::RedisServer;
-
-use crate::lab::case::{Case, SHORT};
-use crate::lab::props::{curtain, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::Result;
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 8,
+    name: "no-reentry",
     title: "A nested call without re-entry",
-    recipe: Kind::NoReentry,
+    recipe: &Renewed,
     fault: "the holder takes the same lock again",
     faults: &["nested-call"],
     breaks: Promise::Liveness,
     instead: "knows the owner of nested calls, counts how often it holds the lock, and grants it again.",
-    lesson: include_str!("08-no-reentry.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 2,
-    play,
+    run,
 };
 
-/// The holder calls a function that takes the same lock.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let ann = scene.enter(&urls(scene, &[server.port()]))?;
-    let outer = scene.lock(ann)?;
-    let inner = scene.ask(ann)?;
-    scene.fault("nested-call", Some(ann));
-    scene.heal();
-    scene.finish(inner)?;
-    if scene.is_granted(inner) {
-        scene.release(outer)?;
+#[derive(Debug)]
+pub(super) struct Renewed;
+
+#[async_trait]
+impl Recipe for Renewed {
+    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
+        let token = redis.spin(name).await?;
+        let renewal = redis.renewed_if_owned(name, &token);
+        Ok(Held::new(name, token).kept_by(renewal))
     }
-    curtain(scene, &[&server])
+}
+
+/// The holder calls a function that takes the same lock.
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let ann = lab.client()?;
+    let outer = lab.lock(ann)?;
+    let inner = lab.ask(ann)?;
+    lab.fault("nested-call", Some(ann));
+    lab.heal();
+    lab.finish(inner)?;
+    match lab.is_granted(inner) {
+        true => lab.release(outer),
+        false => Ok(()),
+    }
 }

@@ -1,37 +1,43 @@
-//! `SETNX` without expiry, and a holder that is killed.
+//! `SETNX` without expiry: who dies with the lock keeps it for ever.
 
-use tenure_checker::Promise;
-use tenure_testkit::RedisServer;
-
-use crate::lab::case::{Case, SHORT};
-use crate::lab::props::{curtain, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::Result;
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 2,
+    name: "setnx",
     title: "SETNX without expiry",
-    recipe: Kind::Setnx,
+    recipe: &Setnx,
     fault: "the holder is killed",
     faults: &["kill"],
     breaks: Promise::Liveness,
     instead: "gives leases that end by themselves: who dies keeps nothing for longer than its ttl.",
-    lesson: include_str!("02-setnx.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 2,
-    play,
+    run,
 };
 
+#[derive(Debug)]
+struct Setnx;
+
+#[async_trait]
+impl Recipe for Setnx {
+    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
+        Ok(Held::new(name, redis.spin_without_ttl(name).await?))
+    }
+
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        redis.delete(&held.name).await
+    }
+}
+
 /// The holder is killed while another waits.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let urls = urls(scene, &[server.port()]);
-    let (ann, bob) = (scene.enter(&urls)?, scene.enter(&urls)?);
-    scene.lock(ann)?;
-    let second = scene.ask(bob)?;
-    scene.kill(ann)?;
-    scene.heal();
-    scene.finish(second)?;
-    curtain(scene, &[&server])
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let (ann, bob) = lab.two_clients()?;
+    lab.lock(ann)?;
+    let second = lab.ask(bob)?;
+    lab.kill(ann)?;
+    lab.heal();
+    lab.finish(second)
 }

@@ -1,46 +1,50 @@
-//! `SETNX`, then `EXPIRE`, and a client that is killed in between.
+//! `SETNX`, then `EXPIRE`: who dies between the two keeps the lock for ever.
 
-use std::time::Duration;
-
-use tenure_checker::Promise;
-use tenure_testkit::{Fault, Proxy, RedisServer};
-
-use crate::lab::case::{Case, SHORT};
-use crate::lab::props::{curtain, is_taken, urls};
-use crate::lab::scene::Scene;
-use crate::lab::upset::Result;
-use crate::recipes::Kind;
+use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 4,
+    name: "setnx-expire",
     title: "SETNX, then EXPIRE",
-    recipe: Kind::SetnxExpire,
+    recipe: &SetnxExpire,
     fault: "the client is killed between the two",
     faults: &["kill"],
     breaks: Promise::Liveness,
     instead: "takes a lock and sets its ttl in one step of the store; nothing lies between.",
-    lesson: include_str!("04-setnx-expire.md"),
+    lesson: include_str!("lesson.md"),
     ttl: SHORT,
     grants: 1,
-    play,
+    run,
 };
 
+#[derive(Debug)]
+struct SetnxExpire;
+
+#[async_trait]
+impl Recipe for SetnxExpire {
+    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
+        let token = redis.spin_without_ttl(name).await?;
+        breakpoint("after-setnx").await;
+        let seconds = i64::try_from(redis.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
+        redis.first().expire::<_, ()>(name, seconds).await?;
+        Ok(Held::new(name, token))
+    }
+}
+
 /// A client is killed when the store has its lock, and before it has heard so.
-fn play(scene: &mut Scene) -> Result<()> {
-    let server = RedisServer::start()?;
-    let wire = Proxy::start(server.port())?;
-    wire.set(Fault::Delay(DELAY));
-    let ann = scene.enter(&urls(scene, &[wire.port()]))?;
-    let bob = scene.enter(&urls(scene, &[server.port()]))?;
-    scene.halt(ann, "after-setnx")?;
-    scene.ask(ann)?;
-    scene.until("the store has the lock", |scene| is_taken(scene, &server))?;
-    scene.halts(ann, "after-setnx")?;
-    scene.kill(ann)?;
-    let second = scene.ask(bob)?;
-    scene.heal();
-    scene.finish(second)?;
-    curtain(scene, &[&server])
+fn run(lab: &mut Experiment) -> Result<()> {
+    lab.start_server()?;
+    let ann = lab.client_through_proxies()?;
+    lab.set_proxies(Fault::Delay(DELAY));
+    let bob = lab.client()?;
+    lab.break_at(ann, "after-setnx")?;
+    lab.ask(ann)?;
+    lab.until("the store has the lock", Experiment::is_taken)?;
+    lab.until_at(ann, "after-setnx")?;
+    lab.kill(ann)?;
+    let second = lab.ask(bob)?;
+    lab.heal();
+    lab.finish(second)
 }
 
 /// The answer takes so long, in which the client is killed.
