@@ -8,9 +8,9 @@ use tenure::{Client, DEFAULT_TTL, Name};
 
 use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::figures::{Figures, fairness, percentile};
-use crate::bench::kind::{Counter, Kind, Subject};
 use crate::bench::messages::{Part, Setup, Step, Who};
 use crate::bench::report::Round;
+use crate::bench::stores::{BenchStore, Counter, Subject};
 use crate::bench::worker::Worker;
 use crate::bench::workload::Workload;
 use tenure_cli::error::{Failure, Result};
@@ -23,7 +23,7 @@ pub(super) struct Bench<'a> {
     store: &'a Store,
     /// Only looks at the lines of waiters.
     client: Client,
-    kind: &'a dyn Kind,
+    measured: &'a dyn BenchStore,
     time: Duration,
     /// Only while commands are counted.
     counter: Option<Box<dyn Counter>>,
@@ -33,13 +33,13 @@ impl<'a> Bench<'a> {
     pub(super) fn new(
         store: &'a Store,
         client: Client,
-        kind: &'a dyn Kind,
+        measured: &'a dyn BenchStore,
         time: Duration,
     ) -> Self {
         Self {
             store,
             client,
-            kind,
+            measured,
             time,
             counter: None,
         }
@@ -47,7 +47,7 @@ impl<'a> Bench<'a> {
 
     /// Measures one subject once more, for the sake of the commands; all else is not to be used.
     pub(super) async fn count(&self, subject: &Subject) -> Result<Figures> {
-        let Some(counter) = self.kind.counter()? else {
+        let Some(counter) = self.measured.counter()? else {
             return Ok(Figures::default());
         };
         let counting = Bench {
@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
 
     /// Measures one subject once.
     pub(super) async fn measure(&self, subject: &Subject) -> Result<Figures> {
-        self.kind.prepare(&subject.who, &name_of(subject))?;
+        self.measured.prepare(&subject.who, &name_of(subject))?;
         let time = self.time;
         match subject.workload {
             Workload::Pair | Workload::Dead | Workload::Slow => {
@@ -83,7 +83,7 @@ impl<'a> Bench<'a> {
     pub(super) fn by_turns(&self, subjects: &[Subject]) -> Result<Vec<Round>> {
         let time = self.time / TURNS;
         let start = |subject: &Subject| {
-            self.kind.prepare(&subject.who, &name_of(subject))?;
+            self.measured.prepare(&subject.who, &name_of(subject))?;
             self.start(subject, Part::Turns { time })
         };
         let mut workers = subjects.iter().map(start).collect::<Result<Vec<_>>>()?;
@@ -292,9 +292,9 @@ impl<'a> Bench<'a> {
     fn look(&self) -> Result<Work> {
         let counter = self.counter.as_ref();
         Ok(Work {
-            changes: self.kind.changes(),
+            changes: self.measured.changes(),
             commands: counter.map(|counter| counter.commands()).transpose()?,
-            server_time: self.kind.server_time(),
+            server_time: self.measured.server_time(),
         })
     }
 
@@ -326,7 +326,7 @@ impl<'a> Bench<'a> {
 
     async fn is_blocked(&self, subject: &Subject, waiter: &Worker) -> Result<bool> {
         if subject.who != Who::Tenure {
-            return self.kind.is_blocked(waiter.id());
+            return self.measured.is_blocked(waiter.id());
         }
         let name = Name::new(&name_of(subject))?;
         let found = self.client.list(Some(&name)).await?;

@@ -1,6 +1,5 @@
 //! The messages between the benchmark and its processes.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -52,18 +51,27 @@ pub(super) enum Part {
 /// Who locks: tenure, or a bare lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Who {
-    /// The store of the command line.
+    /// tenure, on the store of the process.
     Tenure,
-    /// `flock(2)` on this file.
-    Flock(PathBuf),
-    /// Write transactions of LMDB, on a file in this folder that is gone afterwards.
-    Lmdb(PathBuf),
-    /// `SET NX PX` and a script, on the Redis server of the command line.
-    RedisSet,
-    /// The same on all these Redis servers at once.
-    RedisSetAll(Vec<String>),
-    /// `BLPOP` and `LPUSH`, on the same server.
-    RedisToken,
+    /// A bare lock of [`stores`](crate::bench::stores).
+    Bare {
+        lock: String,
+        /// Where it is: files or URLs; the store of the process if there are none.
+        places: Vec<String>,
+    },
+}
+
+impl Who {
+    /// A bare lock on the store of the process.
+    pub(super) fn bare(lock: &str) -> Self {
+        Self::bare_at(lock, Vec::new())
+    }
+
+    /// A bare lock elsewhere.
+    pub(super) fn bare_at(lock: &str, places: Vec<String>) -> Self {
+        let lock = lock.to_owned();
+        Self::Bare { lock, places }
+    }
 }
 
 /// The messages to a process that is ready.

@@ -2,13 +2,13 @@
 //!
 //! Every measurement runs in processes of its own, which are this program again (`child`). This
 //! process only starts them, tells them when to begin, and counts (`measure`). What a kind of
-//! store is compared with, and what it aims for, stands in `kind`.
+//! store is compared with, and what it aims for, is in `stores`.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use tenure_cli::duration;
 use tenure_cli::error::{Failure, Result};
@@ -21,26 +21,25 @@ mod clock;
 mod contender;
 mod detour;
 mod figures;
-mod kind;
-mod line;
 mod machine;
 mod measure;
 mod messages;
 mod nodes;
-mod raw;
 mod report;
+mod report_line;
+mod stores;
 mod worker;
 mod workload;
 
 pub(crate) use child::play;
 pub(crate) use clock::now_ns;
-pub(crate) use contender::redis::client as redis_client;
 pub(crate) use nodes::Nodes;
+pub(crate) use stores::redis::bare::client as redis_client;
 
-use kind::Kind;
 use machine::Machine;
 use measure::Bench;
 use report::{Report, Round, Runs, Times};
+use stores::BenchStore;
 use workload::Workload;
 
 use crate::terminal::progress_bar;
@@ -113,16 +112,16 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
         None => (Store::of(store.url()), Duration::ZERO),
     };
     let client = store.open().await?;
-    let kind = kind::of(store.url(), seen.url(), away)?;
-    let workloads = chosen(kind.as_ref(), &args.only)?;
+    let measured = stores::of(store.url(), seen.url(), away)?;
+    let workloads = chosen(measured.as_ref(), &args.only)?;
     let machine = Machine::look();
-    let bench = Bench::new(&seen, client, kind.as_ref(), args.time);
-    let runs = run(&bench, kind.as_ref(), &workloads, args.rounds).await?;
+    let bench = Bench::new(&seen, client, measured.as_ref(), args.time);
+    let runs = run(&bench, measured.as_ref(), &workloads, args.rounds).await?;
     let times = Times {
         away: args.away,
         each: args.time,
     };
-    let report = Report::new(store.shown(), machine, times, kind.as_ref(), &runs);
+    let report = Report::new(store.shown(), machine, times, measured.as_ref(), &runs);
     match args.json {
         true => print_json(&report)?,
         false => report.print()?,
@@ -131,9 +130,9 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
 }
 
 /// The workloads that were asked for, in the order in which they are best measured.
-fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
+fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>> {
     let possible = |workload: &Workload| {
-        let mut lines = kind.lines().into_iter();
+        let mut lines = measured.lines().into_iter();
         lines.any(|line| line.workload == *workload)
     };
     if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
@@ -142,20 +141,20 @@ fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let wanted = |workload: &Workload| only.is_empty() || only.contains(workload);
-    let all = Workload::ALL.into_iter();
+    let all = Workload::value_variants().iter().copied();
     Ok(all.filter(possible).filter(wanted).collect())
 }
 
 /// Measures round by round; who goes first alternates, but what may change the store goes last.
 async fn run(
     bench: &Bench<'_>,
-    kind: &dyn Kind,
+    measured: &dyn BenchStore,
     workloads: &[Workload],
     rounds: u32,
 ) -> Result<Vec<Runs>> {
     let mut runs: Vec<_> = workloads.iter().copied().map(Runs::new).collect();
     let steps = |runs: &Runs| {
-        let each = kind.subjects(runs.workload).len();
+        let each = measured.subjects(runs.workload).len();
         each as u64 * u64::from(runs.workload.rounds(rounds))
     };
     let progress = progress_bar(runs.iter().map(steps).sum(), "");
@@ -164,7 +163,7 @@ async fn run(
             if !runs.workload.is_in(round, rounds) {
                 continue;
             }
-            let mut subjects = kind.subjects(runs.workload);
+            let mut subjects = measured.subjects(runs.workload);
             if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
@@ -185,7 +184,7 @@ async fn run(
                 }
                 runs.rounds.push(measured);
             }
-            if round + 1 == rounds && counts(kind, workload) {
+            if round + 1 == rounds && counts(measured, workload) {
                 show("its commands");
                 for subject in &subjects {
                     let counted = bench.count(subject).await?;
@@ -199,8 +198,8 @@ async fn run(
 }
 
 /// Whether the report says how many commands a workload takes.
-fn counts(kind: &dyn Kind, workload: Workload) -> bool {
-    let mut lines = kind.lines().into_iter();
+fn counts(measured: &dyn BenchStore, workload: Workload) -> bool {
+    let mut lines = measured.lines().into_iter();
     lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
-use crate::bench::kind::Kind;
-use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
+use crate::bench::report_line::{Aim, Line, short};
+use crate::bench::stores::BenchStore;
 use crate::bench::workload::Workload;
 use crate::terminal::table;
 use tenure_cli::error::Result;
@@ -119,12 +119,12 @@ impl<'a> Report<'a> {
         store: String,
         machine: Machine,
         times: Times,
-        kind: &'a dyn Kind,
+        measured: &'a dyn BenchStore,
         runs: &'a [Runs],
     ) -> Self {
         let workloads = runs.iter().map(|runs| WorkloadReport {
             workload: runs.workload,
-            lines: lines_of(runs, &kind.lines()),
+            lines: lines_of(runs, &measured.lines()),
             rounds: &runs.rounds,
         });
         Self {
@@ -134,7 +134,7 @@ impl<'a> Report<'a> {
             for_ms: millis(times.each),
             away_ms: times.away.map(millis),
             workloads: workloads.collect(),
-            missing: kind.missing(),
+            missing: measured.missing(),
         }
     }
 
@@ -144,10 +144,9 @@ impl<'a> Report<'a> {
         let mut table = table(header, &[2, 3, 4, 5]);
         for workload in &self.workloads {
             for (number, line) in workload.lines.iter().enumerate() {
-                let name = if number == 0 {
-                    workload.workload.name()
-                } else {
-                    ""
+                let name = match number {
+                    0 => workload.workload.name(),
+                    _ => String::new(),
                 };
                 table.add_row(line.row(name));
             }
@@ -167,7 +166,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn missed(&self) -> Vec<&'static str> {
+    fn missed(&self) -> Vec<String> {
         let is_missed =
             |report: &&WorkloadReport<'_>| report.lines.iter().any(|line| line.met == Some(false));
         let missed = self.workloads.iter().filter(is_missed);
@@ -197,7 +196,7 @@ impl LineReport {
             let summary = Summary::new(&values)?;
             Some(FloorReport { name, summary })
         });
-        let met = line.aim.and_then(|aim| aim.is_met(tenure.median, ratio));
+        let met = line.aim.is_met(tenure.median, ratio);
         Some(Self {
             line,
             figure: line.figure,
@@ -205,12 +204,12 @@ impl LineReport {
             tenure,
             floor,
             ratio,
-            aim: line.aim,
+            aim: (!matches!(line.aim, Aim::None)).then_some(line.aim),
             met,
         })
     }
 
-    fn row(&self, workload: &str) -> [String; 7] {
+    fn row(&self, workload: String) -> [String; 7] {
         let unit = self.line.unit;
         let show = |summary: &Summary| {
             let [least, most] = summary.range;
@@ -225,12 +224,12 @@ impl LineReport {
         let ratio = self.ratio.map(|ratio| format!("{ratio:.2}×"));
         let met = self.met.map(|met| if met { "yes" } else { "NO" });
         [
-            workload.to_owned(),
+            workload,
             self.line.what.to_owned(),
             show(&self.tenure),
             floor.unwrap_or_default(),
             ratio.unwrap_or_default(),
-            self.aim.map(|aim| aim.show(unit)).unwrap_or_default(),
+            self.line.aim.show(unit),
             met.unwrap_or_default().to_owned(),
         ]
     }

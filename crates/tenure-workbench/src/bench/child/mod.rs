@@ -71,7 +71,7 @@ async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Re
 }
 
 /// Locks and releases when told, and notes when.
-async fn steps(mut contender: impl Contender, parent: &mut Parent) -> Result<Message> {
+async fn steps(mut contender: Contender, parent: &mut Parent) -> Result<Message> {
     let mut times = Times::default();
     Parent::send(&Message::Ready)?;
     loop {

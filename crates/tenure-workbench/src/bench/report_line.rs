@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::bench::kind::TENURE;
+use crate::bench::stores::TENURE;
 use crate::bench::workload::Workload;
 
 /// Which figure of a workload is reported, and how.
@@ -20,40 +20,13 @@ pub(super) struct Line {
     pub(super) floor: Option<&'static str>,
     /// The labels of those whose slowest it is compared with instead.
     pub(super) slowest_of: &'static [&'static str],
-    pub(super) aim: Option<Aim>,
+    pub(super) aim: Aim,
 }
 
 impl Line {
-    /// A figure of the store itself, beside nothing and without an aim.
-    pub(super) const fn new(
-        workload: Workload,
-        figure: &'static str,
-        what: &'static str,
-        unit: Unit,
-    ) -> Self {
-        Self {
-            workload,
-            figure,
-            what,
-            unit,
-            who: TENURE,
-            floor: None,
-            slowest_of: &[],
-            aim: None,
-        }
-    }
-
     /// Reports the one of this label instead.
     pub(super) const fn of(self, who: &'static str) -> Self {
         Self { who, ..self }
-    }
-
-    /// Compares it with the one of this label.
-    pub(super) const fn beside(self, floor: &'static str) -> Self {
-        Self {
-            floor: Some(floor),
-            ..self
-        }
     }
 
     /// Compares it with the one of these labels whose figure is the largest by its median.
@@ -63,13 +36,26 @@ impl Line {
             ..self
         }
     }
+}
 
-    /// Says what it should be.
-    pub(super) const fn aims(self, aim: Aim) -> Self {
-        Self {
-            aim: Some(aim),
-            ..self
-        }
+/// A figure of the store itself, beside that of a floor's label and with an aim, if there are such.
+pub(super) const fn line(
+    workload: Workload,
+    figure: &'static str,
+    what: &'static str,
+    unit: Unit,
+    floor: Option<&'static str>,
+    aim: Aim,
+) -> Line {
+    Line {
+        workload,
+        figure,
+        what,
+        unit,
+        who: TENURE,
+        floor,
+        slowest_of: &[],
+        aim,
     }
 }
 
@@ -103,6 +89,7 @@ impl Unit {
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Aim {
+    None,
     AtLeast(f64),
     AtMost(f64),
     RatioAtLeast(f64),
@@ -110,9 +97,10 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// Returns whether it is met; `None` if there is no ratio to tell by.
+    /// Returns whether it is met; `None` if there is none, or no ratio to tell by.
     pub(super) fn is_met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
         Some(match self {
+            Self::None => return None,
             Self::AtLeast(least) => value >= least,
             Self::AtMost(most) => value <= most,
             Self::RatioAtLeast(least) => ratio? >= least,
@@ -123,6 +111,7 @@ impl Aim {
     /// Writes the aim for people.
     pub(super) fn show(self, unit: Unit) -> String {
         match self {
+            Self::None => String::new(),
             Self::AtLeast(least) => format!("≥ {}", unit.show(least)),
             Self::AtMost(most) => format!("≤ {}", unit.show(most)),
             Self::RatioAtLeast(least) => format!("≥ {least}×"),

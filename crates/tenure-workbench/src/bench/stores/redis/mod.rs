@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use redis::{Client, RedisError};
 
-use crate::bench::contender::redis::{client, name_of};
-use crate::bench::kind::{Counter, Kind, Subject, TENURE};
-use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::line::Line;
-use crate::bench::line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::messages::Who;
+use crate::bench::report_line::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_line::{Line, line};
+use crate::bench::stores::{BenchStore, Counter, Subject, TENURE};
 use crate::bench::workload::Workload::{
     self, Crash, Crowd, Dead, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Slow, Team,
 };
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
+pub(in crate::bench) mod bare;
 mod control;
 mod monitor;
 
+use bare::{client, name_of};
 use control::{Control, is_blocked};
 use monitor::Monitor;
 
@@ -69,7 +70,7 @@ impl Redis {
     }
 }
 
-impl Kind for Redis {
+impl BenchStore for Redis {
     fn lines(&self) -> Vec<Line> {
         let lines = LINES.iter().copied();
         match self.layout {
@@ -85,8 +86,8 @@ impl Kind for Redis {
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let set = |workload| bare(SET, workload, Who::RedisSet);
-        let token = |workload| bare(TOKEN, workload, Who::RedisToken);
+        let set = |workload| Subject::bare(SET, workload, Who::bare(SET));
+        let token = |workload| Subject::bare(TOKEN, workload, Who::bare(TOKEN));
         let floors = match workload {
             Pair | Hot => vec![set(Pair)],
             Keep => vec![set(Pair), token(Handover)],
@@ -100,7 +101,7 @@ impl Kind for Redis {
 
     /// Puts the one token into its list.
     fn prepare(&self, who: &Who, name: &str) -> Result<()> {
-        if *who != Who::RedisToken {
+        if *who != Who::bare(TOKEN) {
             return Ok(());
         }
         self.tokens.borrow_mut().push(name.to_owned());
@@ -114,10 +115,6 @@ impl Kind for Redis {
         let listed = self.control.clients();
         // Without a list we cannot know, and the pause that follows has to do.
         Ok(listed.map_or(true, |list| is_blocked(&list, &name_of(process))))
-    }
-
-    fn changes(&self) -> Option<u64> {
-        None
     }
 
     fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
@@ -167,14 +164,6 @@ impl Layout {
     }
 }
 
-fn bare(label: &'static str, workload: Workload, who: Who) -> Subject {
-    Subject {
-        label,
-        who,
-        ..Subject::tenure(workload)
-    }
-}
-
 /// Tries all that looks at the server, and returns what is refused.
 fn missing(client: &Client, control: &Control) -> Option<String> {
     let refused = |what: &str, error: RedisError| {
@@ -195,8 +184,8 @@ fn failed(error: &RedisError) -> Failure {
     Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
-const SET: &str = "bare SET";
-const TOKEN: &str = "bare BLPOP";
+pub(super) const SET: &str = "bare SET";
+pub(super) const TOKEN: &str = "bare BLPOP";
 const STRING: &str = "layout=string";
 const NO_FENCES: &str = "layout=string&fences=off";
 
@@ -208,94 +197,39 @@ const KEEP: Duration = Duration::from_secs(10);
 /// Of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
+#[rustfmt::skip] // A table: one line of the report in each row.
 const LINES: [Line; 31] = [
-    Line::new(Pair, "per_second", "lock + release", PerSecond)
-        .beside(SET)
-        .aims(RatioAtLeast(0.9)),
-    Line::new(Pair, "per_second", STRING, PerSecond)
-        .of(STRING)
-        .beside(SET)
-        .aims(RatioAtLeast(0.97)),
-    Line::new(Pair, "per_second", NO_FENCES, PerSecond)
-        .of(NO_FENCES)
-        .beside(SET)
-        .aims(RatioAtLeast(0.97)),
-    Line::new(Pair, "p50_us", "p50", Micros).beside(SET),
-    Line::new(Pair, "p99_us", "p99", Micros).beside(SET),
-    Line::new(Pair, "commands_each", "commands each", Number)
-        .beside(SET)
-        .aims(AtMost(2.0)),
-    Line::new(Pair, "commands_each", "the same, layout=string", Number)
-        .of(STRING)
-        .beside(SET)
-        .aims(AtMost(2.0)),
-    Line::new(Pair, "server_us_each", "server time each", Micros).beside(SET),
-    Line::new(Keep, "per_second", "lock + release, kept", PerSecond)
-        .beside(SET)
-        .aims(RatioAtLeast(50.0)),
-    Line::new(Keep, "p50_us", "claim of another, p50", Micros)
-        .beside(TOKEN)
-        .aims(RatioAtMost(1.5)),
-    Line::new(Parallel, "per_second", "64 tasks, 64 names", PerSecond)
-        .beside(SET)
-        .aims(RatioAtLeast(0.5)),
-    Line::new(Parallel, "per_second", STRING, PerSecond)
-        .of(STRING)
-        .beside(SET)
-        .aims(RatioAtLeast(0.9)),
-    Line::new(Parallel, "per_second", NO_FENCES, PerSecond)
-        .of(NO_FENCES)
-        .beside(SET)
-        .aims(RatioAtLeast(0.9)),
-    Line::new(Parallel, "server_us_each", "server time each", Micros).beside(SET),
-    Line::new(Handover, "p50_us", "release to grant, p50", Micros)
-        .beside(TOKEN)
-        .aims(RatioAtMost(1.2)),
-    Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(TOKEN),
-    Line::new(Handover, "commands_each", "commands each", Number)
-        .beside(TOKEN)
-        .aims(AtMost(2.0)),
-    Line::new(Hot, "per_second", "64 tasks, one name", PerSecond)
-        .beside(SET)
-        .aims(RatioAtLeast(40.0)),
-    Line::new(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond)
-        .beside(TOKEN)
-        .aims(RatioAtLeast(0.97)),
-    Line::new(Crowd, "fairness", "Jain's index", Number)
-        .beside(TOKEN)
-        .aims(AtLeast(0.99)),
-    Line::new(
-        Crowd,
-        "longest_wait_turns",
-        "longest wait, in turns",
-        Number,
-    )
-    .beside(TOKEN)
-    .aims(AtMost(1.5)),
-    Line::new(Crowd, "commands_each", "commands each", Number)
-        .beside(TOKEN)
-        .aims(AtMost(2.1)),
-    Line::new(Team, "ideal_percent", "64 tasks, 1 ms inside", Percent).aims(AtLeast(95.0)),
-    Line::new(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis).aims(AtMost(20.0)),
-    Line::new(
-        Crash,
-        "worst_late_ms",
-        "kill -9, after the ttl, worst",
-        Millis,
-    )
-    .aims(AtMost(20.0)),
-    Line::new(
-        Idle,
-        "commands_per_second",
-        "200 waiters, commands",
-        PerSecond,
-    )
-    .aims(AtMost(1.0)),
-    Line::new(Idle, "cpu_percent", "of a core", Percent),
-    Line::new(Many, "cpu_percent", "10,000 leases, of a core", Percent).aims(AtMost(2.0)),
-    Line::new(Many, "server_percent", "the server, of a core", Percent).aims(AtMost(2.0)),
-    Line::new(Many, "bytes_per_lease", "memory per lease", Bytes),
-    Line::new(Many, "lost", "leases lost", Number).aims(AtMost(0.0)),
+    line(Pair, "per_second", "lock + release", PerSecond, Some(SET), RatioAtLeast(0.9)),
+    line(Pair, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.97)).of(STRING),
+    line(Pair, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.97)).of(NO_FENCES),
+    line(Pair, "p50_us", "p50", Micros, Some(SET), Aim::None),
+    line(Pair, "p99_us", "p99", Micros, Some(SET), Aim::None),
+    line(Pair, "commands_each", "commands each", Number, Some(SET), AtMost(2.0)),
+    line(Pair, "commands_each", "the same, layout=string", Number, Some(SET), AtMost(2.0)).of(STRING),
+    line(Pair, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
+    line(Keep, "per_second", "lock + release, kept", PerSecond, Some(SET), RatioAtLeast(50.0)),
+    line(Keep, "p50_us", "claim of another, p50", Micros, Some(TOKEN), RatioAtMost(1.5)),
+    line(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(SET), RatioAtLeast(0.5)),
+    line(Parallel, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.9)).of(STRING),
+    line(Parallel, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.9)).of(NO_FENCES),
+    line(Parallel, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
+    line(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), RatioAtMost(1.2)),
+    line(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
+    line(Handover, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.0)),
+    line(Hot, "per_second", "64 tasks, one name", PerSecond, Some(SET), RatioAtLeast(40.0)),
+    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), RatioAtLeast(0.97)),
+    line(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
+    line(Crowd, "longest_wait_turns", "longest wait, in turns", Number, Some(TOKEN), AtMost(1.5)),
+    line(Crowd, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.1)),
+    line(Team, "ideal_percent", "64 tasks, 1 ms inside", Percent, None, AtLeast(95.0)),
+    line(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
+    line(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
+    line(Idle, "commands_per_second", "200 waiters, commands", PerSecond, None, AtMost(1.0)),
+    line(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
+    line(Many, "cpu_percent", "10,000 leases, of a core", Percent, None, AtMost(2.0)),
+    line(Many, "server_percent", "the server, of a core", Percent, None, AtMost(2.0)),
+    line(Many, "bytes_per_lease", "memory per lease", Bytes, None, Aim::None),
+    line(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
 ];
 
 #[cfg(test)]

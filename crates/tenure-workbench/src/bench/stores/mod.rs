@@ -1,23 +1,26 @@
-//! What each kind of store is compared with, and what it aims for.
+//! What each store is compared with, and what it aims for.
 //!
-//! A new store adds a file here, and its bare locks to `messages::Who` and `contender`.
+//! A new store adds a file here with its report lines and its bare locks, and a line to [`of`] and to [`open_bare`].
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::bench::line::Line;
+use crate::bench::contender::{BareLocks, bare_failed};
 use crate::bench::messages::Who;
+use crate::bench::report_line::Line;
 use crate::bench::workload::Workload;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
+use tenure_cli::store::Store;
 
+mod lmdb_file;
 mod local;
 mod memory;
-mod redis;
+pub(super) mod redis;
 mod redlock;
 
-/// A kind of store, as the benchmark sees it.
-pub(super) trait Kind: Debug {
+/// A store, as the benchmark sees it.
+pub(super) trait BenchStore: Debug {
     /// Returns what is reported; a workload without a line is not measured.
     fn lines(&self) -> Vec<Line>;
 
@@ -25,24 +28,36 @@ pub(super) trait Kind: Debug {
     fn subjects(&self, workload: Workload) -> Vec<Subject>;
 
     /// Makes a measurement's name ready for a bare lock that needs more than a name.
-    fn prepare(&self, who: &Who, name: &str) -> Result<()>;
+    fn prepare(&self, _who: &Who, _name: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns whether a process waits for its bare lock.
-    fn is_blocked(&self, process: u32) -> Result<bool>;
+    fn is_blocked(&self, _process: u32) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Returns a number that grows with every change of the store, where it can be had.
-    fn changes(&self) -> Option<u64>;
+    fn changes(&self) -> Option<u64> {
+        None
+    }
 
     /// Begins to count the commands that a server is sent, where it can be had.
     ///
     /// Counting slows the server down, so nothing else is taken from such a measurement.
-    fn counter(&self) -> Result<Option<Box<dyn Counter>>>;
+    fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
+        Ok(None)
+    }
 
     /// Returns the processor time that the server has used, where it can be had.
-    fn server_time(&self) -> Option<Duration>;
+    fn server_time(&self) -> Option<Duration> {
+        None
+    }
 
     /// Returns a sentence about what cannot be had.
-    fn missing(&self) -> Option<&str>;
+    fn missing(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Counts the commands that a server is sent, until dropped.
@@ -88,6 +103,15 @@ impl Subject {
         }
     }
 
+    /// A bare lock.
+    fn bare(label: &'static str, workload: Workload, who: Who) -> Self {
+        Self {
+            label,
+            who,
+            ..Self::tenure(workload)
+        }
+    }
+
     /// The store's own pair, which 64 tasks at once should not fall behind.
     fn own_pair() -> Self {
         Self {
@@ -97,9 +121,9 @@ impl Subject {
     }
 }
 
-/// Finds the kind of a store that was opened, and that is `seen` by those who are measured as if it were
-/// so far away.
-pub(super) fn of(url: &str, seen: &str, away: Duration) -> Result<Box<dyn Kind>> {
+/// Connects to a store that was opened, and that those who are measured reach by the URL `seen`, as if it were so far
+/// away.
+pub(super) fn of(url: &str, seen: &str, away: Duration) -> Result<Box<dyn BenchStore>> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "local" => Ok(Box::new(local::Local::look(rest)?)),
@@ -112,6 +136,22 @@ pub(super) fn of(url: &str, seen: &str, away: Duration) -> Result<Box<dyn Kind>>
         }
         "redlock" | "redlocks" => Ok(Box::new(redlock::Redlock::look(url, seen, away)?)),
         _ => Ok(Box::new(memory::Memory)),
+    }
+}
+
+/// Opens bare locks of this kind at these places; those of the store if there are none.
+pub(super) async fn open_bare(
+    lock: &str,
+    mut places: Vec<String>,
+    store: &Store,
+) -> Result<BareLocks> {
+    if places.is_empty() {
+        places.push(store.url().to_owned());
+    }
+    match lock {
+        local::FLOCK | local::LMDB => Ok(local::open_bare(lock, &places)),
+        redis::SET | redis::TOKEN => redis::bare::open(lock, &places).await,
+        _ => Err(bare_failed(&"there is no such lock")),
     }
 }
 

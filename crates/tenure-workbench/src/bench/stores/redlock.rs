@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::bench::detour::Detour;
-use crate::bench::kind::redis::Redis;
-use crate::bench::kind::{Counter, Kind, OWN_PAIR, Subject};
-use crate::bench::line::Aim::{AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::line::Line;
-use crate::bench::line::Unit::{Micros, Millis, Number, PerSecond, Percent};
 use crate::bench::messages::Who;
 use crate::bench::nodes::Nodes;
+use crate::bench::report_line::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_line::Unit::{Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_line::{Line, line};
+use crate::bench::stores::redis::{Redis, SET, TOKEN};
+use crate::bench::stores::{BenchStore, Counter, OWN_PAIR, Subject};
 use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
 use tenure_cli::error::Result;
 
@@ -22,18 +22,18 @@ pub(super) struct Redlock {
     nodes: Vec<Redis>,
     /// What the report calls the bare lock on each node.
     labels: &'static [&'static str],
-    /// Other ways to the last node, where there can be some.
-    ways: Option<Ways>,
+    /// Detours to the last node, where there can be some.
+    detours: Option<Detours>,
 }
 
-/// Two ways to a node that differ in nothing but the delay.
+/// Two detours to a node that differ in nothing but the delay.
 #[derive(Debug)]
-struct Ways {
+struct Detours {
     slow: Detour,
     quick: Detour,
 }
 
-impl Ways {
+impl Detours {
     /// To a server that is so far away as it is.
     fn to(server: String, away: Duration) -> Result<Self> {
         Ok(Self {
@@ -55,20 +55,20 @@ impl Redlock {
         // some, and it does so once.
         let labels: Vec<&'static str> = labels.map(|label| &*label.leak()).collect();
         let last = urls.address(urls.count() - 1);
-        let ways = last.map(|last| Ways::to(last, away)).transpose()?;
+        let detours = last.map(|last| Detours::to(last, away)).transpose()?;
         Ok(Self {
             urls: Nodes::of(seen),
             nodes,
             labels: labels.leak(),
-            ways,
+            detours,
         })
     }
 
     /// The store itself, with all nodes or with another instead of the last.
     fn tenure(&self, workload: Workload) -> Subject {
-        let last = match (workload, &self.ways) {
+        let last = match (workload, &self.detours) {
             (Dead, _) => Some(REFUSES.to_owned()),
-            (Slow, Some(ways)) => Some(ways.slow.address().to_string()),
+            (Slow, Some(detours)) => Some(detours.slow.address().to_string()),
             _ => None,
         };
         Subject {
@@ -91,47 +91,43 @@ impl Redlock {
     /// The pair by the way that is slow in the workload, but without its delay: leading requests to and
     /// fro takes time of this machine that is not the node's.
     fn the_quick_way(&self) -> Option<Subject> {
-        self.ways.as_ref().map(|ways| Subject {
+        self.detours.as_ref().map(|detours| Subject {
             label: SAME_WAY,
-            url: Some(self.urls.with_last(&ways.quick.address().to_string())),
+            url: Some(self.urls.with_last(&detours.quick.address().to_string())),
             ..Subject::tenure(Pair)
         })
     }
 
-    fn bare(&self, node: usize, label: &'static str, workload: Workload, who: Who) -> Subject {
+    fn bare(&self, node: usize, label: &'static str, workload: Workload, lock: &str) -> Subject {
         Subject {
-            label,
-            who,
             url: Some(self.urls.server(node)),
-            ..Subject::tenure(workload)
+            ..Subject::bare(label, workload, Who::bare(lock))
         }
     }
 }
 
-impl Kind for Redlock {
+impl BenchStore for Redlock {
     fn lines(&self) -> Vec<Line> {
-        let pair = Line::new(Pair, "p50_us", "lock + release, p50", Micros);
-        let first = pair.beside_slowest_of(self.labels);
-        let first = first.aims(RatioAtMost(2.0));
-        let at_once = Line {
-            what: "the same, all asked by hand",
-            ..pair.beside(ALL_AT_ONCE)
-        };
-        let each = self.labels.iter().map(|label| Line {
-            what: "the same, one node asked",
-            ..pair.beside(label)
-        });
+        let pair = |what, floor, aim| line(Pair, "p50_us", what, Micros, floor, aim);
+        let first = pair("lock + release, p50", None, RatioAtMost(2.0));
+        let first = first.beside_slowest_of(self.labels);
+        let at_once = pair("the same, all asked by hand", Some(ALL_AT_ONCE), Aim::None);
+        let each = self.labels.iter().copied();
+        let each = each.map(|label| pair("the same, one node asked", Some(label), Aim::None));
         let nodes = self.nodes.len() as f64;
-        let lines = LINES.into_iter().map(|line| match line.figure {
-            // A few belong to no operation, or to a second vote.
-            "commands_each" if line.workload == Pair => line.aims(AtMost(2.05 * nodes)),
-            "commands_per_second" => line.aims(AtMost(nodes)),
-            _ => line,
+        let lines = LINES.into_iter().map(|line| {
+            let aim = match line.figure {
+                // A few belong to no operation, or to a second vote.
+                "commands_each" if line.workload == Pair => AtMost(2.05 * nodes),
+                "commands_per_second" => AtMost(nodes),
+                _ => line.aim,
+            };
+            Line { aim, ..line }
         });
         let lines = [first, at_once].into_iter().chain(each).chain(lines);
         let majority_without_one = self.nodes.len() > 2;
         let possible = |line: &Line| {
-            (line.workload != Slow || self.ways.is_some())
+            (line.workload != Slow || self.detours.is_some())
                 && (!matches!(line.workload, Dead | Slow) || majority_without_one)
                 && (line.floor != Some(OTHERS) || self.without_last().is_some())
         };
@@ -142,16 +138,11 @@ impl Kind for Redlock {
         let mut subjects = vec![self.tenure(workload)];
         match workload {
             Pair => {
-                let set = |(node, label): (usize, &&'static str)| {
-                    self.bare(node, label, Pair, Who::RedisSet)
-                };
+                let set = |(node, label): (usize, &&'static str)| self.bare(node, label, Pair, SET);
                 subjects.extend(self.labels.iter().enumerate().map(set));
                 let servers = (0..self.nodes.len()).map(|node| self.urls.server(node));
-                subjects.push(Subject {
-                    label: ALL_AT_ONCE,
-                    who: Who::RedisSetAll(servers.collect()),
-                    ..Subject::tenure(Pair)
-                });
+                let all = Who::bare_at(SET, servers.collect());
+                subjects.push(Subject::bare(ALL_AT_ONCE, Pair, all));
             }
             Dead => {
                 subjects.push(Subject::own_pair());
@@ -163,7 +154,7 @@ impl Kind for Redlock {
                 subjects.extend(self.without_last());
             }
             Hot => subjects.push(Subject::own_pair()),
-            Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, Who::RedisToken)),
+            Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, TOKEN)),
             _ => {}
         }
         subjects
@@ -177,23 +168,19 @@ impl Kind for Redlock {
         self.nodes[0].is_blocked(process)
     }
 
-    fn changes(&self) -> Option<u64> {
-        None
-    }
-
     fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
-        let counters = self.nodes.iter().map(Kind::counter);
+        let counters = self.nodes.iter().map(BenchStore::counter);
         let counters: Option<Vec<_>> = counters.collect::<Result<_>>()?;
         Ok(counters.map(|counters| Box::new(Together(counters)) as Box<dyn Counter>))
     }
 
     /// Of all nodes together.
     fn server_time(&self) -> Option<Duration> {
-        self.nodes.iter().map(Kind::server_time).sum()
+        self.nodes.iter().map(BenchStore::server_time).sum()
     }
 
     fn missing(&self) -> Option<&str> {
-        self.nodes.iter().find_map(Kind::missing)
+        self.nodes.iter().find_map(BenchStore::missing)
     }
 }
 
@@ -207,7 +194,6 @@ impl Counter for Together {
     }
 }
 
-const TOKEN: &str = "bare BLPOP";
 /// The bare pair of the slowest node while all are asked. Nodes that share a machine are quicker asked
 /// one by one than together, whoever asks.
 const ALL_AT_ONCE: &str = "bare, slowest of all";
@@ -224,53 +210,30 @@ const REFUSES: &str = "127.0.0.1:1";
 const TTL: Duration = Duration::from_secs(2);
 
 /// All but the pair's latency, which stands beside every node.
+#[rustfmt::skip] // A table: one line of the report in each row.
 const LINES: [Line; 22] = [
-    Line::new(Pair, "per_second", "lock + release", PerSecond),
-    Line::new(Pair, "p99_us", "p99", Micros).beside(ALL_AT_ONCE),
-    Line::new(Pair, "commands_each", "commands each, all nodes", Number),
-    Line::new(Pair, "server_us_each", "all servers' time each", Micros),
-    Line::new(Dead, "p50_us", "a node dead, p50", Micros)
-        .beside(OTHERS)
-        .aims(RatioAtMost(1.1)),
-    Line::new(Dead, "p50_us", "a node dead, p50", Micros).beside(OWN_PAIR),
-    Line::new(Dead, "p99_us", "a node dead, p99", Micros).beside(OWN_PAIR),
-    Line::new(Slow, "p50_us", "a node slow, p50", Micros)
-        .beside(SAME_WAY)
-        .aims(RatioAtMost(1.1)),
-    Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OTHERS),
-    Line::new(Slow, "p50_us", "a node slow, p50", Micros).beside(OWN_PAIR),
-    Line::new(Slow, "p99_us", "a node slow, p99", Micros).beside(OWN_PAIR),
-    Line::new(Handover, "p50_us", "release to grant, p50", Micros).beside(TOKEN),
-    Line::new(Handover, "p99_us", "release to grant, p99", Micros).beside(TOKEN),
-    Line::new(
-        Handover,
-        "commands_each",
-        "commands each, all nodes",
-        Number,
-    ),
-    Line::new(Hot, "per_second", "64 tasks, one name", PerSecond)
-        .beside(OWN_PAIR)
-        .aims(RatioAtLeast(40.0)),
-    Line::new(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond).beside(TOKEN),
-    Line::new(Crowd, "fairness", "Jain's index", Number)
-        .beside(TOKEN)
-        .aims(AtLeast(0.99)),
-    Line::new(Crowd, "commands_each", "commands each, all nodes", Number),
-    Line::new(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis).aims(AtMost(20.0)),
-    Line::new(
-        Crash,
-        "worst_late_ms",
-        "kill -9, after the ttl, worst",
-        Millis,
-    )
-    .aims(AtMost(20.0)),
-    Line::new(
-        Idle,
-        "commands_per_second",
-        "200 waiters, commands to all",
-        PerSecond,
-    ),
-    Line::new(Idle, "cpu_percent", "of a core", Percent),
+    line(Pair, "per_second", "lock + release", PerSecond, None, Aim::None),
+    line(Pair, "p99_us", "p99", Micros, Some(ALL_AT_ONCE), Aim::None),
+    line(Pair, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    line(Pair, "server_us_each", "all servers' time each", Micros, None, Aim::None),
+    line(Dead, "p50_us", "a node dead, p50", Micros, Some(OTHERS), RatioAtMost(1.1)),
+    line(Dead, "p50_us", "a node dead, p50", Micros, Some(OWN_PAIR), Aim::None),
+    line(Dead, "p99_us", "a node dead, p99", Micros, Some(OWN_PAIR), Aim::None),
+    line(Slow, "p50_us", "a node slow, p50", Micros, Some(SAME_WAY), RatioAtMost(1.1)),
+    line(Slow, "p50_us", "a node slow, p50", Micros, Some(OTHERS), Aim::None),
+    line(Slow, "p50_us", "a node slow, p50", Micros, Some(OWN_PAIR), Aim::None),
+    line(Slow, "p99_us", "a node slow, p99", Micros, Some(OWN_PAIR), Aim::None),
+    line(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), Aim::None),
+    line(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
+    line(Handover, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    line(Hot, "per_second", "64 tasks, one name", PerSecond, Some(OWN_PAIR), RatioAtLeast(40.0)),
+    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), Aim::None),
+    line(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
+    line(Crowd, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    line(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
+    line(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
+    line(Idle, "commands_per_second", "200 waiters, commands to all", PerSecond, None, Aim::None),
+    line(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
 ];
 
 #[cfg(test)]
@@ -280,7 +243,7 @@ mod tests {
     #[test]
     fn every_line_compares_those_who_are_measured() {
         for line in &LINES {
-            assert_eq!(line.who, crate::bench::kind::TENURE, "{line:?}");
+            assert_eq!(line.who, crate::bench::stores::TENURE, "{line:?}");
             let floors = [
                 None,
                 Some(ALL_AT_ONCE),

@@ -8,10 +8,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use redis::{Client, Connection, RedisResult, Value};
 
-use crate::bench::contender::redis::PATIENCE;
-use crate::bench::kind::Counter;
-use crate::bench::kind::redis::control::{Control, addresses};
-use crate::bench::kind::redis::failed;
+use crate::bench::stores::Counter;
+use crate::bench::stores::redis::bare::PATIENCE;
+use crate::bench::stores::redis::control::{Control, addresses};
+use crate::bench::stores::redis::failed;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 

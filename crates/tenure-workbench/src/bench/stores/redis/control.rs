@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult};
 
-use crate::bench::contender::redis::PATIENCE;
+use crate::bench::stores::redis::bare::PATIENCE;
 
 /// A connection that blocks, as all does in the process that only starts the others.
 pub(super) struct Control(RefCell<Connection>);
