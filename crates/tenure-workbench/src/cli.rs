@@ -77,6 +77,6 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Lab(args) => lab::lab(&args),
         Verb::LabClient => lab::run_client().await,
         Verb::Torture(args) => torture::torture(&store, args).await,
-        Verb::TortureClient => torture::play(&store).await,
+        Verb::TortureClient => torture::run_client(&store).await,
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tenure_checker::What;
 use tenure_testkit::Child;
 
-use crate::process::{self, OrFail};
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -18,31 +18,31 @@ use crate::history::{self, now_us};
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
-pub(super) struct Crew {
-    /// Which ways to the store they take, in turn.
+pub(super) struct Clients {
+    /// The URLs by which they reach the store, in turn.
     urls: Vec<String>,
-    /// What all are told, but for their number and seed.
+    /// The first message to all, but for their number and seed.
     setup: Setup,
     recorder: Arc<Recorder>,
-    members: Mutex<Members>,
+    processes: Mutex<Processes>,
 }
 
 #[derive(Debug, Default)]
-struct Members {
+struct Processes {
     started: u32,
-    present: Vec<Member>,
+    present: Vec<Process>,
 }
 
 /// One process.
 #[derive(Debug)]
-struct Member {
+struct Process {
     number: u32,
     child: Child,
     /// Ends when all messages of the process are noted.
     reader: JoinHandle<()>,
 }
 
-impl Crew {
+impl Clients {
     /// Starts so many clients.
     pub(super) fn start(
         urls: &[String],
@@ -50,64 +50,64 @@ impl Crew {
         size: u32,
         recorder: &Arc<Recorder>,
     ) -> Result<Self> {
-        let crew = Self {
+        let clients = Self {
             urls: urls.to_vec(),
             setup,
             recorder: Arc::clone(recorder),
-            members: Mutex::default(),
+            processes: Mutex::default(),
         };
         for _ in 0..size {
-            crew.add()?;
+            clients.add()?;
         }
-        Ok(crew)
+        Ok(clients)
     }
 
-    /// Kills the one that the lot falls on, and starts another.
-    pub(super) fn kill(&self, lot: usize) -> Result<()> {
-        let mut member = self.take(lot)?;
+    /// Kills one of them, chosen by a random number, and starts another.
+    pub(super) fn kill(&self, random: usize) -> Result<()> {
+        let mut client = self.take(random)?;
         // Stopped first: then all that it did has an earlier time than its end, and all that follows from it a later.
-        if !member.child.stop().or_fail()? {
-            self.members().present.push(member);
+        if !client.child.stop().or_fail()? {
+            self.processes().present.push(client);
             return Ok(());
         }
         let at_us = now_us();
-        self.note(0, history::fault(Fault::Kill.word(), Some(member.number)));
-        member.child.kill().or_fail()?;
-        member.read_to_end();
-        self.recorder.killed(member.number, at_us);
+        self.note(0, history::fault(Fault::Kill.word(), Some(client.number)));
+        client.child.kill().or_fail()?;
+        client.read_to_end();
+        self.recorder.killed(client.number, at_us);
         self.add()
     }
 
-    /// Stops the one that the lot falls on, until `nap` returns.
-    pub(super) fn pause(&self, lot: usize, nap: impl FnOnce()) -> Result<()> {
-        let member = self.take(lot)?;
-        if !member.child.stop().or_fail()? {
-            self.members().present.push(member);
+    /// Stops one of them, chosen by a random number, until `nap` returns.
+    pub(super) fn pause(&self, random: usize, nap: impl FnOnce()) -> Result<()> {
+        let client = self.take(random)?;
+        if !client.child.stop().or_fail()? {
+            self.processes().present.push(client);
             return Ok(());
         }
-        let target = Some(member.number);
+        let target = Some(client.number);
         self.note(0, history::fault(Fault::Pause.word(), target));
         nap();
         self.note(0, history::over(Fault::Pause.word(), target));
-        let resumed = member.child.resume();
-        self.members().present.push(member);
+        let resumed = client.child.resume();
+        self.processes().present.push(client);
         resumed.or_fail()
     }
 
-    /// Looks for clients that have ended though nobody asked for it, and starts others.
+    /// Replaces clients that have crashed.
     pub(super) fn replace_the_crashed(&self) -> Result<()> {
         let mut crashed = Vec::new();
-        let mut members = self.members();
-        for index in (0..members.present.len()).rev() {
-            let ended = members.present[index].child.wait_until(Instant::now());
+        let mut processes = self.processes();
+        for index in (0..processes.present.len()).rev() {
+            let ended = processes.present[index].child.wait_until(Instant::now());
             if ended.or_fail()?.is_some() {
-                crashed.push(members.present.swap_remove(index));
+                crashed.push(processes.present.swap_remove(index));
             }
         }
-        drop(members);
-        for mut member in crashed {
-            member.read_to_end();
-            self.note(member.number, What::Ended { crashed: true });
+        drop(processes);
+        for mut client in crashed {
+            client.read_to_end();
+            self.note(client.number, What::Ended { crashed: true });
             self.add()?;
         }
         Ok(())
@@ -115,31 +115,31 @@ impl Crew {
 
     /// Lets all finish what they have begun; returns how many had to be killed because they did not.
     pub(super) fn finish(&self, patience: Duration) -> Result<usize> {
-        let mut members = std::mem::take(&mut self.members().present);
-        for member in &mut members {
+        let mut processes = std::mem::take(&mut self.processes().present);
+        for client in &mut processes {
             // It fails if the process has crashed, which is seen below.
-            let _ = member.child.send(&FINISH);
+            let _ = client.child.send(&FINISH);
         }
         let give_up = Instant::now() + patience;
         let mut stuck = 0;
-        for mut member in members {
-            let ended = member.child.wait_until(give_up).or_fail()?;
+        for mut client in processes {
+            let ended = client.child.wait_until(give_up).or_fail()?;
             if ended.is_none() {
                 stuck += 1;
-                member.child.kill().or_fail()?;
+                client.child.kill().or_fail()?;
             }
-            member.read_to_end();
+            client.read_to_end();
             // What does not end is told by its claims that have no end.
             let crashed = ended.is_some_and(|status| !status.success());
-            self.note(member.number, What::Ended { crashed });
+            self.note(client.number, What::Ended { crashed });
         }
         Ok(stuck)
     }
 
     fn add(&self) -> Result<()> {
-        let mut members = self.members();
-        members.started += 1;
-        let number = members.started;
+        let mut processes = self.processes();
+        processes.started += 1;
+        let number = processes.started;
         let setup = Setup {
             process: number,
             seed: self.setup.seed.wrapping_add(u64::from(number) * 1000),
@@ -147,42 +147,44 @@ impl Crew {
         };
         self.note(number, What::Started);
         let url = &self.urls[number as usize % self.urls.len()];
-        let member = Member::start(url, &setup, &self.recorder)?;
-        members.present.push(member);
+        let client = Process::start(url, &setup, &self.recorder)?;
+        processes.present.push(client);
         Ok(())
     }
 
-    /// Takes one out: every other lot falls on those who hold something, since a fault there says more.
-    fn take(&self, lot: usize) -> Result<Member> {
+    /// Takes one out: every other random number chooses among those who hold something, since a fault there says more.
+    fn take(&self, random: usize) -> Result<Process> {
         let holders = self.recorder.holders();
-        let mut members = self.members();
-        let present = &members.present;
+        let mut processes = self.processes();
+        let present = &processes.present;
         let holding = |index: &usize| holders.contains(&present[*index].number);
         let mut from: Vec<_> = (0..present.len()).filter(holding).collect();
-        if lot.is_multiple_of(2) || from.is_empty() {
+        if random.is_multiple_of(2) || from.is_empty() {
             from = (0..present.len()).collect();
         }
-        let Some(index) = from.get(lot / 2 % from.len().max(1)) else {
+        let Some(index) = from.get(random / 2 % from.len().max(1)) else {
             let sentence = "no client process of the torture is left";
             return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
         };
         let index = *index;
-        Ok(members.present.swap_remove(index))
+        Ok(processes.present.swap_remove(index))
     }
 
     fn note(&self, process: u32, what: What) {
         self.recorder.note(history::now(process, what));
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn processes(&self) -> MutexGuard<'_, Processes> {
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member {
+impl Process {
     fn start(url: &str, setup: &Setup, recorder: &Arc<Recorder>) -> Result<Self> {
         let name = "a client process of the torture";
-        let mut child = process::start(name, "torture-client", Some(url))?;
+        let mut child = crate::process::start(name, "torture-client", Some(url))?;
         let recorder = Arc::clone(recorder);
         let reader = child.on_message(move |message| note(message, &recorder));
         child.send(setup).or_fail()?;

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 /// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Fault {
     /// A client is killed by signal 9, and another one started.
     Kill,
@@ -44,13 +46,13 @@ impl Fault {
         }
     }
 
-    /// Whether it hits a client, and not the store or the way to it.
+    /// Whether it hits a client, and not a server or a link.
     pub(super) fn hits_a_client(self) -> bool {
         matches!(self, Self::Kill | Self::Pause)
     }
 
-    /// Whether it needs a place on the way to the store.
-    pub(super) fn is_of_the_wire(self) -> bool {
+    /// Whether it hits the link between clients and a server.
+    pub(super) fn hits_a_link(self) -> bool {
         matches!(self, Self::ReplyLoss | Self::Cut | Self::Freeze)
     }
 }

@@ -1,4 +1,4 @@
-//! Makes the faults, by lot: those of the clients, and beside them those of the store and of the way to it.
+//! Injects faults at random: into the clients, and at the same time into the servers and the links to them.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -6,33 +6,34 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure_checker::Event;
-use tenure_testkit::Fault as Broken;
+use tenure_testkit::Fault as LinkFault;
 
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 use super::Plan;
-use super::crew::Crew;
+use super::clients::Clients;
 use super::fault::Fault;
+use super::links::Links;
 use super::recorder::Recorder;
-use super::stage::Stage;
 use super::stop::Stop;
-use super::ways::Ways;
+use super::target::Target;
 use crate::history::{self, now_us};
+use crate::process::OrFail;
 
-/// The faults under way; when it is stopped everything is whole again.
+/// The faults under way; when it is stopped, all of them are over.
 #[derive(Debug)]
-pub(super) struct Nemesis {
+pub(super) struct FaultInjector {
     stop: Arc<Stop>,
     lanes: Vec<JoinHandle<Result<()>>>,
 }
 
-impl Nemesis {
-    /// Begins to make faults.
+impl FaultInjector {
+    /// Begins to inject faults.
     pub(super) fn start(
         plan: &Plan,
-        crew: &Arc<Crew>,
-        stage: &Arc<Stage>,
+        clients: &Arc<Clients>,
+        target: &Arc<Target>,
         recorder: &Arc<Recorder>,
     ) -> Self {
         let stop = Arc::new(Stop::default());
@@ -43,12 +44,12 @@ impl Nemesis {
         let lanes = lanes.map(|(faults, seed)| {
             let lane = Lane {
                 faults,
-                lots: Rng::with_seed(seed),
+                random: Rng::with_seed(seed),
                 ttl: plan.ttl,
                 // Short enough for each kind to have its turn.
                 gap: plan.ttl.min(plan.time / 12),
-                crew: Arc::clone(crew),
-                stage: Arc::clone(stage),
+                clients: Arc::clone(clients),
+                target: Arc::clone(target),
                 recorder: Arc::clone(recorder),
                 stop: Arc::clone(&stop),
             };
@@ -60,12 +61,15 @@ impl Nemesis {
         }
     }
 
-    /// Makes no more faults, and ends those that are under way.
+    /// Ends the faults that are under way, and injects no more.
     pub(super) fn stop(self) -> Result<()> {
         self.stop.stop();
         for lane in self.lanes {
             let ended = lane.join();
-            ended.map_err(|_| trouble("its thread panicked".to_owned()))??;
+            ended.map_err(|_| {
+                let sentence = "a fault could not be injected: its thread panicked";
+                Failure::new(exit_code::UNAVAILABLE, sentence)
+            })??;
         }
         Ok(())
     }
@@ -75,120 +79,117 @@ impl Nemesis {
 #[derive(Debug)]
 struct Lane {
     faults: Vec<Fault>,
-    lots: Rng,
+    random: Rng,
     ttl: Duration,
     /// How long all is well between two faults, at the longest.
     gap: Duration,
-    crew: Arc<Crew>,
-    stage: Arc<Stage>,
+    clients: Arc<Clients>,
+    target: Arc<Target>,
     recorder: Arc<Recorder>,
     stop: Arc<Stop>,
 }
 
 impl Lane {
-    /// Makes all kinds in turn, in an order that changes from round to round.
+    /// Injects all kinds in turn, in an order that changes from round to round.
     fn run(mut self) -> Result<()> {
         loop {
             let mut round = self.faults.clone();
-            self.lots.shuffle(&mut round);
+            self.random.shuffle(&mut round);
             for fault in round {
-                let gap = self.gap * self.lots.u32(20..=100) / 100;
+                let gap = self.gap * self.random.u32(20..=100) / 100;
                 if !self.stop.sleep(gap) {
                     return Ok(());
                 }
-                self.make(fault)?;
+                self.inject(fault)?;
             }
         }
     }
 
-    fn make(&mut self, fault: Fault) -> Result<()> {
-        let lot = self.lots.usize(..);
+    fn inject(&mut self, fault: Fault) -> Result<()> {
+        let which = self.random.usize(..);
         match fault {
-            Fault::Kill => self.crew.kill(lot)?,
+            Fault::Kill => self.clients.kill(which)?,
             Fault::Pause => {
-                let time = self.ttl * self.lots.u32(50..=300) / 100;
+                let time = self.ttl * self.random.u32(50..=300) / 100;
                 let nap = || {
                     self.stop.sleep(time);
                 };
-                self.crew.pause(lot, nap)?;
+                self.clients.pause(which, nap)?;
             }
             Fault::ReplyLoss => self.lose_replies(),
             Fault::Cut => self.cut(),
             Fault::Freeze => self.freeze(),
-            Fault::Restart => self.restart(lot)?,
+            Fault::Restart => self.restart(which)?,
         }
         Ok(())
     }
 
     /// Loses one answer and its connection with it, or all answers for a while.
     fn lose_replies(&mut self) {
-        let ways = Ways::draw(&self.stage, &mut self.lots);
-        let before = ways.replies_lost();
+        let links = Links::choose(&self.target, &mut self.random);
+        let before = links.replies_lost();
         let begun_us = now_us();
-        if self.lots.bool() {
-            ways.lose_next_reply();
-            let is_lost = || ways.replies_lost() > before;
+        if self.random.bool() {
+            links.lose_next_reply();
+            let is_lost = || links.replies_lost() > before;
             let mut tries = 0..TRIES;
             while !is_lost() && tries.next().is_some() && self.stop.sleep(TICK) {}
-            ways.lose_no_reply();
+            links.lose_no_reply();
         } else {
-            ways.set(Broken::LoseReplies);
-            self.stop.sleep(self.ttl * self.lots.u32(20..=150) / 100);
+            links.set(LinkFault::LoseReplies);
+            self.stop.sleep(self.ttl * self.random.u32(20..=150) / 100);
             // Frozen before they are cut: a connection that lost an answer must not live to take the next one for it.
-            ways.set(Broken::Freeze);
-            ways.cut();
-            ways.mend();
+            links.set(LinkFault::Freeze);
+            links.cut();
+            links.mend();
         }
-        if ways.replies_lost() > before {
+        if links.replies_lost() > before {
             self.note_at(begun_us, Fault::ReplyLoss);
             self.note_over(Fault::ReplyLoss);
         }
     }
 
     fn cut(&mut self) {
-        let ways = Ways::draw(&self.stage, &mut self.lots);
-        let before = ways.connections_cut();
+        let links = Links::choose(&self.target, &mut self.random);
+        let before = links.connections_cut();
         let begun_us = now_us();
-        ways.cut();
-        if ways.connections_cut() > before {
+        links.cut();
+        if links.connections_cut() > before {
             self.note_at(begun_us, Fault::Cut);
             self.note_over(Fault::Cut);
         }
     }
 
     fn freeze(&mut self) {
-        let percent = match self.lots.bool() {
-            true => self.lots.u32(20..=80),
-            false => self.lots.u32(120..=250),
+        let percent = match self.random.bool() {
+            true => self.random.u32(20..=80),
+            false => self.random.u32(120..=250),
         };
-        let ways = Ways::draw(&self.stage, &mut self.lots);
+        let links = Links::choose(&self.target, &mut self.random);
         let begun_us = now_us();
-        ways.set(Broken::Freeze);
-        let landed = ways.are_silent();
+        links.set(LinkFault::Freeze);
+        let landed = links.are_silent();
         if landed {
             self.note_at(begun_us, Fault::Freeze);
         }
         self.stop.sleep(self.ttl * percent / 100);
-        ways.mend();
+        links.mend();
         if landed {
             self.note_over(Fault::Freeze);
         }
     }
 
-    fn restart(&mut self, lot: usize) -> Result<()> {
-        let down = self.ttl * self.lots.u32(0..=50) / 100;
-        let mut server = self.stage.server(lot % self.stage.servers());
+    fn restart(&mut self, which: usize) -> Result<()> {
+        let down = self.ttl * self.random.u32(0..=50) / 100;
+        let mut server = self.target.server(which % self.target.servers());
         let before = server.pid();
         let begun_us = now_us();
-        server
-            .kill()
-            .map_err(|error| trouble(format!("{error:?}")))?;
+        server.kill().or_fail()?;
         if !server.is_running() {
             self.note_at(begun_us, Fault::Restart);
         }
         self.stop.sleep(down);
-        let started = server.start_again();
-        started.map_err(|error| trouble(format!("{error:?}")))?;
+        server.start_again().or_fail()?;
         if server.pid() != before {
             self.note_over(Fault::Restart);
         }
@@ -207,11 +208,6 @@ impl Lane {
         let over = history::over(fault.word(), None);
         self.recorder.note(history::now(0, over));
     }
-}
-
-fn trouble(why: String) -> Failure {
-    let sentence = format!("a fault could not be made: {why}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
 }
 
 /// How long to wait for a request whose answer is to be lost.

@@ -1,15 +1,14 @@
-//! When all is healed: whether every name can be locked, and whether anything is left in the store.
+//! The checks when all faults are over: whether every name can be locked, and whether anything is left in the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::Commands;
 use tenure::{Client, Name, Owner};
 use tenure_checker::{Freed, Mode, What};
 use tokio::time::{sleep, timeout};
 
-use super::address::Address;
 use super::recorder::Recorder;
+use super::target::Target;
 use crate::history;
 
 /// Locks every name once; what does not come free within the patience stays a claim without an end.
@@ -59,10 +58,10 @@ pub(super) async fn probe(
 ///
 /// Leases and places of clients that were killed end by themselves, after some seconds. In a Redis server the key of such a
 /// place is removed by whoever next uses the name, so each name is used again while keys are left.
-pub(super) async fn look_for_rests(
+pub(super) async fn find_left_over(
     client: &Client,
     names: &[Name],
-    address: Option<&Address>,
+    target: &Target,
     patience: Duration,
     recorder: &Arc<Recorder>,
 ) {
@@ -72,20 +71,18 @@ pub(super) async fn look_for_rests(
         sleep(TICK).await;
         found = listed(client, names).await;
     }
-    if let Some(address) = address {
-        let mut kept = keys(address, names);
-        while !kept.is_empty() && Instant::now() < give_up {
-            for name in names {
-                // If it fails, the keys stay and it is done again.
-                if let Ok(Some(guard)) = client.mutex(name.as_str()).try_lock().await {
-                    let _ = guard.release().await;
-                }
+    let mut left = target.left_over(names);
+    while !left.is_empty() && Instant::now() < give_up {
+        for name in names {
+            // If it fails, something stays and it is done again.
+            if let Ok(Some(guard)) = client.mutex(name.as_str()).try_lock().await {
+                let _ = guard.release().await;
             }
-            sleep(TICK).await;
-            kept = keys(address, names);
         }
-        found.extend(kept);
+        sleep(TICK).await;
+        left = target.left_over(names);
     }
+    found.extend(left);
     for found in found {
         recorder.note(history::now(0, What::Left { found }));
     }
@@ -100,48 +97,10 @@ async fn listed(client: &Client, names: &[Name]) -> Vec<String> {
                 let (holders, waiters) = (entry.holders.len(), entry.waiters.len());
                 format!("{name}: {holders} hold it and {waiters} wait for it")
             })),
-            Err(error) => found.push(format!("{name}, of which the store says only: {error}")),
+            Err(error) => found.push(format!("{name}: the store failed: {error}")),
         }
     }
     found
-}
-
-/// The keys of the names on all servers, or why they are not known.
-fn keys(address: &Address, names: &[Name]) -> Vec<String> {
-    let mut found = Vec::new();
-    for server in address.each() {
-        for name in names {
-            match keys_of(&server, prefix(address), name) {
-                Ok(keys) => found.extend(keys),
-                Err(error) => found.push(format!("{name}, of which a server says only: {error}")),
-            }
-        }
-    }
-    found
-}
-
-/// The keys of a name in a Redis server, but for its last fence, which goes by itself.
-fn keys_of(server: &str, prefix: &str, name: &Name) -> redis::RedisResult<Vec<String>> {
-    let mut connection = redis::Client::open(server)?.get_connection()?;
-    // The names of a torture have no character that the keys write otherwise.
-    let tag = format!("{prefix}{{{name}}}");
-    let mut found = Vec::new();
-    for part in ["", ":fence", ":line", ":places", ":ends"] {
-        let key = format!("{tag}{part}");
-        if !connection.exists::<_, bool>(&key)? {
-            continue;
-        }
-        let goes_in_ms: i64 = connection.pttl(&key)?;
-        match part {
-            ":fence" if goes_in_ms >= 0 => {}
-            _ => found.push(format!("the key {key} ({goes_in_ms} ms to live)")),
-        }
-    }
-    Ok(found)
-}
-
-fn prefix(address: &Address) -> &str {
-    address.option("prefix").unwrap_or("tenure:")
 }
 
 const TICK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The ways to the servers that a fault hits.
+//! The links between clients and servers that a fault hits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,34 +8,34 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure_testkit::{Fault, Proxy};
 
-use super::stage::{SIDES, Stage};
+use super::target::{SIDES, Target};
 
-/// One way to a server, or several that break together.
+/// One link to a server, or several that break together.
 ///
-/// There are two ways to each server, one for each half of the clients: a holder that alone is cut off has to give up its belief
-/// while the others go on.
+/// There are two links to each server, one for each half of the clients: a holder that alone is cut off has to give up its
+/// belief while the others go on.
 #[derive(Debug)]
-pub(super) struct Ways {
-    stage: Arc<Stage>,
-    /// By their places among the stage's proxies.
+pub(super) struct Links {
+    target: Arc<Target>,
+    /// By their places among the target's proxies.
     places: Vec<usize>,
 }
 
-impl Ways {
-    /// Draws some: all of them, those of one half of the clients, those to one server, or a single one.
-    pub(super) fn draw(stage: &Arc<Stage>, lots: &mut Rng) -> Self {
-        let side = lots.usize(..SIDES);
-        let server = lots.usize(..stage.proxies().len() / SIDES);
-        let lot = lots.u32(..6);
-        let is_hit = |place: &usize| match lot {
+impl Links {
+    /// Chooses some at random: all of them, those of one half of the clients, those to one server, or a single one.
+    pub(super) fn choose(target: &Arc<Target>, random: &mut Rng) -> Self {
+        let side = random.usize(..SIDES);
+        let server = random.usize(..target.proxies().len() / SIDES);
+        let share = random.u32(..6);
+        let is_hit = |place: &usize| match share {
             0 => true,
             1 => server_of(*place) == server,
             2 | 3 => side_of(*place) == side,
             _ => side_of(*place) == side && server_of(*place) == server,
         };
         Self {
-            places: (0..stage.proxies().len()).filter(is_hit).collect(),
-            stage: Arc::clone(stage),
+            places: (0..target.proxies().len()).filter(is_hit).collect(),
+            target: Arc::clone(target),
         }
     }
 
@@ -46,7 +46,9 @@ impl Ways {
 
     /// Lets everything through again.
     pub(super) fn mend(&self) {
-        self.places.iter().for_each(|place| self.stage.mend(*place));
+        self.places
+            .iter()
+            .for_each(|place| self.target.mend(*place));
     }
 
     /// Closes all connections; new ones are accepted.
@@ -56,9 +58,9 @@ impl Ways {
 
     /// Loses the answer to the next request that changes something, on each of them, and its connection.
     pub(super) fn lose_next_reply(&self) {
-        // Every request that changes something is a script.
+        let request = self.target.changing_request();
         self.proxies()
-            .for_each(|proxy| proxy.lose_reply_then_cut(b"EVAL"));
+            .for_each(|proxy| proxy.lose_reply_then_cut(request));
     }
 
     /// Does so no more, if there was no such request yet.
@@ -78,18 +80,19 @@ impl Ways {
         self.proxies().map(Proxy::connections_cut).sum()
     }
 
-    /// Returns whether servers that answer everybody do not answer by these ways.
+    /// Returns whether servers that answer everybody do not answer through these links.
     pub(super) fn are_silent(&self) -> bool {
-        self.proxies().all(is_silent)
+        let ping = self.target.ping();
+        self.proxies().all(|proxy| is_silent(proxy, ping))
     }
 
     fn proxies(&self) -> impl Iterator<Item = &Proxy> {
-        let proxies = self.stage.proxies();
+        let proxies = self.target.proxies();
         self.places.iter().map(|place| &proxies[*place])
     }
 }
 
-/// Which half of the clients uses the way at a place.
+/// Which half of the clients uses the link at a place.
 fn side_of(place: usize) -> usize {
     place % SIDES
 }
@@ -98,14 +101,14 @@ fn server_of(place: usize) -> usize {
     place / SIDES
 }
 
-fn is_silent(proxy: &Proxy) -> bool {
+fn is_silent(proxy: &Proxy, ping: &[u8]) -> bool {
     let asked = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).and_then(|mut stream| {
         stream.set_read_timeout(Some(SILENCE))?;
-        stream.write_all(b"PING\r\n")?;
+        stream.write_all(ping)?;
         stream.read(&mut [0])
     });
     asked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
-/// How long a way has to be silent to count as frozen.
+/// How long a link has to be silent to count as frozen.
 const SILENCE: Duration = Duration::from_millis(30);

@@ -1,4 +1,4 @@
-//! What came of a run: a few lines for people, and JSON for scripts.
+//! The report of a run: a few lines for people, and JSON for scripts.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use tenure_cli::error::Result;
 use tenure_cli::exit_code;
 use tenure_cli::output::{self, escape, print_json};
 
+use super::Plan;
 use crate::terminal::table;
 
 /// The whole run, as JSON shows it.
@@ -19,21 +20,10 @@ pub(super) struct Report {
     /// What was judged: the store, or a file.
     pub(super) of: String,
     /// How the run was made; nothing if a file was judged.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<Plan>,
     pub(super) events: usize,
     #[serde(flatten)]
     pub(super) verdict: Verdict,
-}
-
-/// How a run was made.
-#[derive(Debug, Serialize)]
-pub(super) struct Run {
-    pub(super) seed: u64,
-    pub(super) for_ms: u64,
-    pub(super) ttl_ms: u64,
-    pub(super) processes: u32,
-    pub(super) names: u32,
-    pub(super) faults: Vec<&'static str>,
 }
 
 impl Report {
@@ -54,14 +44,9 @@ impl Report {
         let mut out = output::stdout();
         writeln!(out, "{}", escape(&self.of))?;
         if let Some(run) = &self.run {
-            writeln!(out, "{}", run.sentence())?;
+            writeln!(out, "{}", sentence(run))?;
         }
-        let statistics = match &self.verdict {
-            Verdict::Valid { statistics }
-            | Verdict::Broken { statistics, .. }
-            | Verdict::Unknown { statistics, .. } => statistics,
-        };
-        writeln!(out, "{}", counts(statistics, self.events))?;
+        writeln!(out, "{}", counts(self.verdict.statistics(), self.events))?;
         match &self.verdict {
             Verdict::Valid { .. } => writeln!(out, "{GOOD}valid{GOOD:#}: every promise was kept")?,
             Verdict::Unknown { reasons, .. } => {
@@ -84,17 +69,10 @@ impl Report {
     }
 }
 
-impl Run {
-    fn sentence(&self) -> String {
-        format!(
-            "{} processes on {} names for {} s, ttl {} ms, seed {}",
-            self.processes,
-            self.names,
-            self.for_ms / 1000,
-            self.ttl_ms,
-            self.seed
-        )
-    }
+fn sentence(plan: &Plan) -> String {
+    let (seconds, ttl_ms) = (plan.time.as_secs(), plan.ttl.as_millis());
+    let (processes, names, seed) = (plan.processes, plan.names, plan.seed);
+    format!("{processes} processes on {names} names for {seconds} s, ttl {ttl_ms} ms, seed {seed}")
 }
 
 fn print_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {

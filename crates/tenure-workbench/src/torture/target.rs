@@ -3,60 +3,46 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clap::ValueEnum;
+use tenure::Name;
 use tenure_checker::Promise;
-use tenure_testkit::{Fault as Broken, Persistence, Proxy, RedisServer};
+use tenure_testkit::{Fault as LinkFault, Proxy};
 
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
 use super::address::Address;
 use super::fault::Fault;
+use super::stores::{self, Server, Servers, TortureStore};
 
-/// Servers that a torture can start by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Servers {
-    /// One Redis server, which keeps every answered write
-    Redis,
-    /// Three of them, which vote
-    Redlock,
-}
-
-/// A store, and who stands in front of it.
+/// A store, and the proxies in front of its servers.
 #[derive(Debug)]
-pub(super) struct Stage {
-    kind: Kind,
+pub(super) struct Target {
+    /// Nothing if it has no servers.
+    store: Option<&'static dyn TortureStore>,
     shown: String,
-    /// The ways of the clients, through the proxies: those of each half in turn.
+    /// The URLs of the clients, through the proxies: those of each half in turn.
     urls: Vec<String>,
-    /// The way of those who only look, past them.
+    /// The URL of those who only look, past the proxies.
     direct: String,
-    /// The servers' addresses, if they can be asked one by one.
+    /// The servers' addresses, if they can be reached one by one.
     address: Option<Address>,
-    /// A place on each way to each server, if faults need it: those to the first server, then those to the next.
+    /// A proxy on each link to each server, if faults need it: those to the first server, then those to the next.
     proxies: Vec<Proxy>,
     /// The servers, if they are our own.
-    servers: Vec<Mutex<RedisServer>>,
+    servers: Vec<Mutex<Box<dyn Server>>>,
 }
 
-/// What is different between the stores, for a torture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Local,
-    Redis,
-    Redlock,
-}
-
-impl Stage {
+impl Target {
     /// Uses a store that is there.
     pub(super) fn of(store: &Store, faults: &[Fault]) -> Result<Self> {
         let url = store.url();
-        let kind = kind(url)?;
+        let kind = stores::of(url)?;
         let address = Address::parse(url);
-        check(faults, kind, address.as_ref().err().copied())?;
-        let mut stage = Self {
-            kind,
+        check(faults, kind.is_some(), address.as_ref().err().copied())?;
+        let mut target = Self {
+            store: kind,
             shown: store.shown(),
             urls: vec![url.to_owned()],
             direct: url.to_owned(),
@@ -64,66 +50,57 @@ impl Stage {
             proxies: Vec::new(),
             servers: Vec::new(),
         };
-        stage.stand_in_front(faults)?;
-        Ok(stage)
+        target.start_proxies(faults)?;
+        Ok(target)
     }
 
     /// Starts servers for the run.
     pub(super) fn start(servers: Servers, ttl: Duration, faults: &[Fault]) -> Result<Self> {
-        let (kind, count) = match servers {
-            Servers::Redis => (Kind::Redis, 1),
-            Servers::Redlock => (Kind::Redlock, 3),
-        };
-        let started = (0..count).map(|_| {
-            // They are killed and come back with all that they answered.
-            let server = RedisServer::builder().persistence(Persistence::AofAlways);
-            server.start().map(Mutex::new).map_err(trouble)
-        });
-        let started = started.collect::<Result<Vec<_>>>()?;
-        let direct = url_of(kind, &started);
+        let store = servers.store();
+        let (servers, direct) = store.start().or_fail()?;
         let url = with_timeout(&direct, ttl);
-        let mut stage = Self {
-            kind,
+        let mut target = Self {
+            store: Some(store),
             shown: url.clone(),
             address: Address::parse(&url).ok(),
             urls: vec![url],
             direct,
             proxies: Vec::new(),
-            servers: started,
+            servers: servers.into_iter().map(Mutex::new).collect(),
         };
-        stage.stand_in_front(faults)?;
-        Ok(stage)
+        target.start_proxies(faults)?;
+        Ok(target)
     }
 
     /// Returns the faults that can be made on a store.
     pub(super) fn possible(store: &Store, servers: Option<Servers>) -> Result<Vec<Fault>> {
         let url = store.url();
+        if servers.is_none() {
+            stores::of(url)?;
+        }
         let can = |fault: &Fault| match servers {
             Some(_) => true,
             None if fault.hits_a_client() => true,
-            None => fault.is_of_the_wire() && Address::parse(url).is_ok(),
+            None => fault.hits_a_link() && Address::parse(url).is_ok(),
         };
-        if servers.is_none() {
-            kind(url)?;
-        }
         Ok(Fault::ALL.into_iter().filter(can).collect())
     }
 
-    /// Puts a proxy on each way to each server, if a fault needs it or servers vote.
-    fn stand_in_front(&mut self, faults: &[Fault]) -> Result<()> {
+    /// Puts a proxy on each link to each server, if a fault needs it or servers vote.
+    fn start_proxies(&mut self, faults: &[Fault]) -> Result<()> {
         let Some(address) = &self.address else {
             return Ok(());
         };
-        if self.kind != Kind::Redlock && !faults.iter().any(|fault| fault.is_of_the_wire()) {
+        if !self.votes() && !faults.iter().any(|fault| fault.hits_a_link()) {
             return Ok(());
         }
         let ports = address.ports().flat_map(|port| [port; SIDES]);
-        let proxies = ports.map(|port| Proxy::start(port).map_err(trouble));
+        let proxies = ports.map(|port| Proxy::start(port).or_fail());
         self.proxies = proxies.collect::<Result<_>>()?;
         // Clients of servers that vote list them in different orders.
-        let orders = match self.kind {
-            Kind::Redlock => address.ports().count(),
-            Kind::Local | Kind::Redis => 1,
+        let orders = match self.votes() {
+            true => address.ports().count(),
+            false => 1,
         };
         self.urls.clear();
         for first in 0..orders {
@@ -139,7 +116,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Lets everything through on one way, as it is without a fault.
+    /// Lets everything through on one link, as it is without a fault.
     ///
     /// Each server that votes is at another distance: those that are near for one half of the clients are far for the
     /// other, so that each half gets the votes of its own first.
@@ -149,9 +126,9 @@ impl Stage {
             _ => (self.proxies.len() - 1 - place) / SIDES,
         };
         let delay = LATENCY * u32::try_from(server).unwrap_or(0);
-        self.proxies[place].set(match self.kind {
-            Kind::Redlock => Broken::Delay(delay),
-            Kind::Local | Kind::Redis => Broken::Pass,
+        self.proxies[place].set(match self.votes() {
+            true => LinkFault::Delay(delay),
+            false => LinkFault::Pass,
         });
     }
 
@@ -170,12 +147,7 @@ impl Stage {
         &self.direct
     }
 
-    /// Returns the servers' addresses, if they are Redis servers that can be asked one by one.
-    pub(super) fn address(&self) -> Option<&Address> {
-        self.address.as_ref()
-    }
-
-    /// Returns the places on the way to the servers.
+    /// Returns the proxies on the links to the servers.
     pub(super) fn proxies(&self) -> &[Proxy] {
         &self.proxies
     }
@@ -186,16 +158,32 @@ impl Stage {
     }
 
     /// Returns one of our own servers.
-    pub(super) fn server(&self, number: usize) -> MutexGuard<'_, RedisServer> {
-        self.servers[number]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn server(&self, number: usize) -> MutexGuard<'_, Box<dyn Server>> {
+        let server = self.servers[number].lock();
+        server.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether servers vote on fences: readers that ask at the same time may get the same one, and claims of one owner different
-    /// ones.
-    pub(super) fn votes_on_fences(&self) -> bool {
-        self.kind == Kind::Redlock
+    /// Returns whether its servers vote, also on fences.
+    pub(super) fn votes(&self) -> bool {
+        self.store.is_some_and(TortureStore::votes)
+    }
+
+    /// Returns what a server answers at once.
+    pub(super) fn ping(&self) -> &'static [u8] {
+        self.store.map_or(b"", TortureStore::ping)
+    }
+
+    /// Returns what every request contains that changes something.
+    pub(super) fn changing_request(&self) -> &'static [u8] {
+        self.store.map_or(b"", TortureStore::changing_request)
+    }
+
+    /// Returns what is left of the names on the servers, if they can be reached one by one.
+    pub(super) fn left_over(&self, names: &[Name]) -> Vec<String> {
+        match (self.store, &self.address) {
+            (Some(store), Some(address)) => store.left_over(address, names),
+            _ => Vec::new(),
+        }
     }
 
     /// Returns what the store promises, whatever of these faults happens.
@@ -210,78 +198,41 @@ impl Stage {
             Promise::NothingLeft,
             Promise::HonestErrors,
         ];
-        // A waiter whose connection is broken when its turn comes is passed over; and servers that vote promise an order
-        // only as a majority saw it, and none after a split vote.
         let is_broken = faults.iter().any(|fault| !fault.hits_a_client());
-        if self.kind == Kind::Local || (self.kind == Kind::Redis && !is_broken) {
+        if self
+            .store
+            .is_none_or(|store| store.promises_order(is_broken))
+        {
             promises.push(Promise::Order);
         }
         promises
     }
 }
 
-/// The kind of a store, if it can be tortured.
-fn kind(url: &str) -> Result<Kind> {
-    let scheme = url.split(':').next().unwrap_or_default();
-    let sentence = match scheme {
-        "local" => return Ok(Kind::Local),
-        "memory" => {
-            "memory: is a store of one process alone, and a torture needs several; take local:"
-        }
-        "redlock" | "redlocks" => return Ok(Kind::Redlock),
-        _ if url.contains("layout=string") => {
-            "layout=string has neither a line nor a list of locks that could be looked at; leave it out"
-        }
-        "redis" | "rediss" | "unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
-        | "rediss+cluster" => return Ok(Kind::Redis),
-        _ => "this store cannot be tortured; take local:, redis://… or redlock://…, or --server",
-    };
-    Err(Failure::new(exit_code::USAGE, sentence))
-}
-
 /// Says which of the faults cannot be made on a store that is there.
-fn check(faults: &[Fault], kind: Kind, no_proxy: Option<&str>) -> Result<()> {
+fn check(faults: &[Fault], has_servers: bool, no_proxy: Option<&str>) -> Result<()> {
     let unable = faults.iter().find_map(|fault| match fault {
         Fault::Kill | Fault::Pause => None,
-        _ if kind == Kind::Local => Some((fault, "it has no server and no wire")),
+        _ if !has_servers => Some((fault, "it has no servers and no connections")),
         Fault::Restart => Some((
             fault,
             "only a server that torture started itself may be killed; see --server",
         )),
         _ => no_proxy.map(|why| (fault, why)),
     });
-    match unable {
-        None => Ok(()),
-        Some((fault, why)) => {
-            let sentence =
-                format!("{fault} cannot be made on this store: {why}; leave it out of --faults");
-            Err(Failure::new(exit_code::USAGE, sentence))
-        }
-    }
+    let Some((fault, why)) = unable else {
+        return Ok(());
+    };
+    let sentence = format!("{fault} cannot be made on this store: {why}; leave it out of --faults");
+    Err(Failure::new(exit_code::USAGE, sentence))
 }
 
-fn url_of(kind: Kind, servers: &[Mutex<RedisServer>]) -> String {
-    let places = servers.iter().map(|server| {
-        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
-        format!("127.0.0.1:{}", server.port())
-    });
-    let places = places.collect::<Vec<_>>().join(",");
-    match kind {
-        Kind::Redlock => format!("redlock://{places}?restart_delay=off"),
-        _ => format!("redis://{places}/"),
-    }
-}
-
-/// The same for clients: an answer has to come well within a third of the ttl, so that a renewal whose answer is lost is made
-/// again in time.
+/// The same URL for clients: an answer has to come well within a third of the ttl, so that a renewal whose answer is lost is
+/// made again in time.
 fn with_timeout(url: &str, ttl: Duration) -> String {
     let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
     let separator = if url.contains('?') { '&' } else { '?' };
     format!("{url}{separator}timeout={timeout}ms")
-}
-
-fn trouble(error: tenure_testkit::Error) -> Failure {
-    Failure::new(exit_code::UNAVAILABLE, format!("{error:?}"))
 }
 
 /// Into how many parts the clients are split, which are cut off from the store one by one.

@@ -1,4 +1,4 @@
-//! What a client does next, by lot.
+//! What a client does next, at random.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use fastrand::Rng;
 use tenure::driver::Capabilities;
 use tenure_checker::Mode;
 
-/// The lots of one task: the same seed draws the same.
+/// The random choices of one task: the same seed makes the same choices.
 #[derive(Debug)]
-pub(super) struct Lots {
-    lots: Rng,
+pub(super) struct Choices {
+    random: Rng,
     ttl: Duration,
     /// How many names there are.
     names: usize,
@@ -27,7 +27,7 @@ pub(super) enum Act {
     TakeUp(Draft),
 }
 
-/// A claim as it was drawn.
+/// A claim as it was chosen.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     /// Which of the names.
@@ -104,7 +104,7 @@ pub(super) enum End {
     Cut(Duration),
 }
 
-impl Lots {
+impl Choices {
     pub(super) fn new(
         seed: u64,
         ttl: Duration,
@@ -113,7 +113,7 @@ impl Lots {
         can: &Capabilities,
     ) -> Self {
         Self {
-            lots: Rng::with_seed(seed),
+            random: Rng::with_seed(seed),
             ttl,
             names,
             owners,
@@ -121,7 +121,7 @@ impl Lots {
         }
     }
 
-    /// Draws what to do next.
+    /// Chooses what to do next.
     pub(super) fn act(&mut self) -> Act {
         // Often, as everybody else waits for a lease that was left.
         let takes_up = self.can.by_hand && self.percent(50);
@@ -132,7 +132,7 @@ impl Lots {
         }
     }
 
-    /// Draws a claim.
+    /// Chooses a claim.
     fn draft(&mut self) -> Draft {
         let mode = self.mode();
         let who = self.who(mode);
@@ -143,7 +143,7 @@ impl Lots {
         };
         let nests = who != Who::Nobody && life == Life::Guard && mode == Mode::Exclusive;
         Draft {
-            name: self.lots.usize(..self.names),
+            name: self.random.usize(..self.names),
             mode,
             way: self.way(),
             who,
@@ -156,16 +156,16 @@ impl Lots {
         }
     }
 
-    /// Draws how long to rest between two claims.
+    /// Chooses how long to rest between two claims.
     pub(super) fn rest(&mut self) -> Duration {
-        Duration::from_micros(self.lots.u64(..10_000))
+        Duration::from_micros(self.random.u64(..10_000))
     }
 
     fn mode(&mut self) -> Mode {
-        match self.lots.u32(..100) {
+        match self.random.u32(..100) {
             0..70 => Mode::Exclusive,
             70..85 if self.can.permits => Mode::Permits {
-                take: self.lots.u32(1..=2),
+                take: self.random.u32(1..=2),
                 of: PERMITS,
             },
             _ if self.can.shared => Mode::Shared,
@@ -174,18 +174,18 @@ impl Lots {
     }
 
     fn who(&mut self, mode: Mode) -> Who {
-        match self.lots.u32(..100) {
+        match self.random.u32(..100) {
             0..20 if mode == Mode::Exclusive => Who::Task,
             20..40 if mode == Mode::Exclusive => Who::Nobody,
-            40..70 if self.can.shared_owners => Who::Shared(self.lots.usize(..self.owners)),
+            40..70 if self.can.shared_owners => Who::Shared(self.random.usize(..self.owners)),
             _ if self.can.shared_owners => Who::Named,
             _ => Who::Nobody,
         }
     }
 
-    /// Draws options that go together; most claims have none but a ttl.
+    /// Chooses options that go together; most claims have none but a ttl.
     fn options(&mut self, mode: Mode, who: Who, life: Life) -> Options {
-        let ttl = match self.lots.u32(..100) {
+        let ttl = match self.random.u32(..100) {
             0..60 => self.ttl,
             60..85 => self.ttl / 2,
             _ => self.ttl * 2,
@@ -196,9 +196,9 @@ impl Lots {
             at_least: Duration::ZERO,
             max_hold: None,
         };
-        let part = self.ttl * self.lots.u32(5..=100) / 100;
+        let part = self.ttl * self.random.u32(5..=100) / 100;
         let is_plain = mode == Mode::Exclusive && matches!(who, Who::Task | Who::Nobody);
-        match self.lots.u32(..100) {
+        match self.random.u32(..100) {
             _ if life == Life::ByHand => {}
             0..35 if is_plain && self.can.calls => options.keep = part,
             40..45 if self.can.stays_taken => options.at_least = part / 2,
@@ -209,20 +209,20 @@ impl Lots {
     }
 
     fn way(&mut self) -> Way {
-        match self.lots.u32(..100) {
+        match self.random.u32(..100) {
             0..40 => Way::Wait,
             40..55 => Way::Try,
-            55..62 => Way::Patience(self.lots.u32(1..=20) * self.ttl / 10),
+            55..62 => Way::Patience(self.random.u32(1..=20) * self.ttl / 10),
             62..82 => Way::Retry {
-                patience: Duration::from_micros(self.lots.u64(500..20_000)),
-                tries: self.lots.u32(2..30),
+                patience: Duration::from_micros(self.random.u64(500..20_000)),
+                tries: self.random.u32(2..30),
             },
             _ => Way::Drop(self.cut()),
         }
     }
 
     fn end(&mut self, life: Life) -> End {
-        match self.lots.u32(..100) {
+        match self.random.u32(..100) {
             0..45 if life == Life::ByHand => End::Drop,
             0..65 => End::Release,
             65..75 => End::Repeat,
@@ -231,26 +231,26 @@ impl Lots {
         }
     }
 
-    /// Draws when a call is dropped: at once, or within the time of a request, or of a wait.
+    /// Chooses when a call is dropped: at once, or within the time of a request, or of a wait.
     fn cut(&mut self) -> Duration {
-        match self.lots.u32(..4) {
+        match self.random.u32(..4) {
             0 => Duration::ZERO,
-            1 => Duration::from_micros(self.lots.u64(..1_000)),
-            2 => Duration::from_micros(self.lots.u64(..20_000)),
-            _ => self.ttl.mul_f64(self.lots.f64()),
+            1 => Duration::from_micros(self.random.u64(..1_000)),
+            2 => Duration::from_micros(self.random.u64(..20_000)),
+            _ => self.ttl.mul_f64(self.random.f64()),
         }
     }
 
     /// Four of five are short. The others last up to two ttls, and many outlive their lease unless it is renewed.
     fn work(&mut self) -> Duration {
         match self.percent(80) {
-            true => Duration::from_micros(self.lots.u64(..20_000)),
-            false => self.ttl.mul_f64(2.0 * self.lots.f64().powi(3)),
+            true => Duration::from_micros(self.random.u64(..20_000)),
+            false => self.ttl.mul_f64(2.0 * self.random.f64().powi(3)),
         }
     }
 
     fn percent(&mut self, percent: u32) -> bool {
-        self.lots.u32(..100) < percent
+        self.random.u32(..100) < percent
     }
 }
 
@@ -261,15 +261,15 @@ const PERMITS: u32 = 3;
 mod tests {
     use super::*;
 
-    fn drawn(can: &Capabilities) -> Vec<Draft> {
-        let mut lots = Lots::new(7, Duration::from_secs(1), 3, 2, can);
-        (0..2000).map(|_| lots.draft()).collect()
+    fn chosen(can: &Capabilities) -> Vec<Draft> {
+        let mut choices = Choices::new(7, Duration::from_secs(1), 3, 2, can);
+        (0..2000).map(|_| choices.draft()).collect()
     }
 
     #[test]
-    fn every_kind_of_claim_is_drawn() {
-        let drawn = drawn(&Capabilities::all());
-        let has = |wanted: fn(&Draft) -> bool| assert!(drawn.iter().any(wanted));
+    fn every_kind_of_claim_is_chosen() {
+        let chosen = chosen(&Capabilities::all());
+        let has = |wanted: fn(&Draft) -> bool| assert!(chosen.iter().any(wanted));
         has(|draft| draft.mode == Mode::Exclusive && draft.nested);
         has(|draft| draft.mode == Mode::Shared);
         has(|draft| matches!(draft.mode, Mode::Permits { .. }));
@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_that_the_store_cannot_do() {
+    fn nothing_is_chosen_that_the_store_cannot_do() {
         let mut can = Capabilities::all();
         can.permits = false;
         can.by_hand = false;
         can.shared_owners = false;
         can.stays_taken = false;
         can.calls = false;
-        for draft in drawn(&can) {
+        for draft in chosen(&can) {
             assert!(!matches!(draft.mode, Mode::Permits { .. }));
             assert!(matches!(draft.who, Who::Task | Who::Nobody));
             assert_eq!(draft.life, Life::Guard);

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::history::{micros, now_us};
 use crate::torture::messages::Message;
 
-use super::lots::End;
+use super::choices::End;
 use super::notes::Notes;
 
 /// A lock with the time of the last look that found it held.

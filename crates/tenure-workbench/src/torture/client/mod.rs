@@ -1,7 +1,7 @@
 //! A client of a torture: a process that locks, works and lets go until it is told to finish.
 //!
-//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. What they
-//! do is drawn by lot, from a seed.
+//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. They
+//! choose at random what to do, from a seed.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -21,8 +21,8 @@ use notes::Notes;
 use task::Task;
 
 mod ask;
+mod choices;
 mod held;
-mod lots;
 mod notes;
 mod register_client;
 mod task;

@@ -12,8 +12,8 @@ use crate::torture::messages::{LeftLease, Setup};
 use tenure_cli::error::Result;
 
 use super::ask::{self, Answer};
+use super::choices::{Act, Choices, Draft, End, Life, Way, Who};
 use super::held::{ByHand, Held, Hold};
-use super::lots::{Act, Draft, End, Life, Lots, Way, Who};
 use super::notes::Notes;
 use super::register_client::RegisterClient;
 
@@ -22,7 +22,7 @@ use super::register_client::RegisterClient;
 pub(super) struct Task {
     client: Client,
     setup: Setup,
-    lots: Lots,
+    choices: Choices,
     notes: Notes,
     register: RegisterClient,
     finish: Rc<Cell<bool>>,
@@ -52,7 +52,7 @@ impl Task {
         Ok(Self {
             client: client.clone(),
             setup: setup.clone(),
-            lots: Lots::new(seed, setup.ttl, names, owners, client.capabilities()),
+            choices: Choices::new(seed, setup.ttl, names, owners, client.capabilities()),
             notes: notes.clone(),
             register: RegisterClient::connect(setup.register).await?,
             finish: Rc::clone(finish),
@@ -62,14 +62,14 @@ impl Task {
     /// Makes claims until it is time to finish.
     pub(super) async fn run(mut self) -> Result<()> {
         while !self.finish.get() {
-            match self.lots.act() {
+            match self.choices.act() {
                 Act::Claim(draft) => self.play(&draft).await?,
                 Act::TakeUp(draft) => match self.register.take_up().await? {
                     Some(left) => self.take_up(left, &draft).await?,
                     None => self.play(&draft).await?,
                 },
             }
-            tokio::time::sleep(self.lots.rest()).await;
+            tokio::time::sleep(self.choices.rest()).await;
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ impl Task {
             Answer::Granted(granted) => return Ok(Some(granted)),
             Answer::Busy => What::Refused { claim },
             Answer::Dropped => What::Releasing { claim },
-            // What was drawn cannot be: nothing would be tested.
+            // A choice that the store cannot do: nothing would be tested.
             Answer::Failed(error @ (Error::InvalidOption { .. } | Error::Unsupported { .. })) => {
                 return Err(error.into());
             }
