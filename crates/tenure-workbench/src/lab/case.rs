@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tenure_checker::{Expect, Promise};
 
 use super::cases;
@@ -11,8 +12,8 @@ use crate::recipes::Recipe;
 use tenure_cli::error::Failure;
 use tenure_cli::exit_code;
 
-/// One mistake, and the experiment that shows it.
-#[derive(Debug)]
+/// One mistake, and the experiment that shows it; what JSON shows of it, scripts depend on.
+#[derive(Debug, Serialize)]
 pub(super) struct Case {
     /// Its number; a mistake of two kinds has two cases of one number.
     pub(super) number: u32,
@@ -20,10 +21,12 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     /// The lock with the mistake.
+    #[serde(skip)]
     pub(super) recipe: &'static dyn Recipe,
     /// What breaks it, in words.
     pub(super) fault: &'static str,
     /// The faults that have to be seen to have landed.
+    #[serde(skip)]
     pub(super) faults: &'static [&'static str],
     /// The promise that must be broken, and no other.
     pub(super) breaks: Promise,
@@ -32,10 +35,13 @@ pub(super) struct Case {
     /// The whole story.
     pub(super) lesson: &'static str,
     /// How long a lock lasts that nobody renews.
+    #[serde(skip)]
     pub(super) ttl: Duration,
     /// How many grants tenure has to show.
+    #[serde(skip)]
     pub(super) grants: usize,
     /// The experiment, the same for the broken lock and for tenure.
+    #[serde(skip)]
     pub(super) run: fn(&mut Experiment) -> Result<()>,
 }
 

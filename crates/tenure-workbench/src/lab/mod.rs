@@ -85,11 +85,13 @@ pub(crate) fn lab(args: &LabArgs) -> Result<ExitCode> {
         results.push(result);
         Ok(())
     })?;
+    let as_expected = results.iter().all(|outcome| outcome.as_expected);
+    let cases = &results;
     match args.json {
-        true => print_json(&report::Json::new(&results))?,
+        true => print_json(&report::Json { cases, as_expected })?,
         false => report::print_summary(&results)?,
     }
-    match results.iter().all(run::Outcome::is_as_expected) {
+    match as_expected {
         true => Ok(exit_code::DONE),
         false => Ok(ExitCode::from(exit_code::BROKEN)),
     }

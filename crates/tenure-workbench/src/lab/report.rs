@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use tenure_checker::{Promise, Verdict};
+use tenure_checker::Verdict;
 
 use super::case::Case;
 use super::cases;
@@ -22,12 +22,7 @@ pub(super) enum Detail {
 /// Prints the cases without running them.
 pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
     if json {
-        return print_json(
-            &cases
-                .iter()
-                .map(|case| CaseJson::new(case))
-                .collect::<Vec<_>>(),
-        );
+        return print_json(&cases);
     }
     let mut table = table(["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"], &[]);
     for case in cases {
@@ -56,7 +51,7 @@ pub(super) fn print(outcome: &Outcome, detail: Detail) -> Result<()> {
         print_history(&mut out, "what happened", broken)?;
     }
     let words = words(&broken.verdict);
-    match outcome.is_flagged() {
+    match outcome.flagged {
         true => writeln!(out, "   {RED}{words}{RED:#}")?,
         false => writeln!(out, "   {words}, but it should be broken: {}", case.breaks)?,
     }
@@ -163,11 +158,7 @@ pub(super) fn print_summary(results: &[Outcome]) -> Result<()> {
     let mut table = table(header, &[]);
     for outcome in results {
         let case = outcome.case;
-        let expected = if outcome.is_as_expected() {
-            "yes"
-        } else {
-            "NO"
-        };
+        let expected = if outcome.as_expected { "yes" } else { "NO" };
         table.add_row([
             case.number.to_string(),
             case.name.to_owned(),
@@ -177,10 +168,7 @@ pub(super) fn print_summary(results: &[Outcome]) -> Result<()> {
             expected.to_owned(),
         ]);
     }
-    let flagged = results
-        .iter()
-        .filter(|outcome| outcome.is_flagged())
-        .count();
+    let flagged = results.iter().filter(|outcome| outcome.flagged).count();
     let valid = results
         .iter()
         .filter(|outcome| outcome.tenure.verdict.is_valid())
@@ -198,7 +186,7 @@ pub(super) fn print_summary(results: &[Outcome]) -> Result<()> {
 
 /// One line that says what to try next.
 fn what_next(results: &[Outcome]) -> String {
-    let unexpected = results.iter().find(|outcome| !outcome.is_as_expected());
+    let unexpected = results.iter().find(|outcome| !outcome.as_expected);
     match (unexpected, results) {
         (Some(outcome), _) => {
             let name = outcome.case.name;
@@ -217,64 +205,8 @@ fn what_next(results: &[Outcome]) -> String {
 /// All results as JSON: scripts depend on it.
 #[derive(Debug, Serialize)]
 pub(super) struct Json<'a> {
-    cases: Vec<OutcomeJson<'a>>,
-    as_expected: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct OutcomeJson<'a> {
-    #[serde(flatten)]
-    case: CaseJson<'a>,
-    broken: &'a Judged,
-    tenure: &'a Judged,
-    flagged: bool,
-    as_expected: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct CaseJson<'a> {
-    number: u32,
-    name: &'a str,
-    title: &'a str,
-    fault: &'a str,
-    breaks: Promise,
-    instead: &'a str,
-    lesson: &'a str,
-}
-
-impl<'a> Json<'a> {
-    pub(super) fn new(results: &'a [Outcome]) -> Self {
-        Self {
-            cases: results.iter().map(OutcomeJson::new).collect(),
-            as_expected: results.iter().all(Outcome::is_as_expected),
-        }
-    }
-}
-
-impl<'a> OutcomeJson<'a> {
-    fn new(outcome: &'a Outcome) -> Self {
-        Self {
-            case: CaseJson::new(outcome.case),
-            broken: &outcome.broken,
-            tenure: &outcome.tenure,
-            flagged: outcome.is_flagged(),
-            as_expected: outcome.is_as_expected(),
-        }
-    }
-}
-
-impl<'a> CaseJson<'a> {
-    fn new(case: &'a Case) -> Self {
-        Self {
-            number: case.number,
-            name: case.name,
-            title: case.title,
-            fault: case.fault,
-            breaks: case.breaks,
-            instead: case.instead,
-            lesson: case.lesson,
-        }
-    }
+    pub(super) cases: &'a [Outcome],
+    pub(super) as_expected: bool,
 }
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();

@@ -16,11 +16,16 @@ use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 /// What came of a case.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Outcome {
+    #[serde(flatten)]
     pub(super) case: &'static Case,
     pub(super) broken: Judged,
     pub(super) tenure: Judged,
+    /// Whether the broken lock was flagged for the right reason, and for no other.
+    pub(super) flagged: bool,
+    /// Whether it was flagged, and tenure was not.
+    pub(super) as_expected: bool,
 }
 
 /// One experiment: what happened, and what it proves.
@@ -29,18 +34,6 @@ pub(super) struct Judged {
     #[serde(flatten)]
     pub(super) verdict: Verdict,
     pub(super) history: History,
-}
-
-impl Outcome {
-    /// Whether the broken lock was flagged for the right reason, and for no other.
-    pub(super) fn is_flagged(&self) -> bool {
-        self.broken.verdict.broken() == [self.case.breaks]
-    }
-
-    /// Whether it was flagged, and tenure was not.
-    pub(super) fn is_as_expected(&self) -> bool {
-        self.is_flagged() && self.tenure.verdict.is_valid()
-    }
 }
 
 /// Runs cases side by side, a few at a time, and reports them in order.
@@ -84,10 +77,16 @@ pub(super) fn all(
 
 /// Runs one case with the broken lock and with tenure.
 fn run(case: &'static Case) -> Result<Outcome> {
+    let broken = judge(case, Who::Broken(case.name.to_owned()))?;
+    let tenure = judge(case, Who::Tenure)?;
+    let flagged = broken.verdict.broken() == [case.breaks];
+    let as_expected = flagged && tenure.verdict.is_valid();
     Ok(Outcome {
         case,
-        broken: judge(case, Who::Broken(case.name.to_owned()))?,
-        tenure: judge(case, Who::Tenure)?,
+        broken,
+        tenure,
+        flagged,
+        as_expected,
     })
 }
 

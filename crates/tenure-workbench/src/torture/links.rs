@@ -25,7 +25,7 @@ impl Links {
     /// Chooses some at random: all of them, those of one half of the clients, those to one server, or a single one.
     pub(super) fn choose(target: &Arc<Target>, random: &mut Rng) -> Self {
         let side = random.usize(..SIDES);
-        let server = random.usize(..target.proxies().len() / SIDES);
+        let server = random.usize(..target.proxies.len() / SIDES);
         let share = random.u32(..6);
         let is_hit = |place: &usize| match share {
             0 => true,
@@ -34,7 +34,7 @@ impl Links {
             _ => side_of(*place) == side && server_of(*place) == server,
         };
         Self {
-            places: (0..target.proxies().len()).filter(is_hit).collect(),
+            places: (0..target.proxies.len()).filter(is_hit).collect(),
             target: Arc::clone(target),
         }
     }
@@ -87,7 +87,7 @@ impl Links {
     }
 
     fn proxies(&self) -> impl Iterator<Item = &Proxy> {
-        let proxies = self.target.proxies();
+        let proxies = &self.target.proxies;
         self.places.iter().map(|place| &proxies[*place])
     }
 }

@@ -136,7 +136,7 @@ pub(crate) async fn torture(store: &Store, args: TortureArgs) -> Result<ExitCode
         Some(servers) => Target::start(servers, plan.ttl, &plan.faults)?,
         None => Target::of(store, &plan.faults)?,
     };
-    let shown = target.shown().to_owned();
+    let shown = target.shown.clone();
     let (expect, history) = run::run(target, &plan).await?;
     if let Some(path) = &args.history {
         history_file::write(path, &expect, &history)?;

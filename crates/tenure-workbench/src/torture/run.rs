@@ -25,7 +25,7 @@ use crate::history::{self, now_us};
 /// Makes a run, and returns what was to be expected of it and what happened.
 pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)> {
     let expect = expect(&target, plan);
-    let client = tenure::open(target.direct()).await?;
+    let client = tenure::open(&target.direct).await?;
     let names = names(plan)?;
     let recorder = Arc::new(Recorder::default());
     let register = RegisterServer::start(&recorder)?;
@@ -37,7 +37,7 @@ pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)
         owners: owners(),
         register: register.port(),
     };
-    let clients = Clients::start(target.urls(), setup, plan.processes, &recorder)?;
+    let clients = Clients::start(&target.urls, setup, plan.processes, &recorder)?;
     let run = Run {
         plan,
         clients: Arc::new(clients),

@@ -21,15 +21,16 @@ use super::stores::{self, Server, Servers, TortureStore};
 pub(super) struct Target {
     /// Nothing if it has no servers.
     store: Option<&'static dyn TortureStore>,
-    shown: String,
-    /// The URLs of the clients, through the proxies: those of each half in turn.
-    urls: Vec<String>,
-    /// The URL of those who only look, past the proxies.
-    direct: String,
+    /// The URL as it may be shown.
+    pub(super) shown: String,
+    /// The URLs of the clients, through the proxies: those of each half in turn. They may hold a password.
+    pub(super) urls: Vec<String>,
+    /// The URL of those who only look, past the proxies. It may hold a password.
+    pub(super) direct: String,
     /// The servers' addresses, if they can be reached one by one.
     address: Option<Address>,
     /// A proxy on each link to each server, if faults need it: those to the first server, then those to the next.
-    proxies: Vec<Proxy>,
+    pub(super) proxies: Vec<Proxy>,
     /// The servers, if they are our own.
     servers: Vec<Mutex<Box<dyn Server>>>,
 }
@@ -130,26 +131,6 @@ impl Target {
             true => LinkFault::Delay(delay),
             false => LinkFault::Pass,
         });
-    }
-
-    /// Returns the store as it may be shown.
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
-    }
-
-    /// Returns the URLs for the clients, each half's in turn, which may hold a password.
-    pub(super) fn urls(&self) -> &[String] {
-        &self.urls
-    }
-
-    /// Returns the URL past all proxies, which may hold a password.
-    pub(super) fn direct(&self) -> &str {
-        &self.direct
-    }
-
-    /// Returns the proxies on the links to the servers.
-    pub(super) fn proxies(&self) -> &[Proxy] {
-        &self.proxies
     }
 
     /// Returns how many servers are our own.

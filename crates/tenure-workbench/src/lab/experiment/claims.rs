@@ -16,8 +16,8 @@ impl Experiment {
         self.claims.insert(claim, process);
         let name = NAME.to_owned();
         self.send(process, &Step::Lock { claim, name })?;
-        self.until("a client asks", |lab| {
-            Ok(lab.noted(claim, |what| matches!(what, What::Asked { .. })))
+        self.until_noted("a client asks", claim, |what| {
+            matches!(what, What::Asked { .. })
         })?;
         Ok(claim)
     }
@@ -47,8 +47,8 @@ impl Experiment {
 
     /// Waits until the holder has noticed its loss.
     pub(in crate::lab) fn lost(&mut self, claim: u64) -> Result<()> {
-        self.until("a holder notices its loss", |lab| {
-            Ok(lab.noted(claim, |what| matches!(what, What::Lost { .. })))
+        self.until_noted("a holder notices its loss", claim, |what| {
+            matches!(what, What::Lost { .. })
         })
     }
 
@@ -87,8 +87,8 @@ impl Experiment {
     /// Lets a holder begin to release.
     pub(in crate::lab) fn begin_release(&mut self, claim: u64) -> Result<()> {
         self.tell(claim, Action::Release)?;
-        self.until("a holder begins to release", |lab| {
-            Ok(lab.noted(claim, |what| matches!(what, What::Releasing { .. })))
+        self.until_noted("a holder begins to release", claim, |what| {
+            matches!(what, What::Releasing { .. })
         })
     }
 
@@ -111,6 +111,10 @@ impl Experiment {
         self.read(claim)?;
         self.write(claim)?;
         self.release(claim)
+    }
+
+    fn until_noted(&mut self, what: &str, claim: u64, like: fn(&What) -> bool) -> Result<()> {
+        self.until(what, |lab| Ok(lab.noted(claim, like)))
     }
 
     fn tell(&mut self, claim: u64, action: Action) -> Result<()> {
