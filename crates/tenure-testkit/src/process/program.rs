@@ -1,15 +1,15 @@
 //! A server program that ends with us, however we end.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Error, Result};
-use crate::wait;
+use crate::process::Child;
+use crate::wait::{self, PATIENCE};
 
 /// A running server program, killed on drop.
 ///
@@ -20,7 +20,7 @@ use crate::wait;
 pub struct Process {
     pid: Pid,
     guardian: Child,
-    leash: Option<ChildStdin>,
+    is_killed: bool,
 }
 
 impl Process {
@@ -33,26 +33,17 @@ impl Process {
         let action = || format!("start {}", program.display());
         let log_file = fs::File::options().create(true).append(true).open(log);
         let log_file = log_file.map_err(Error::io(action()))?;
-        let mut guardian = Command::new("/bin/sh")
+        let mut command = Command::new("/bin/sh");
+        command
             .args(["-c", GUARDIAN, "guardian"])
             .arg(folder)
             .arg(program)
             .args(args)
             .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log_file)
-            .process_group(0)
-            .spawn()
-            .map_err(Error::io(action()))?;
-        let leash = guardian.stdin.take();
-        let mut line = String::new();
-        if let Some(answer) = guardian.stdout.take() {
-            let read = BufReader::new(answer).read_line(&mut line);
-            read.map_err(Error::io(action()))?;
-        }
-        let pid = line.trim().parse().ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else {
+            .stderr(log_file);
+        let mut guardian = Child::start("the guardian of a server", &mut command)?;
+        let pid = guardian.messages().next().and_then(Result::ok);
+        let Some(pid) = pid.and_then(Pid::from_raw) else {
             return Err(Error::Program {
                 program: program.display().to_string(),
                 log: fs::read_to_string(log).unwrap_or_default(),
@@ -61,7 +52,7 @@ impl Process {
         Ok(Self {
             pid,
             guardian,
-            leash,
+            is_killed: false,
         })
     }
 
@@ -72,7 +63,7 @@ impl Process {
 
     /// Returns whether the program has neither ended nor been killed.
     pub fn is_running(&self) -> bool {
-        self.leash.is_some() && !matches!(self.state(), None | Some('Z' | 'X'))
+        !self.is_killed && !matches!(self.state(), None | Some('Z' | 'X'))
     }
 
     /// Returns whether the program was stopped by [`freeze`](Self::freeze).
@@ -86,14 +77,14 @@ impl Process {
     ///
     /// If its end cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(mut leash) = self.leash.take() {
-            // It fails only if the guardian has ended, and then there is nobody to tell.
-            let _ = leash.write_all(KEEP);
+        self.is_killed = true;
+        // It fails only if the guardian has ended, and then there is nobody to tell.
+        let _ = self.guardian.send(&KEEP);
+        self.guardian.close();
+        match self.guardian.wait_until(Instant::now() + PATIENCE)? {
+            Some(_) => Ok(()),
+            None => Err(self.guardian.failed("it does not end")),
         }
-        let ended = self.guardian.wait();
-        ended
-            .map(drop)
-            .map_err(Error::io("wait for a server's end"))
     }
 
     /// Asks the program to end, waits until it has, and kills it if it does not.
@@ -177,4 +168,4 @@ wait $!
 "#;
 
 /// Says that the folder is still in use.
-const KEEP: &[u8] = b"keep\n";
+const KEEP: &str = "keep";

@@ -1,8 +1,8 @@
 //! `bench`: measures a store beside the bare floors of the same machine, in one run.
 //!
 //! Every measurement runs in processes of its own, which are this program again (`child`). This
-//! process only starts them, tells them when to begin, and counts (`measure`). What a kind of
-//! store is compared with, and what it aims for, is in `stores`.
+//! process only starts them, tells them when to begin, and counts (`measure`). What a store is
+//! compared with, and what it aims for, is in `stores`.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -44,27 +44,27 @@ use workload::Workload;
 
 use crate::terminal::progress_bar;
 
-/// Measure the store, next to bare locks of the same machine
+/// Measure the store next to bare locks on the same machine
 ///
-/// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
-/// median of the rounds, the range in brackets, and the median of the rounds' ratios to the floor:
-/// what a lock without promises costs, or the store itself under easier terms. An aim that is missed is
-/// no error. Names begin with tenure-bench/ and are free afterwards; Redis remembers their last fences
-/// for an hour. A run on a busy machine says little: let it be quiet. The file of a local store keeps
-/// the size that it grew to. For Redis, start a server that serves nobody else, best on this machine:
+/// Runs every workload in rounds, tenure and what it is compared with in turn. Reports the median of
+/// the rounds, the range in brackets, and the median of the ratios to the floor: what a lock without
+/// promises costs, or the store itself under easier conditions. A missed aim is no error. Names begin
+/// with tenure-bench/ and are free afterwards; Redis keeps their last fences for an hour. Measure on a
+/// quiet machine. The file of a local store keeps the size that it grew to. For Redis, start a server
+/// for the benchmark alone, best on this machine:
 ///
 /// redis-server --port 7379 --save '' --appendonly no
 ///
-/// For redlock://, start several of them. Nodes do not count in their first minute, so add
+/// For redlock://, start several of them. Nodes do not vote in their first minute, so add
 /// restart_delay=off to the URL, or wait. In the workload dead the last node refuses connections, and
-/// in slow each of its answers takes 20 ms longer. They are compared with the store's own pair, with a
-/// vote of the other nodes alone, and slow also with the same detour to the last node without delay.
-/// Each of their rounds is made of eight short ones, in which all take turns.
+/// in slow each of its replies takes 20 ms longer. Both are compared with the store's own pair and with
+/// a vote of the other nodes alone, slow also with the same detour to the last node without the delay.
+/// Each of their rounds consists of eight short ones, in which all take turns.
 ///
-/// Servers on this machine share its cores with each other and with their clients, so that the more of
-/// them there are, the later each answers. On machines of their own they would not, but be some way
-/// apart: --away 1ms leads all who are measured to each server by a port of this machine that hands on
-/// its answers 1 ms later.
+/// Servers on this machine share its cores with each other and with their clients: the more servers,
+/// the later each replies. On machines of their own they would not, but be some distance away:
+/// --away 1ms sends all who are measured through a port of this machine to each server, which delays
+/// its replies by 1 ms.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -76,19 +76,19 @@ Examples:
     --away 1ms --only pair,dead,slow
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
-    /// How many rounds; workloads that take long are measured in the last only
+    /// How many rounds; long workloads are measured in the last one only
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long to measure each workload in a round; less than 1s makes the long ones smaller too
+    /// How long to measure each workload in a round; less than 1s shortens the long ones too
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     time: Duration,
 
-    /// Measure as if each server were this far away: every answer of it comes so much later
+    /// Delay every reply of each server by this much, as if it were far away
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     away: Option<Duration>,
 
-    /// Only these workloads, with commas between them
+    /// Only these workloads, separated by commas
     #[arg(long, value_name = "WORKLOADS", value_delimiter = ',')]
     only: Vec<Workload>,
 
@@ -97,7 +97,7 @@ pub(crate) struct BenchArgs {
     json: bool,
 }
 
-/// Measures the store and prints what came of it.
+/// Measures the store and prints the report.
 pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     if args.time < SHORTEST || args.time > LONGEST {
         let sentence = "--for is between 10ms and 10m; write for example --for 1s";

@@ -1,4 +1,4 @@
-//! The faults that a torture can make.
+//! The faults that a torture can inject.
 
 use std::fmt;
 
@@ -13,27 +13,17 @@ pub(super) enum Fault {
     Kill,
     /// A client is stopped for half a ttl to three, and goes on.
     Pause,
-    /// The store does what it is asked, and its answers get lost.
+    /// The store does what it is asked, and its replies are lost.
     ReplyLoss,
     /// All connections to a server are closed.
     Cut,
-    /// Nothing comes through for less than a ttl or more, and then all of it.
+    /// Nothing gets through for less than a ttl or more, and then all of it.
     Freeze,
     /// A server is killed by signal 9 and started again with its data.
     Restart,
 }
 
 impl Fault {
-    /// All of them.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Kill,
-        Self::Pause,
-        Self::ReplyLoss,
-        Self::Cut,
-        Self::Freeze,
-        Self::Restart,
-    ];
-
     /// Returns the word for it, in flags and in histories.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -68,9 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_and_a_history_use_the_same_word() {
-        for fault in Fault::ALL {
-            assert_eq!(Fault::from_str(fault.word(), false), Ok(fault));
+    fn flags_histories_and_json_use_the_same_word() {
+        for fault in Fault::value_variants() {
+            assert_eq!(Fault::from_str(fault.word(), false), Ok(*fault));
+            assert_eq!(serde_json::to_value(fault).unwrap(), fault.word());
         }
     }
 }

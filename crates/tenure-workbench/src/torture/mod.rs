@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 use tenure_checker::check;
 
@@ -89,7 +89,7 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     ttl: Duration,
 
-    /// Which faults, with commas between them; all that this store can have if not given
+    /// Which faults, separated by commas; all that are possible on this store if not given
     #[arg(
         long,
         value_name = "FAULTS",
@@ -181,7 +181,11 @@ fn plan(store: &Store, args: &TortureArgs) -> Result<Plan> {
         true => possible.contains(fault),
         false => args.faults.contains(fault),
     };
-    let faults = Fault::ALL.into_iter().filter(is_wanted).collect();
+    let faults = Fault::value_variants()
+        .iter()
+        .copied()
+        .filter(is_wanted)
+        .collect();
     Ok(Plan {
         time: args.time,
         ttl: args.ttl,

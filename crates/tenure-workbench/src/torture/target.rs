@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tenure::Name;
 use tenure_checker::Promise;
 use tenure_testkit::{Fault as LinkFault, Proxy};
@@ -84,7 +85,11 @@ impl Target {
             None if fault.hits_a_client() => true,
             None => fault.hits_a_link() && Address::parse(url).is_ok(),
         };
-        Ok(Fault::ALL.into_iter().filter(can).collect())
+        Ok(Fault::value_variants()
+            .iter()
+            .copied()
+            .filter(can)
+            .collect())
     }
 
     /// Puts a proxy on each link to each server, if a fault needs it or servers vote.

@@ -13,7 +13,7 @@ use crate::lab::messages::{Setup, Step};
 use crate::process;
 
 impl Experiment {
-    /// Starts a client on the servers, and waits until it has opened its lock.
+    /// Starts a client on the servers, of which there is then at least one, and waits until it has opened its lock.
     pub(in crate::lab) fn client(&mut self) -> Result<u32> {
         self.client_for(self.ttl)
     }
@@ -25,12 +25,13 @@ impl Experiment {
 
     /// Starts a client with a ttl of its own.
     pub(in crate::lab) fn client_for(&mut self, ttl: Duration) -> Result<u32> {
-        self.client_on(self.urls(&self.ports()), ttl)
+        let ports = self.ports()?;
+        self.client_on(self.urls(&ports), ttl)
     }
 
     /// Starts a client that reaches each server through a proxy, which can be broken.
     pub(in crate::lab) fn client_through_proxies(&mut self) -> Result<u32> {
-        for port in self.ports() {
+        for port in self.ports()? {
             self.proxies.push(Proxy::start(port)?);
         }
         let ports: Vec<_> = self.proxies.iter().map(Proxy::port).collect();

@@ -22,9 +22,12 @@ impl Experiment {
         Ok(&mut self.servers[place])
     }
 
-    /// The ports of the servers.
-    pub(in crate::lab) fn ports(&self) -> Vec<u16> {
-        self.servers.iter().map(RedisServer::port).collect()
+    /// The ports of the servers; starts one if there is none.
+    pub(super) fn ports(&mut self) -> Result<Vec<u16>> {
+        if self.servers.is_empty() {
+            self.start_server()?;
+        }
+        Ok(self.servers.iter().map(RedisServer::port).collect())
     }
 
     /// The server, if there is one alone.

@@ -56,7 +56,6 @@ impl Recipe for BlindRetry {
 
 /// The store grants the lock, and the client does not hear of it.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let ann = lab.client_through_proxies()?;
     let warm = lab.lock(ann)?;
     lab.release(warm)?;

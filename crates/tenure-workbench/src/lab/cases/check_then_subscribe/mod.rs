@@ -72,7 +72,6 @@ fn channel(name: &str) -> String {
 
 /// The holder lets go after the waiter has looked, and before it listens.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     lab.break_at(bob, "after-check")?;

@@ -29,7 +29,6 @@ impl Recipe for Del {
 
 /// The holder is paused past its lease; another is granted the lock; then the first one lets go.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     let second = lab.ask(bob)?;

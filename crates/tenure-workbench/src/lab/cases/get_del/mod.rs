@@ -34,7 +34,6 @@ impl Recipe for GetDel {
 
 /// The lease ends while its release is under way, another is granted the lock, and a third one asks.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let ann = lab.client_through_proxies()?;
     // A long lease: that it is not renewed shall not be what lets a third one in.
     let (bob, eve) = (lab.client_for(LONG)?, lab.client()?);

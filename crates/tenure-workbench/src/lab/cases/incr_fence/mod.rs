@@ -32,7 +32,6 @@ impl Recipe for IncrFence {
 
 /// The server forgets all it knew between two grants.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let ann = lab.client()?;
     let first = lab.lock(ann)?;
     lab.release(first)?;

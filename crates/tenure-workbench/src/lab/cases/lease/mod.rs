@@ -25,7 +25,6 @@ impl Recipe for Lease {}
 
 /// The holder works for longer than its lease lasts, while another waits.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     lab.read(first)?;

@@ -20,7 +20,6 @@ pub(super) const CASE: Case = Case {
 
 /// The holder has read, and is paused past its lease before it writes; another reads, writes and lets go meanwhile.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     lab.read(first)?;

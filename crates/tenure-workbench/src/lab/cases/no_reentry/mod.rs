@@ -31,7 +31,6 @@ impl Recipe for Renewed {
 
 /// The holder calls a function that takes the same lock.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let ann = lab.client()?;
     let outer = lab.lock(ann)?;
     let inner = lab.ask(ann)?;

@@ -48,7 +48,6 @@ static LOCKS: LazyLock<StdMutex<HashMap<String, Arc<Mutex<()>>>>> =
 
 /// One holds the lock when another, in a process of its own, asks for it.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     lab.heal();
     let first = lab.lock(ann)?;

@@ -63,7 +63,6 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// The holder keeps the lock for longer than the waiter's stack lasts.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     let second = lab.ask(bob)?;

@@ -36,7 +36,6 @@ impl Recipe for RenewAnyOwner {
 
 /// The holder is paused past its lease; another is granted the lock; then the first one renews, and both write.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
     let second = lab.ask(bob)?;

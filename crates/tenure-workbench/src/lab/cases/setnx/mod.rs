@@ -33,7 +33,6 @@ impl Recipe for Setnx {
 
 /// The holder is killed while another waits.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let (ann, bob) = lab.two_clients()?;
     lab.lock(ann)?;
     let second = lab.ask(bob)?;

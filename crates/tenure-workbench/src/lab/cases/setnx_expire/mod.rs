@@ -33,7 +33,6 @@ impl Recipe for SetnxExpire {
 
 /// A client is killed when the store has its lock, and before it has heard so.
 fn run(lab: &mut Experiment) -> Result<()> {
-    lab.start_server()?;
     let ann = lab.client_through_proxies()?;
     lab.set_proxies(Fault::Delay(DELAY));
     let bob = lab.client()?;
