@@ -26,7 +26,7 @@ mod measure;
 mod messages;
 mod nodes;
 mod report;
-mod report_line;
+mod report_row;
 mod stores;
 mod worker;
 mod workload;
@@ -132,8 +132,8 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
 /// The workloads that were asked for, in the order in which they are best measured.
 fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>> {
     let possible = |workload: &Workload| {
-        let mut lines = measured.lines().into_iter();
-        lines.any(|line| line.workload == *workload)
+        let mut rows = measured.rows().into_iter();
+        rows.any(|row| row.workload == *workload)
     };
     if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
         let name = unable.name();
@@ -199,8 +199,8 @@ async fn run(
 
 /// Whether the report says how many commands a workload takes.
 fn counts(measured: &dyn BenchStore, workload: Workload) -> bool {
-    let mut lines = measured.lines().into_iter();
-    lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
+    let mut rows = measured.rows().into_iter();
+    rows.any(|row| row.workload == workload && row.figure.starts_with("commands"))
 }
 
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -10,9 +10,9 @@ use heed::{Env, WithoutTls};
 
 use crate::bench::contender::{Attempt, BareLock, BareLocks, bare_failed};
 use crate::bench::messages::Who;
-use crate::bench::report_line::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_line::{Line, line};
+use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_row::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_row::{Row, row};
 use crate::bench::stores::lmdb_file::{self, Table};
 use crate::bench::stores::{BenchStore, OWN_PAIR, Subject};
 use crate::bench::workload::Workload::{
@@ -79,8 +79,8 @@ impl Local {
 }
 
 impl BenchStore for Local {
-    fn lines(&self) -> Vec<Line> {
-        LINES.to_vec()
+    fn rows(&self) -> Vec<Row> {
+        ROWS.to_vec()
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
@@ -219,29 +219,29 @@ const NUMBER_IN_PAGE: u64 = 144;
 /// Less than one tick of the kernel's usual 10 ms in the 5 s of the workload.
 const NO_MEASURABLE_CPU: f64 = 0.2;
 
-#[rustfmt::skip] // A table: one line of the report in each row.
-const LINES: [Line; 23] = [
-    line(Pair, "pair_us", "lock + release", Micros, Some(LMDB), RatioAtMost(2.0)),
-    line(Pair, "pair_us", "lock + release", Micros, Some(FLOCK), Aim::None),
-    line(Pair, "p50_us", "p50", Micros, Some(LMDB), Aim::None),
-    line(Pair, "p99_us", "p99", Micros, Some(LMDB), Aim::None),
-    line(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(OWN_PAIR), RatioAtLeast(1.0)),
-    line(Handover, "p50_us", "release to grant, p50", Micros, Some(FLOCK), RatioAtMost(3.0)),
-    line(Handover, "p99_us", "release to grant, p99", Micros, Some(FLOCK), Aim::None),
-    line(Hot, "per_second", "64 tasks, one name", PerSecond, None, AtLeast(300_000.0)),
-    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK), RatioAtLeast(0.97)),
-    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK_IN_TURN), Aim::None),
-    line(Crowd, "fairness", "Jain's index", Number, Some(FLOCK), AtLeast(0.99)),
-    line(Crowd, "longest_wait_ms", "longest wait", Millis, Some(FLOCK), Aim::None),
-    line(Crash, "p50_ms", "kill -9 to grant, p50", Millis, Some(FLOCK), AtMost(10.0)),
-    line(Crash, "worst_ms", "kill -9 to grant, worst", Millis, Some(FLOCK), AtMost(10.0)),
-    line(Idle, "cpu_percent", "200 waiters, of a core", Percent, None, AtMost(NO_MEASURABLE_CPU)),
-    line(Idle, "wakeups_per_second", "wake-ups", PerSecond, None, Aim::None),
-    line(Idle, "changes", "changes of the store", Number, None, AtMost(0.0)),
-    line(Many, "cpu_percent", "renewals, of a core", Percent, None, AtMost(5.0)),
-    line(Many, "renewal_us", "one renewal", Micros, None, Aim::None),
-    line(Many, "bytes_per_lease", "memory per lease", Bytes, None, AtMost(1024.0)),
-    line(Many, "p50_us", "a pair afterwards, p50", Micros, Some(OWN_PAIR), Aim::None),
-    line(Many, "leases", "leases held", Number, None, Aim::None),
-    line(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
+#[rustfmt::skip] // A table: one row of the report in each line.
+const ROWS: [Row; 23] = [
+    row(Pair, "pair_us", "lock + release", Micros, Some(LMDB), RatioAtMost(2.0)),
+    row(Pair, "pair_us", "lock + release", Micros, Some(FLOCK), Aim::None),
+    row(Pair, "p50_us", "p50", Micros, Some(LMDB), Aim::None),
+    row(Pair, "p99_us", "p99", Micros, Some(LMDB), Aim::None),
+    row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(OWN_PAIR), RatioAtLeast(1.0)),
+    row(Handover, "p50_us", "release to grant, p50", Micros, Some(FLOCK), RatioAtMost(3.0)),
+    row(Handover, "p99_us", "release to grant, p99", Micros, Some(FLOCK), Aim::None),
+    row(Hot, "per_second", "64 tasks, one name", PerSecond, None, AtLeast(300_000.0)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK), RatioAtLeast(0.97)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK_IN_TURN), Aim::None),
+    row(Crowd, "fairness", "Jain's index", Number, Some(FLOCK), AtLeast(0.99)),
+    row(Crowd, "longest_wait_ms", "longest wait", Millis, Some(FLOCK), Aim::None),
+    row(Crash, "p50_ms", "kill -9 to grant, p50", Millis, Some(FLOCK), AtMost(10.0)),
+    row(Crash, "worst_ms", "kill -9 to grant, worst", Millis, Some(FLOCK), AtMost(10.0)),
+    row(Idle, "cpu_percent", "200 waiters, of a core", Percent, None, AtMost(NO_MEASURABLE_CPU)),
+    row(Idle, "wakeups_per_second", "wake-ups", PerSecond, None, Aim::None),
+    row(Idle, "changes", "changes of the store", Number, None, AtMost(0.0)),
+    row(Many, "cpu_percent", "renewals, of a core", Percent, None, AtMost(5.0)),
+    row(Many, "renewal_us", "one renewal", Micros, None, Aim::None),
+    row(Many, "bytes_per_lease", "memory per lease", Bytes, None, AtMost(1024.0)),
+    row(Many, "p50_us", "a pair afterwards, p50", Micros, Some(OWN_PAIR), Aim::None),
+    row(Many, "leases", "leases held", Number, None, Aim::None),
+    row(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
 ];

@@ -1,7 +1,7 @@
 //! The store of one process: nothing to compare with, and no other process to share it with.
 
-use crate::bench::report_line::Unit::{Bytes, Micros, PerSecond, Percent};
-use crate::bench::report_line::{Aim, Line, line};
+use crate::bench::report_row::Unit::{Bytes, Micros, PerSecond, Percent};
+use crate::bench::report_row::{Aim, Row, row};
 use crate::bench::stores::{BenchStore, OWN_PAIR, Subject};
 use crate::bench::workload::Workload::{self, Hot, Many, Pair, Parallel};
 
@@ -10,8 +10,8 @@ use crate::bench::workload::Workload::{self, Hot, Many, Pair, Parallel};
 pub(super) struct Memory;
 
 impl BenchStore for Memory {
-    fn lines(&self) -> Vec<Line> {
-        LINES.to_vec()
+    fn rows(&self) -> Vec<Row> {
+        ROWS.to_vec()
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
@@ -23,12 +23,12 @@ impl BenchStore for Memory {
     }
 }
 
-#[rustfmt::skip] // A table: one line of the report in each row.
-const LINES: [Line; 6] = [
-    line(Pair, "pair_us", "lock + release", Micros, None, Aim::None),
-    line(Pair, "p99_us", "p99", Micros, None, Aim::None),
-    line(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(OWN_PAIR), Aim::None),
-    line(Hot, "per_second", "64 tasks, one name", PerSecond, None, Aim::None),
-    line(Many, "cpu_percent", "renewals, of a core", Percent, None, Aim::None),
-    line(Many, "bytes_per_lease", "memory per lease", Bytes, None, Aim::None),
+#[rustfmt::skip] // A table: one row of the report in each line.
+const ROWS: [Row; 6] = [
+    row(Pair, "pair_us", "lock + release", Micros, None, Aim::None),
+    row(Pair, "p99_us", "p99", Micros, None, Aim::None),
+    row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(OWN_PAIR), Aim::None),
+    row(Hot, "per_second", "64 tasks, one name", PerSecond, None, Aim::None),
+    row(Many, "cpu_percent", "renewals, of a core", Percent, None, Aim::None),
+    row(Many, "bytes_per_lease", "memory per lease", Bytes, None, Aim::None),
 ];

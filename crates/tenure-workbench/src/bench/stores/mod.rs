@@ -1,13 +1,13 @@
 //! What each store is compared with, and what it aims for.
 //!
-//! A new store adds a file here with its report lines and its bare locks, and a line to [`of`] and to [`open_bare`].
+//! A new store adds a file here with its report rows and its bare locks, and a line to [`of`] and to [`open_bare`].
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::bench::contender::{BareLocks, bare_failed};
 use crate::bench::messages::Who;
-use crate::bench::report_line::Line;
+use crate::bench::report_row::Row;
 use crate::bench::workload::Workload;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -21,8 +21,8 @@ mod redlock;
 
 /// A store, as the benchmark sees it.
 pub(super) trait BenchStore: Debug {
-    /// Returns what is reported; a workload without a line is not measured.
-    fn lines(&self) -> Vec<Line>;
+    /// Returns what is reported; a workload without a row is not measured.
+    fn rows(&self) -> Vec<Row>;
 
     /// Returns who is measured: tenure, and what it is compared with.
     fn subjects(&self, workload: Workload) -> Vec<Subject>;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::bench::detour::Detour;
 use crate::bench::messages::Who;
 use crate::bench::nodes::Nodes;
-use crate::bench::report_line::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_line::Unit::{Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_line::{Line, line};
+use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_row::Unit::{Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_row::{Row, row};
 use crate::bench::stores::redis::{Redis, SET, TOKEN};
 use crate::bench::stores::{BenchStore, Counter, OWN_PAIR, Subject};
 use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
@@ -107,31 +107,31 @@ impl Redlock {
 }
 
 impl BenchStore for Redlock {
-    fn lines(&self) -> Vec<Line> {
-        let pair = |what, floor, aim| line(Pair, "p50_us", what, Micros, floor, aim);
+    fn rows(&self) -> Vec<Row> {
+        let pair = |what, floor, aim| row(Pair, "p50_us", what, Micros, floor, aim);
         let first = pair("lock + release, p50", None, RatioAtMost(2.0));
         let first = first.beside_slowest_of(self.labels);
         let at_once = pair("the same, all asked by hand", Some(ALL_AT_ONCE), Aim::None);
         let each = self.labels.iter().copied();
         let each = each.map(|label| pair("the same, one node asked", Some(label), Aim::None));
         let nodes = self.nodes.len() as f64;
-        let lines = LINES.into_iter().map(|line| {
-            let aim = match line.figure {
+        let rows = ROWS.into_iter().map(|row| {
+            let aim = match row.figure {
                 // A few belong to no operation, or to a second vote.
-                "commands_each" if line.workload == Pair => AtMost(2.05 * nodes),
+                "commands_each" if row.workload == Pair => AtMost(2.05 * nodes),
                 "commands_per_second" => AtMost(nodes),
-                _ => line.aim,
+                _ => row.aim,
             };
-            Line { aim, ..line }
+            Row { aim, ..row }
         });
-        let lines = [first, at_once].into_iter().chain(each).chain(lines);
+        let rows = [first, at_once].into_iter().chain(each).chain(rows);
         let majority_without_one = self.nodes.len() > 2;
-        let possible = |line: &Line| {
-            (line.workload != Slow || self.detours.is_some())
-                && (!matches!(line.workload, Dead | Slow) || majority_without_one)
-                && (line.floor != Some(OTHERS) || self.without_last().is_some())
+        let possible = |row: &Row| {
+            (row.workload != Slow || self.detours.is_some())
+                && (!matches!(row.workload, Dead | Slow) || majority_without_one)
+                && (row.floor != Some(OTHERS) || self.without_last().is_some())
         };
-        lines.filter(possible).collect()
+        rows.filter(possible).collect()
     }
 
     fn subjects(&self, workload: Workload) -> Vec<Subject> {
@@ -210,30 +210,30 @@ const REFUSES: &str = "127.0.0.1:1";
 const TTL: Duration = Duration::from_secs(2);
 
 /// All but the pair's latency, which stands beside every node.
-#[rustfmt::skip] // A table: one line of the report in each row.
-const LINES: [Line; 22] = [
-    line(Pair, "per_second", "lock + release", PerSecond, None, Aim::None),
-    line(Pair, "p99_us", "p99", Micros, Some(ALL_AT_ONCE), Aim::None),
-    line(Pair, "commands_each", "commands each, all nodes", Number, None, Aim::None),
-    line(Pair, "server_us_each", "all servers' time each", Micros, None, Aim::None),
-    line(Dead, "p50_us", "a node dead, p50", Micros, Some(OTHERS), RatioAtMost(1.1)),
-    line(Dead, "p50_us", "a node dead, p50", Micros, Some(OWN_PAIR), Aim::None),
-    line(Dead, "p99_us", "a node dead, p99", Micros, Some(OWN_PAIR), Aim::None),
-    line(Slow, "p50_us", "a node slow, p50", Micros, Some(SAME_WAY), RatioAtMost(1.1)),
-    line(Slow, "p50_us", "a node slow, p50", Micros, Some(OTHERS), Aim::None),
-    line(Slow, "p50_us", "a node slow, p50", Micros, Some(OWN_PAIR), Aim::None),
-    line(Slow, "p99_us", "a node slow, p99", Micros, Some(OWN_PAIR), Aim::None),
-    line(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), Aim::None),
-    line(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
-    line(Handover, "commands_each", "commands each, all nodes", Number, None, Aim::None),
-    line(Hot, "per_second", "64 tasks, one name", PerSecond, Some(OWN_PAIR), RatioAtLeast(40.0)),
-    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), Aim::None),
-    line(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
-    line(Crowd, "commands_each", "commands each, all nodes", Number, None, Aim::None),
-    line(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
-    line(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
-    line(Idle, "commands_per_second", "200 waiters, commands to all", PerSecond, None, Aim::None),
-    line(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
+#[rustfmt::skip] // A table: one row of the report in each row.
+const ROWS: [Row; 22] = [
+    row(Pair, "per_second", "lock + release", PerSecond, None, Aim::None),
+    row(Pair, "p99_us", "p99", Micros, Some(ALL_AT_ONCE), Aim::None),
+    row(Pair, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    row(Pair, "server_us_each", "all servers' time each", Micros, None, Aim::None),
+    row(Dead, "p50_us", "a node dead, p50", Micros, Some(OTHERS), RatioAtMost(1.1)),
+    row(Dead, "p50_us", "a node dead, p50", Micros, Some(OWN_PAIR), Aim::None),
+    row(Dead, "p99_us", "a node dead, p99", Micros, Some(OWN_PAIR), Aim::None),
+    row(Slow, "p50_us", "a node slow, p50", Micros, Some(SAME_WAY), RatioAtMost(1.1)),
+    row(Slow, "p50_us", "a node slow, p50", Micros, Some(OTHERS), Aim::None),
+    row(Slow, "p50_us", "a node slow, p50", Micros, Some(OWN_PAIR), Aim::None),
+    row(Slow, "p99_us", "a node slow, p99", Micros, Some(OWN_PAIR), Aim::None),
+    row(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), Aim::None),
+    row(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
+    row(Handover, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    row(Hot, "per_second", "64 tasks, one name", PerSecond, Some(OWN_PAIR), RatioAtLeast(40.0)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), Aim::None),
+    row(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
+    row(Crowd, "commands_each", "commands each, all nodes", Number, None, Aim::None),
+    row(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
+    row(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
+    row(Idle, "commands_per_second", "200 waiters, commands to all", PerSecond, None, Aim::None),
+    row(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
 ];
 
 #[cfg(test)]
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn every_line_compares_those_who_are_measured() {
-        for line in &LINES {
-            assert_eq!(line.who, crate::bench::stores::TENURE, "{line:?}");
+        for row in &ROWS {
+            assert_eq!(row.who, crate::bench::stores::TENURE, "{row:?}");
             let floors = [
                 None,
                 Some(ALL_AT_ONCE),
@@ -252,7 +252,7 @@ mod tests {
                 Some(SAME_WAY),
                 Some(TOKEN),
             ];
-            assert!(floors.contains(&line.floor), "{line:?}");
+            assert!(floors.contains(&row.floor), "{row:?}");
         }
     }
 }

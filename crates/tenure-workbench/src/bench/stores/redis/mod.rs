@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{Client, RedisError};
 
 use crate::bench::messages::Who;
-use crate::bench::report_line::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_line::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_line::{Line, line};
+use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_row::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_row::{Row, row};
 use crate::bench::stores::{BenchStore, Counter, Subject, TENURE};
 use crate::bench::workload::Workload::{
     self, Crash, Crowd, Dead, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Slow, Team,
@@ -71,16 +71,16 @@ impl Redis {
 }
 
 impl BenchStore for Redis {
-    fn lines(&self) -> Vec<Line> {
-        let lines = LINES.iter().copied();
+    fn rows(&self) -> Vec<Row> {
+        let rows = ROWS.iter().copied();
         match self.layout {
-            Layout::Open => lines.collect(),
-            Layout::Hash => lines.filter(|line| line.who == TENURE).collect(),
+            Layout::Open => rows.collect(),
+            Layout::Hash => rows.filter(|row| row.who == TENURE).collect(),
             // It has no line that could be seen, so nobody knows when somebody waits.
             Layout::String => {
                 let alone = [Pair, Parallel, Hot, Team, Many];
-                let own = lines.filter(|line| line.who == TENURE);
-                own.filter(|line| alone.contains(&line.workload)).collect()
+                let own = rows.filter(|row| row.who == TENURE);
+                own.filter(|row| alone.contains(&row.workload)).collect()
             }
         }
     }
@@ -197,39 +197,39 @@ const KEEP: Duration = Duration::from_secs(10);
 /// Of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
-#[rustfmt::skip] // A table: one line of the report in each row.
-const LINES: [Line; 31] = [
-    line(Pair, "per_second", "lock + release", PerSecond, Some(SET), RatioAtLeast(0.9)),
-    line(Pair, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.97)).of(STRING),
-    line(Pair, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.97)).of(NO_FENCES),
-    line(Pair, "p50_us", "p50", Micros, Some(SET), Aim::None),
-    line(Pair, "p99_us", "p99", Micros, Some(SET), Aim::None),
-    line(Pair, "commands_each", "commands each", Number, Some(SET), AtMost(2.0)),
-    line(Pair, "commands_each", "the same, layout=string", Number, Some(SET), AtMost(2.0)).of(STRING),
-    line(Pair, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
-    line(Keep, "per_second", "lock + release, kept", PerSecond, Some(SET), RatioAtLeast(50.0)),
-    line(Keep, "p50_us", "claim of another, p50", Micros, Some(TOKEN), RatioAtMost(1.5)),
-    line(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(SET), RatioAtLeast(0.5)),
-    line(Parallel, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.9)).of(STRING),
-    line(Parallel, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.9)).of(NO_FENCES),
-    line(Parallel, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
-    line(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), RatioAtMost(1.2)),
-    line(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
-    line(Handover, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.0)),
-    line(Hot, "per_second", "64 tasks, one name", PerSecond, Some(SET), RatioAtLeast(40.0)),
-    line(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), RatioAtLeast(0.97)),
-    line(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
-    line(Crowd, "longest_wait_turns", "longest wait, in turns", Number, Some(TOKEN), AtMost(1.5)),
-    line(Crowd, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.1)),
-    line(Team, "ideal_percent", "64 tasks, 1 ms inside", Percent, None, AtLeast(95.0)),
-    line(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
-    line(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
-    line(Idle, "commands_per_second", "200 waiters, commands", PerSecond, None, AtMost(1.0)),
-    line(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
-    line(Many, "cpu_percent", "10,000 leases, of a core", Percent, None, AtMost(2.0)),
-    line(Many, "server_percent", "the server, of a core", Percent, None, AtMost(2.0)),
-    line(Many, "bytes_per_lease", "memory per lease", Bytes, None, Aim::None),
-    line(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
+#[rustfmt::skip] // A table: one row of the report in each line.
+const ROWS: [Row; 31] = [
+    row(Pair, "per_second", "lock + release", PerSecond, Some(SET), RatioAtLeast(0.9)),
+    row(Pair, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.97)).of(STRING),
+    row(Pair, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.97)).of(NO_FENCES),
+    row(Pair, "p50_us", "p50", Micros, Some(SET), Aim::None),
+    row(Pair, "p99_us", "p99", Micros, Some(SET), Aim::None),
+    row(Pair, "commands_each", "commands each", Number, Some(SET), AtMost(2.0)),
+    row(Pair, "commands_each", "the same, layout=string", Number, Some(SET), AtMost(2.0)).of(STRING),
+    row(Pair, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
+    row(Keep, "per_second", "lock + release, kept", PerSecond, Some(SET), RatioAtLeast(50.0)),
+    row(Keep, "p50_us", "claim of another, p50", Micros, Some(TOKEN), RatioAtMost(1.5)),
+    row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(SET), RatioAtLeast(0.5)),
+    row(Parallel, "per_second", STRING, PerSecond, Some(SET), RatioAtLeast(0.9)).of(STRING),
+    row(Parallel, "per_second", NO_FENCES, PerSecond, Some(SET), RatioAtLeast(0.9)).of(NO_FENCES),
+    row(Parallel, "server_us_each", "server time each", Micros, Some(SET), Aim::None),
+    row(Handover, "p50_us", "release to grant, p50", Micros, Some(TOKEN), RatioAtMost(1.2)),
+    row(Handover, "p99_us", "release to grant, p99", Micros, Some(TOKEN), Aim::None),
+    row(Handover, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.0)),
+    row(Hot, "per_second", "64 tasks, one name", PerSecond, Some(SET), RatioAtLeast(40.0)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(TOKEN), RatioAtLeast(0.97)),
+    row(Crowd, "fairness", "Jain's index", Number, Some(TOKEN), AtLeast(0.99)),
+    row(Crowd, "longest_wait_turns", "longest wait, in turns", Number, Some(TOKEN), AtMost(1.5)),
+    row(Crowd, "commands_each", "commands each", Number, Some(TOKEN), AtMost(2.1)),
+    row(Team, "ideal_percent", "64 tasks, 1 ms inside", Percent, None, AtLeast(95.0)),
+    row(Crash, "p50_late_ms", "kill -9, after the ttl, p50", Millis, None, AtMost(20.0)),
+    row(Crash, "worst_late_ms", "kill -9, after the ttl, worst", Millis, None, AtMost(20.0)),
+    row(Idle, "commands_per_second", "200 waiters, commands", PerSecond, None, AtMost(1.0)),
+    row(Idle, "cpu_percent", "of a core", Percent, None, Aim::None),
+    row(Many, "cpu_percent", "10,000 leases, of a core", Percent, None, AtMost(2.0)),
+    row(Many, "server_percent", "the server, of a core", Percent, None, AtMost(2.0)),
+    row(Many, "bytes_per_lease", "memory per lease", Bytes, None, Aim::None),
+    row(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
 ];
 
 #[cfg(test)]
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn every_line_compares_those_who_are_measured() {
-        for line in &LINES {
-            assert!([TENURE, STRING, NO_FENCES].contains(&line.who), "{line:?}");
+    fn every_row_compares_those_who_are_measured() {
+        for row in &ROWS {
+            assert!([TENURE, STRING, NO_FENCES].contains(&row.who), "{row:?}");
             let floors = [None, Some(SET), Some(TOKEN)];
-            assert!(floors.contains(&line.floor), "{line:?}");
+            assert!(floors.contains(&row.floor), "{row:?}");
         }
     }
 }

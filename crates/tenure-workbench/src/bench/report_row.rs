@@ -1,4 +1,4 @@
-//! One line of the report: a figure, what it is compared with, and what it should be.
+//! One row of the report: a figure, what it is compared with, and what it should be.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::bench::workload::Workload;
 
 /// Which figure of a workload is reported, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct Row {
     pub(super) workload: Workload,
     /// The figure's name in [`Figures`](crate::bench::figures::Figures).
     pub(super) figure: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct Line {
     pub(super) aim: Aim,
 }
 
-impl Line {
+impl Row {
     /// Reports the one of this label instead.
     pub(super) const fn of(self, who: &'static str) -> Self {
         Self { who, ..self }
@@ -39,15 +39,15 @@ impl Line {
 }
 
 /// A figure of the store itself, beside that of a floor's label and with an aim, if there are such.
-pub(super) const fn line(
+pub(super) const fn row(
     workload: Workload,
     figure: &'static str,
     what: &'static str,
     unit: Unit,
     floor: Option<&'static str>,
     aim: Aim,
-) -> Line {
-    Line {
+) -> Row {
+    Row {
         workload,
         figure,
         what,
