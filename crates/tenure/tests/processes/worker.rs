@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Kills the process, and leaves it to the kernel when it ends.
-    pub(crate) fn kill_without_waiting(&mut self) {
+    pub(crate) fn kill_without_waiting(&self) {
         let killed = self.child.signal(Signal::KILL);
         killed.expect("a child can be killed");
     }
