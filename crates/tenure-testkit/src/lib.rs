@@ -4,7 +4,10 @@
 //! the process that started it is killed: a small guardian waits for just that. A program that is not installed is an
 //! error that says what to install; nothing is skipped.
 //!
-//! Everything here blocks, so that it can be used from any test. For Linux.
+//! It also starts programs in several processes that exchange messages: [`Child`] is the one that was started, [`Parent`] the
+//! one that started it.
+//!
+//! Everything here but [`Parent::next`] blocks, so that it can be used from any test. For Linux.
 //!
 //! ```no_run
 //! use tenure_testkit::{Proxy, RedisServer};

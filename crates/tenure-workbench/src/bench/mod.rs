@@ -31,7 +31,7 @@ mod stores;
 mod worker;
 mod workload;
 
-pub(crate) use child::play;
+pub(crate) use child::run as run_child;
 pub(crate) use clock::now_ns;
 pub(crate) use nodes::Nodes;
 pub(crate) use stores::redis::bare::client as redis_client;

@@ -113,27 +113,25 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets all finish what they have begun; returns how many had to be killed because they did not.
-    pub(super) fn finish(&self, patience: Duration) -> Result<usize> {
+    /// Lets all finish what they have begun, and kills those that do not.
+    pub(super) fn finish(&self, patience: Duration) -> Result<()> {
         let mut processes = std::mem::take(&mut self.processes().present);
         for client in &mut processes {
             // It fails if the process has crashed, which is seen below.
             let _ = client.child.send(&FINISH);
         }
         let give_up = Instant::now() + patience;
-        let mut stuck = 0;
         for mut client in processes {
             let ended = client.child.wait_until(give_up).or_fail()?;
             if ended.is_none() {
-                stuck += 1;
                 client.child.kill().or_fail()?;
             }
             client.read_to_end();
-            // What does not end is told by its claims that have no end.
+            // Those that do not end have claims without an end in the history.
             let crashed = ended.is_some_and(|status| !status.success());
             self.note(client.number, What::Ended { crashed });
         }
-        Ok(stuck)
+        Ok(())
     }
 
     fn add(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Looks at the store's lines while the storm goes on, so that the history has who was seen waiting.
+//! Looks at the store's lines while the clients work, so that the history shows who was seen waiting.
 
 use std::sync::Arc;
 use std::time::Duration;

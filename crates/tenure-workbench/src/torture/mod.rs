@@ -36,7 +36,7 @@ mod stop;
 mod stores;
 mod target;
 
-pub(crate) use client::play as run_client;
+pub(crate) use client::run as run_client;
 
 use fault::Fault;
 use report::Report;

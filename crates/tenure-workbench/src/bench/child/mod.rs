@@ -1,4 +1,4 @@
-//! A process of the benchmark: plays the part that it is told on its standard input.
+//! A process of the benchmark: runs the part that its parent sends it.
 
 use std::process::ExitCode;
 
@@ -16,8 +16,8 @@ use tenure_cli::store::Store;
 mod held;
 mod loops;
 
-/// Plays one part.
-pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
+/// Runs one part.
+pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
     let (setup, mut parent) = Parent::listen("bench-child", "tenure bench").or_fail()?;
     let done = part(store, setup, &mut parent).await;
     Parent::send(&done.unwrap_or_else(|failure| Message::Failed(failure.to_string())))?;

@@ -79,31 +79,29 @@ impl Experiment {
 
     /// Lets a client wait when it reaches the breakpoint next. tenure has none of the recipes' breakpoints.
     pub(in crate::lab) fn break_at(&mut self, process: u32, point: &str) -> Result<()> {
-        if !self.has(point) {
-            return Ok(());
-        }
         let point = point.to_owned();
-        self.send(process, &Step::BreakAt { point })
+        match self.has(&point) {
+            true => self.send(process, &Step::BreakAt { point }),
+            false => Ok(()),
+        }
     }
 
     /// Waits until the client waits at the breakpoint.
     pub(in crate::lab) fn until_at(&mut self, process: u32, point: &str) -> Result<()> {
-        if !self.has(point) {
-            return Ok(());
-        }
         let there = (process, point.to_owned());
         let what = format!("a client is at the breakpoint {point}");
-        self.until(&what, |lab| Ok(lab.at.contains(&there)))
+        self.until(&what, |lab| {
+            Ok(lab.at.contains(&there) || !lab.has(&there.1))
+        })
     }
 
     /// Lets a client continue from the breakpoint.
     pub(in crate::lab) fn continue_from(&mut self, process: u32, point: &str) -> Result<()> {
-        if !self.has(point) {
-            return Ok(());
+        let there = (process, point.to_owned());
+        match self.at.remove(&there) {
+            true => self.send(process, &Step::Continue { point: there.1 }),
+            false => Ok(()),
         }
-        let point = point.to_owned();
-        self.at.remove(&(process, point.clone()));
-        self.send(process, &Step::Continue { point })
     }
 
     fn has(&self, point: &str) -> bool {

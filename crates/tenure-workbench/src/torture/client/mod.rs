@@ -27,8 +27,8 @@ mod notes;
 mod register_client;
 mod task;
 
-/// Plays the part of one client.
-pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
+/// Runs one client.
+pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
     let (setup, mut parent): (Setup, _) =
         Parent::listen("torture-client", "tenure torture").or_fail()?;
     let notes = Notes::new(setup.process);

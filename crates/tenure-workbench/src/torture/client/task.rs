@@ -63,10 +63,10 @@ impl Task {
     pub(super) async fn run(mut self) -> Result<()> {
         while !self.finish.get() {
             match self.choices.act() {
-                Act::Claim(draft) => self.play(&draft).await?,
+                Act::Claim(draft) => self.claim(&draft).await?,
                 Act::TakeUp(draft) => match self.register.take_up().await? {
                     Some(left) => self.take_up(left, &draft).await?,
-                    None => self.play(&draft).await?,
+                    None => self.claim(&draft).await?,
                 },
             }
             tokio::time::sleep(self.choices.rest()).await;
@@ -75,7 +75,7 @@ impl Task {
     }
 
     /// Makes one claim, or several until one is granted, and what follows from it.
-    async fn play(&mut self, draft: &Draft) -> Result<()> {
+    async fn claim(&mut self, draft: &Draft) -> Result<()> {
         let tries = match draft.way {
             Way::Retry { tries, .. } => tries,
             _ => 1,
