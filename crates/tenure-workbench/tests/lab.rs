@@ -82,6 +82,7 @@ fn a_case_is_told_with_its_story_and_its_proof() {
         "refused as stale",
         "tenure in the same experiment: valid",
         "1 of 1 broken locks flagged for the right reason",
+        "next: 'tenure lab incr-fence'",
     ] {
         assert!(told.contains(part), "{part}: {}", ended.out);
     }
