@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::time::Duration;
 
-/// A server that did not start, did not answer or said no.
+/// A server or another process that did not start, did not answer or said no.
 ///
 /// Its `Debug` text is for people too, with the sources: tests `unwrap` it, and logs have many lines.
 #[derive(thiserror::Error)]
@@ -18,6 +18,15 @@ pub enum Error {
         command: String,
         /// The server's words.
         text: String,
+    },
+
+    /// A child process cannot be used.
+    #[error("{name} cannot be used: {reason}")]
+    Child {
+        /// What it was started as.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
     },
 
     /// The operating system said no.
@@ -36,6 +45,15 @@ pub enum Error {
         program: &'static str,
         /// The Debian package that brings it.
         package: &'static str,
+    },
+
+    /// Somebody runs a process by hand that only another process starts.
+    #[error("{part} is a part of '{of}' and not called by hand")]
+    NotByHand {
+        /// What was run.
+        part: &'static str,
+        /// The command that starts it.
+        of: &'static str,
     },
 
     /// A program ended when it should have gone on, or failed.

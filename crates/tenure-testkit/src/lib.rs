@@ -4,7 +4,10 @@
 //! the process that started it is killed: a small guardian waits for just that. A program that is not installed is an
 //! error that says what to install; nothing is skipped.
 //!
-//! Everything here blocks, so that it can be used from any test. For Linux.
+//! It also starts programs in several processes that exchange messages: [`Child`] is the one that was started, [`Parent`] the
+//! one that started it.
+//!
+//! Everything here but [`Parent::next`] blocks, so that it can be used from any test. For Linux.
 //!
 //! ```no_run
 //! use tenure_testkit::{Proxy, RedisServer};
@@ -30,7 +33,7 @@ mod wait;
 pub use browser::{Browser, Scheme};
 pub use error::{Error, Result};
 pub use port::Port;
-pub use process::Process;
+pub use process::{Child, Parent, Process};
 pub use proxy::{Fault, Proxy};
 pub use redis::{
     Certificate, ClientCertificate, Persistence, RedisBuilder, RedisCluster, RedisSentinel,

@@ -70,13 +70,13 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
     let store = cli.store;
     match cli.verb {
         Verb::Bench(args) => bench::bench(&store, args).await,
-        Verb::BenchChild => bench::play(&store).await,
+        Verb::BenchChild => bench::run_child(&store).await,
         Verb::Demo(args) => demo::demo(&store, args).await,
         Verb::DemoCacheCopy => demo::cache::play(&store).await,
         Verb::DemoCopy => demo::flash_sale::copy().await,
         Verb::Lab(args) => lab::lab(&args),
-        Verb::LabClient => lab::play().await,
+        Verb::LabClient => lab::run_client().await,
         Verb::Torture(args) => torture::torture(&store, args).await,
-        Verb::TortureClient => torture::play(&store).await,
+        Verb::TortureClient => torture::run_client(&store).await,
     }
 }

@@ -1,12 +1,14 @@
 //! The workbench: measures tenure, shows with real processes what it does, and tries to break it.
 
 mod bench;
-mod child;
 mod cli;
 mod demo;
+mod history;
 mod lab;
-mod parent;
+mod process;
 mod recipes;
+mod register;
+mod terminal;
 mod torture;
 
 use std::process::ExitCode;

@@ -261,14 +261,15 @@ fn nothing_is_left_behind() {
     let only = "pair,handover,crash,idle,many";
     let measured = place.run(&["bench", "--only", only, "--rounds", "1", "--for", "20ms"]);
     assert_eq!(measured.code, 0, "{}", measured.err);
-    let locks = tenure::blocking::open(&place.store()).unwrap();
-    assert_eq!(locks.list(None).unwrap(), []);
     let files = std::fs::read_dir(place.path("store")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let left: Vec<_> = names.filter(|name| name.contains("bench")).collect();
     assert_eq!(left, Vec::<String>::new());
+    // Before this process has a client of its own there.
     let clients = std::fs::read_dir(place.path("store/clients")).unwrap();
     assert_eq!(clients.count(), 0);
+    let locks = tenure::blocking::open(&place.store()).unwrap();
+    assert_eq!(locks.list(None).unwrap(), []);
 }
 
 #[test]

@@ -80,8 +80,9 @@ fn a_case_is_told_with_its_story_and_its_proof() {
         "claim 1 writes version 1 of \"stock\" over 0: accepted",
         "broken: no-lost-update",
         "refused as stale",
-        "tenure in the same play: valid",
+        "tenure in the same experiment: valid",
         "1 of 1 broken locks flagged for the right reason",
+        "next: 'tenure lab incr-fence'",
     ] {
         assert!(told.contains(part), "{part}: {}", ended.out);
     }

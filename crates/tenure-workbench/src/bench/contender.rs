@@ -1,45 +1,58 @@
 //! Those who are measured: tenure, and the bare locks that it is compared with.
 
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::fmt::{Debug, Display};
+use std::pin::Pin;
 use std::time::Duration;
 
-use heed::{Env, WithoutTls};
 use tenure::{Client, Guard, Lock, Outcome};
 
-use crate::bench::raw::{self, Table};
-use crate::bench::wire::Who;
+use crate::bench::messages::Who;
+use crate::bench::stores;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
-pub(super) mod redis;
-
-/// One way to lock.
-///
-/// Bare locks of a store that is reached over a network await; those of this machine block.
-pub(super) trait Contender {
+/// A lock without the promises of tenure, as it is written by hand.
+pub(super) trait BareLock: Debug + Send {
     /// Waits for the lock.
-    async fn acquire(&mut self) -> Result<()>;
+    fn acquire(&mut self) -> Attempt<'_>;
 
-    /// Lets go.
-    async fn release(&mut self) -> Result<()>;
+    /// Releases it.
+    fn release(&mut self) -> Attempt<'_>;
 }
 
+/// A call of a bare lock.
+///
+/// Calls to the kernel or to a file block until they are done, and are not made slower by a future in a box.
+pub(super) enum Attempt<'a> {
+    Done(Result<()>),
+    InFlight(Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>),
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn in_flight(future: impl Future<Output = Result<()>> + Send + 'a) -> Self {
+        Self::InFlight(Box::pin(future))
+    }
+
+    pub(super) async fn done(self) -> Result<()> {
+        match self {
+            Self::Done(done) => done,
+            Self::InFlight(future) => future.await,
+        }
+    }
+}
+
+/// Makes bare locks for names, with what was opened once for the process.
+pub(super) type BareLocks = Box<dyn Fn(&str) -> Result<Box<dyn BareLock>>>;
+
 /// Where the contenders of a process come from: what is opened once.
-#[derive(Debug)]
 pub(super) enum Source {
     Tenure {
         client: Client,
         ttl: Option<Duration>,
         keep: Option<Duration>,
     },
-    Flock(PathBuf),
-    Lmdb(PathBuf),
-    RedisSet(redis::Bare),
-    RedisSetAll(Vec<redis::Bare>),
-    RedisToken(redis::Bare),
+    Bare(BareLocks),
 }
 
 impl Source {
@@ -56,17 +69,9 @@ impl Source {
                 ttl,
                 keep,
             },
-            Who::Flock(file) => Self::Flock(file),
-            Who::Lmdb(folder) => Self::Lmdb(folder),
-            Who::RedisSet => Self::RedisSet(redis::Bare::open(store.url()).await?),
-            Who::RedisSetAll(urls) => {
-                let mut all = Vec::with_capacity(urls.len());
-                for url in urls {
-                    all.push(redis::Bare::open(&url).await?);
-                }
-                Self::RedisSetAll(all)
+            Who::Bare { lock, places } => {
+                Self::Bare(stores::open_bare(&lock, places, store).await?)
             }
-            Who::RedisToken => Self::RedisToken(redis::Bare::open(store.url()).await?),
         })
     }
 
@@ -74,11 +79,11 @@ impl Source {
     pub(super) fn client(&self) -> Result<&Client> {
         match self {
             Self::Tenure { client, .. } => Ok(client),
-            _ => Err(failed(&io::Error::other("it has no such workload"))),
+            Self::Bare(_) => Err(bare_failed(&"it has no such workload")),
         }
     }
 
-    /// Waits until nothing is left to do, and nothing is kept.
+    /// Waits until no request is in flight and no lease is kept.
     pub(super) async fn settled(&self) {
         if let Self::Tenure { client, .. } = self {
             client.settled().await;
@@ -86,7 +91,7 @@ impl Source {
     }
 
     /// Makes a contender for a name.
-    pub(super) fn contender(&self, name: &str) -> Result<Any> {
+    pub(super) fn contender(&self, name: &str) -> Result<Contender> {
         Ok(match self {
             Self::Tenure { client, ttl, keep } => {
                 let mut lock = client.mutex(name);
@@ -96,84 +101,54 @@ impl Source {
                 if let Some(keep) = keep {
                     lock = lock.keep(*keep);
                 }
-                Any::Tenure(Tenure::new(lock))
+                Contender::tenure(lock)
             }
-            Self::Flock(file) => {
-                let file = File::open(file).map_err(|error| failed(&error))?;
-                Any::Flock(Flock(file))
-            }
-            Self::Lmdb(folder) => Any::Lmdb(Lmdb::open(folder, name)?),
-            Self::RedisSet(bare) => Any::RedisSet(bare.set_nx(name)),
-            Self::RedisSetAll(all) => Any::RedisSetAll(redis::Bare::everywhere(all, name)),
-            Self::RedisToken(bare) => Any::RedisToken(bare.token(name)),
+            Self::Bare(locks) => Contender::Bare(locks(name)?),
         })
     }
 }
 
-/// One of the contenders, chosen at run time.
+/// One who locks and releases a name.
 #[derive(Debug)]
-pub(super) enum Any {
-    Tenure(Tenure),
-    Flock(Flock),
-    Lmdb(Lmdb),
-    RedisSet(redis::SetNx),
-    RedisSetAll(redis::Everywhere),
-    RedisToken(redis::Token),
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few of them, and a box would be measured too"
+)]
+pub(super) enum Contender {
+    Tenure { lock: Lock, guard: Option<Guard> },
+    Bare(Box<dyn BareLock>),
 }
 
-impl Contender for Any {
-    async fn acquire(&mut self) -> Result<()> {
+impl Contender {
+    pub(super) fn tenure(lock: Lock) -> Self {
+        Self::Tenure { lock, guard: None }
+    }
+
+    /// Waits for the lock.
+    pub(super) async fn acquire(&mut self) -> Result<()> {
         match self {
-            Self::Tenure(tenure) => tenure.acquire().await,
-            Self::Flock(flock) => flock.acquire().await,
-            Self::Lmdb(lmdb) => lmdb.acquire().await,
-            Self::RedisSet(bare) => bare.acquire().await,
-            Self::RedisSetAll(all) => all.acquire().await,
-            Self::RedisToken(bare) => bare.acquire().await,
+            Self::Tenure { lock, guard } => {
+                *guard = Some(lock.lock().await?);
+                Ok(())
+            }
+            Self::Bare(bare) => bare.acquire().done().await,
         }
     }
 
-    async fn release(&mut self) -> Result<()> {
+    /// Releases it.
+    pub(super) async fn release(&mut self) -> Result<()> {
         match self {
-            Self::Tenure(tenure) => tenure.release().await,
-            Self::Flock(flock) => flock.release().await,
-            Self::Lmdb(lmdb) => lmdb.release().await,
-            Self::RedisSet(bare) => bare.release().await,
-            Self::RedisSetAll(all) => all.release().await,
-            Self::RedisToken(bare) => bare.release().await,
-        }
-    }
-}
-
-/// The lock of a store.
-#[derive(Debug)]
-pub(super) struct Tenure {
-    lock: Lock,
-    guard: Option<Guard>,
-}
-
-impl Tenure {
-    pub(super) fn new(lock: Lock) -> Self {
-        Self { lock, guard: None }
-    }
-}
-
-impl Contender for Tenure {
-    async fn acquire(&mut self) -> Result<()> {
-        self.guard = Some(self.lock.lock().await?);
-        Ok(())
-    }
-
-    async fn release(&mut self) -> Result<()> {
-        match self.guard.take() {
-            Some(guard) => let_go(guard).await,
-            None => Ok(()),
+            Self::Tenure { guard, .. } => match guard.take() {
+                Some(guard) => release(guard).await,
+                None => Ok(()),
+            },
+            Self::Bare(bare) => bare.release().done().await,
         }
     }
 }
 
 /// Releases a lock, and refuses to measure one that was lost.
-pub(super) async fn let_go(guard: Guard) -> Result<()> {
+pub(super) async fn release(guard: Guard) -> Result<()> {
     match guard.release().await? {
         Outcome::Released => Ok(()),
         outcome => {
@@ -183,71 +158,8 @@ pub(super) async fn let_go(guard: Guard) -> Result<()> {
     }
 }
 
-/// The lock that the kernel keeps for an open file.
-#[derive(Debug)]
-pub(super) struct Flock(File);
-
-impl Contender for Flock {
-    async fn acquire(&mut self) -> Result<()> {
-        self.0.lock().map_err(|error| failed(&error))
-    }
-
-    async fn release(&mut self) -> Result<()> {
-        self.0.unlock().map_err(|error| failed(&error))
-    }
-}
-
-/// What a lock in LMDB costs at least: a transaction that puts a record, and one that deletes it.
-#[derive(Debug)]
-pub(super) struct Lmdb {
-    env: Env<WithoutTls>,
-    table: Table,
-    key: Vec<u8>,
-}
-
-impl Lmdb {
-    /// Opens a file of its own in a folder; the file's name is gone at once, whatever happens.
-    fn open(folder: &std::path::Path, name: &str) -> Result<Self> {
-        let builder = tempfile::Builder::new().prefix("bench-").tempdir_in(folder);
-        let place = builder.map_err(|error| failed(&error))?;
-        let (env, table) = raw::open(place.path()).map_err(|error| lmdb_failed(&error))?;
-        Ok(Self {
-            env,
-            table,
-            key: name.as_bytes().to_vec(),
-        })
-    }
-
-    fn change(
-        &self,
-        change: impl FnOnce(Table, &mut heed::RwTxn<'_>) -> heed::Result<()>,
-    ) -> Result<()> {
-        let changed = self.env.write_txn().and_then(|mut going| {
-            change(self.table, &mut going)?;
-            going.commit()
-        });
-        changed.map_err(|error| lmdb_failed(&error))
-    }
-}
-
-impl Contender for Lmdb {
-    async fn acquire(&mut self) -> Result<()> {
-        self.change(|table, going| table.put(going, &self.key, &RECORD))
-    }
-
-    async fn release(&mut self) -> Result<()> {
-        self.change(|table, going| table.delete(going, &self.key).map(drop))
-    }
-}
-
-fn failed(error: &io::Error) -> Failure {
-    let sentence = format!("the bare lock to compare with failed: {error}");
+/// The failure of a bare lock.
+pub(super) fn bare_failed(why: &dyn Display) -> Failure {
+    let sentence = format!("the bare lock to compare with failed: {why}");
     Failure::new(exit_code::UNAVAILABLE, sentence)
 }
-
-fn lmdb_failed(error: &heed::Error) -> Failure {
-    failed(&io::Error::other(error.to_string()))
-}
-
-/// About as large as the record of a lock.
-const RECORD: [u8; 160] = [b'x'; 160];

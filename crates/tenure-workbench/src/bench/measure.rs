@@ -8,10 +8,10 @@ use tenure::{Client, DEFAULT_TTL, Name};
 
 use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::figures::{Figures, fairness, percentile};
-use crate::bench::kind::{Counter, Kind, Subject};
-use crate::bench::player::Player;
+use crate::bench::messages::{Part, Setup, Step, Who};
 use crate::bench::report::Round;
-use crate::bench::wire::{Order, Part, Step, Who};
+use crate::bench::stores::{BenchStore, Counter, Subject};
+use crate::bench::worker::Worker;
 use crate::bench::workload::Workload;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
@@ -23,7 +23,7 @@ pub(super) struct Bench<'a> {
     store: &'a Store,
     /// Only looks at the lines of waiters.
     client: Client,
-    kind: &'a dyn Kind,
+    measured: &'a dyn BenchStore,
     time: Duration,
     /// Only while commands are counted.
     counter: Option<Box<dyn Counter>>,
@@ -33,13 +33,13 @@ impl<'a> Bench<'a> {
     pub(super) fn new(
         store: &'a Store,
         client: Client,
-        kind: &'a dyn Kind,
+        measured: &'a dyn BenchStore,
         time: Duration,
     ) -> Self {
         Self {
             store,
             client,
-            kind,
+            measured,
             time,
             counter: None,
         }
@@ -47,7 +47,7 @@ impl<'a> Bench<'a> {
 
     /// Measures one subject once more, for the sake of the commands; all else is not to be used.
     pub(super) async fn count(&self, subject: &Subject) -> Result<Figures> {
-        let Some(counter) = self.kind.counter()? else {
+        let Some(counter) = self.measured.counter()? else {
             return Ok(Figures::default());
         };
         let counting = Bench {
@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
 
     /// Measures one subject once.
     pub(super) async fn measure(&self, subject: &Subject) -> Result<Figures> {
-        self.kind.prepare(&subject.who, &name_of(subject))?;
+        self.measured.prepare(&subject.who, &name_of(subject))?;
         let time = self.time;
         match subject.workload {
             Workload::Pair | Workload::Dead | Workload::Slow => {
@@ -83,10 +83,10 @@ impl<'a> Bench<'a> {
     pub(super) fn by_turns(&self, subjects: &[Subject]) -> Result<Vec<Round>> {
         let time = self.time / TURNS;
         let start = |subject: &Subject| {
-            self.kind.prepare(&subject.who, &name_of(subject))?;
+            self.measured.prepare(&subject.who, &name_of(subject))?;
             self.start(subject, Part::Turns { time })
         };
-        let mut players = subjects.iter().map(start).collect::<Result<Vec<_>>>()?;
+        let mut workers = subjects.iter().map(start).collect::<Result<Vec<_>>>()?;
         let mut rounds = Vec::new();
         for turn in 0..TURNS as usize {
             let mut round = Round::new();
@@ -94,15 +94,17 @@ impl<'a> Bench<'a> {
                 // Each is the first of a turn as often as the others.
                 let next = (place + turn) % subjects.len();
                 let before = self.look()?;
-                let figures = players[next].turn(time)?;
+                let figures = workers[next].measure(time)?;
                 let work = self.look()?.since(before);
                 let pairs = figures.find("pairs").unwrap_or(0.0);
                 round.insert(subjects[next].label, work.each(figures, pairs));
             }
             rounds.push(round);
         }
-        for player in players {
-            player.end()?;
+        for mut worker in workers {
+            worker.step(Step::End)?;
+            worker.figures(Duration::ZERO)?;
+            worker.end()?;
         }
         Ok(rounds)
     }
@@ -120,10 +122,11 @@ impl<'a> Bench<'a> {
 
     /// A workload of one process.
     fn alone(&self, subject: &Subject, part: Part) -> Result<Figures> {
-        let mut player = self.start(subject, part)?;
+        let mut worker = self.start(subject, part)?;
         let before = self.look()?;
-        let figures = player.figures(self.time)?;
+        let figures = worker.measure(self.time)?;
         let work = self.look()?.since(before);
+        worker.end()?;
         let pairs = figures.find("pairs").unwrap_or(0.0);
         Ok(work.each(figures, pairs))
     }
@@ -136,13 +139,13 @@ impl<'a> Bench<'a> {
         let mut keeper = self.start(subject, Part::Steps)?;
         let mut claimer = self.start(subject, Part::Steps)?;
         keeper.lock()?;
-        keeper.tell(Step::Release)?;
+        keeper.step(Step::Release)?;
         let begun = Instant::now();
         // At least once, however busy the machine is.
         loop {
             nap(FALL_ASLEEP);
             claimer.lock()?;
-            claimer.tell(Step::Release)?;
+            claimer.step(Step::Release)?;
             std::mem::swap(&mut keeper, &mut claimer);
             if begun.elapsed() >= self.time {
                 break;
@@ -167,15 +170,15 @@ impl<'a> Bench<'a> {
         // Ends after an even number, so that the first one holds as at the beginning; and not before
         // there is something to report, however busy the machine is.
         while count == 0 || begun.elapsed() < self.time || count % 2 == 1 {
-            waiter.tell(Step::Lock)?;
+            waiter.step(Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
-            holder.tell(Step::Release)?;
-            waiter.held()?;
+            holder.step(Step::Release)?;
+            waiter.locked()?;
             std::mem::swap(&mut holder, &mut waiter);
             count += 1;
         }
         let work = self.look()?.since(before);
-        holder.tell(Step::Release)?;
+        holder.step(Step::Release)?;
         let (first, second) = (holder.times()?, waiter.times()?);
         // The first one begins: its release 0 is followed by lock 0 of the second, and so on.
         let there = first.let_go.iter().zip(&second.locked);
@@ -192,16 +195,17 @@ impl<'a> Bench<'a> {
     /// Many processes that want the same lock for a moment each.
     fn crowd(&self, subject: &Subject) -> Result<Figures> {
         let (rest, time) = (subject.rest, self.time);
-        let players = (0..CROWD).map(|_| self.start(subject, Part::Crowd { rest, time }));
-        let mut players = players.collect::<Result<Vec<_>>>()?;
+        let workers = (0..CROWD).map(|_| self.start(subject, Part::Crowd { rest, time }));
+        let mut workers = workers.collect::<Result<Vec<_>>>()?;
         let before = self.look()?;
         let at_ns = now_ns() + as_ns(HEAD_START);
-        for player in &mut players {
-            player.tell(Step::Go { at_ns })?;
+        for worker in &mut workers {
+            worker.step(Step::Go { at_ns })?;
         }
         let (mut shares, mut acquisitions, mut longest) = (Vec::new(), 0.0, 0_f64);
-        for player in &mut players {
-            let figures = player.done(time)?;
+        for worker in &mut workers {
+            let figures = worker.figures(time)?;
+            worker.end()?;
             let find = |name| figures.find(name).unwrap_or(0.0);
             shares.push(find("sections"));
             acquisitions += find("acquisitions");
@@ -226,13 +230,13 @@ impl<'a> Bench<'a> {
         while killed.is_empty() || begun.elapsed() < self.time {
             let mut holder = self.start(subject, Part::Steps)?;
             holder.lock()?;
-            waiter.tell(Step::Lock)?;
+            waiter.step(Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
             let left = self.left(subject).await?;
             ends.push(now_ns() + as_ns(left));
             killed.push(holder.kill()?);
-            waiter.held()?;
-            waiter.tell(Step::Release)?;
+            waiter.locked()?;
+            waiter.step(Step::Release)?;
         }
         let locked = waiter.times()?.locked;
         let gaps = killed.iter().zip(&locked);
@@ -257,7 +261,7 @@ impl<'a> Bench<'a> {
         self.until_blocked(subject, &waiting).await?;
         tokio::time::sleep(SETTLE_DOWN).await;
         let figures = self.held(&mut waiting, time).await?;
-        holder.tell(Step::Release)?;
+        holder.step(Step::Release)?;
         holder.times()?;
         Ok(figures)
     }
@@ -272,23 +276,25 @@ impl<'a> Bench<'a> {
     }
 
     /// A process that holds or waits for some time, and should cost next to nothing.
-    async fn held(&self, player: &mut Player, time: Duration) -> Result<Figures> {
+    async fn held(&self, worker: &mut Worker, time: Duration) -> Result<Figures> {
         let before = self.look()?;
-        player.tell(Step::Go { at_ns: now_ns() })?;
+        worker.step(Step::Go { at_ns: now_ns() })?;
         // Not to the very end: letting go or leaving the line is a change.
         let watched = time.mul_f64(0.9);
         tokio::time::sleep(watched).await;
         let work = self.look()?.since(before);
-        Ok(work.over(player.done(time)?, watched))
+        let figures = worker.figures(time)?;
+        worker.end()?;
+        Ok(work.over(figures, watched))
     }
 
     /// What the store and its server have done so far.
     fn look(&self) -> Result<Work> {
         let counter = self.counter.as_ref();
         Ok(Work {
-            changes: self.kind.changes(),
+            changes: self.measured.changes(),
             commands: counter.map(|counter| counter.commands()).transpose()?,
-            server_time: self.kind.server_time(),
+            server_time: self.measured.server_time(),
         })
     }
 
@@ -305,7 +311,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits until a process stands in line, and a little longer, so that it sleeps.
-    async fn until_blocked(&self, subject: &Subject, waiter: &Player) -> Result<()> {
+    async fn until_blocked(&self, subject: &Subject, waiter: &Worker) -> Result<()> {
         let give_up = Instant::now() + LONGEST_WAY;
         while !self.is_blocked(subject, waiter).await? {
             if Instant::now() > give_up {
@@ -318,9 +324,9 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    async fn is_blocked(&self, subject: &Subject, waiter: &Player) -> Result<bool> {
+    async fn is_blocked(&self, subject: &Subject, waiter: &Worker) -> Result<bool> {
         if subject.who != Who::Tenure {
-            return self.kind.is_blocked(waiter.id());
+            return self.measured.is_blocked(waiter.id());
         }
         let name = Name::new(&name_of(subject))?;
         let found = self.client.list(Some(&name)).await?;
@@ -328,8 +334,8 @@ impl<'a> Bench<'a> {
         Ok(waiters.any(|one| one.about.pid == waiter.id()))
     }
 
-    fn start(&self, subject: &Subject, part: Part) -> Result<Player> {
-        let order = Order {
+    fn start(&self, subject: &Subject, part: Part) -> Result<Worker> {
+        let setup = Setup {
             name: name_of(subject),
             who: subject.who.clone(),
             ttl: subject.ttl,
@@ -337,9 +343,9 @@ impl<'a> Bench<'a> {
             part,
         };
         match (&subject.url, subject.options) {
-            (Some(url), _) => Player::start(url, &order),
-            (None, "") => Player::start(self.store.url(), &order),
-            (None, options) => Player::start(self.store.with_option(options).url(), &order),
+            (Some(url), _) => Worker::start(url, &setup),
+            (None, "") => Worker::start(self.store.url(), &setup),
+            (None, options) => Worker::start(self.store.with_option(options).url(), &setup),
         }
     }
 

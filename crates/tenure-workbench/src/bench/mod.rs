@@ -1,15 +1,14 @@
 //! `bench`: measures a store beside the bare floors of the same machine, in one run.
 //!
 //! Every measurement runs in processes of its own, which are this program again (`child`). This
-//! process only starts them, tells them when to begin, and counts (`measure`). What a kind of
-//! store is compared with, and what it aims for, stands in `kind`.
+//! process only starts them, tells them when to begin, and counts (`measure`). What a store is
+//! compared with, and what it aims for, is in `stores`.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use clap::{Args, ValueEnum};
 
 use tenure_cli::duration;
 use tenure_cli::error::{Failure, Result};
@@ -22,46 +21,47 @@ mod clock;
 mod contender;
 mod detour;
 mod figures;
-mod kind;
-mod line;
 mod machine;
 mod measure;
+mod messages;
 mod nodes;
-mod player;
-mod raw;
 mod report;
-mod wire;
+mod report_row;
+mod stores;
+mod worker;
 mod workload;
 
-pub(crate) use child::play;
+pub(crate) use child::run as run_child;
 
-use kind::Kind;
 use machine::Machine;
 use measure::Bench;
 use report::{Report, Round, Runs, Times};
+use stores::BenchStore;
 use workload::Workload;
 
-/// Measure the store, next to bare locks of the same machine
+use crate::terminal::progress_bar;
+
+/// Measure the store next to bare locks on the same machine
 ///
-/// Runs every workload in rounds, tenure and what it is compared with in turn, and reports the
-/// median of the rounds, the range in brackets, and the median of the rounds' ratios to the floor:
-/// what a lock without promises costs, or the store itself under easier terms. An aim that is missed is
-/// no error. Names begin with tenure-bench/ and are free afterwards; Redis remembers their last fences
-/// for an hour. A run on a busy machine says little: let it be quiet. The file of a local store keeps
-/// the size that it grew to. For Redis, start a server that serves nobody else, best on this machine:
+/// Runs every workload in rounds, tenure and what it is compared with in turn. Reports the median of
+/// the rounds, the range in brackets, and the median of the ratios to the floor: what a lock without
+/// promises costs, or the store itself under easier conditions. A missed aim is no error. Names begin
+/// with tenure-bench/ and are free afterwards; Redis keeps their last fences for an hour. Measure on a
+/// quiet machine. The file of a local store keeps the size that it grew to. For Redis, start a server
+/// for the benchmark alone, best on this machine:
 ///
 /// redis-server --port 7379 --save '' --appendonly no
 ///
-/// For redlock://, start several of them. Nodes do not count in their first minute, so add
+/// For redlock://, start several of them. Nodes do not vote in their first minute, so add
 /// restart_delay=off to the URL, or wait. In the workload dead the last node refuses connections, and
-/// in slow each of its answers takes 20 ms longer. They are compared with the store's own pair, with a
-/// vote of the other nodes alone, and slow also with the same detour to the last node without delay.
-/// Each of their rounds is made of eight short ones, in which all take turns.
+/// in slow each of its replies takes 20 ms longer. Both are compared with the store's own pair and with
+/// a vote of the other nodes alone, slow also with the same detour to the last node without the delay.
+/// Each of their rounds consists of eight short ones, in which all take turns.
 ///
-/// Servers on this machine share its cores with each other and with their clients, so that the more of
-/// them there are, the later each answers. On machines of their own they would not, but be some way
-/// apart: --away 1ms leads all who are measured to each server by a port of this machine that hands on
-/// its answers 1 ms later.
+/// Servers on this machine share its cores with each other and with their clients: the more servers,
+/// the later each replies. On machines of their own they would not, but be some distance away:
+/// --away 1ms sends all who are measured through a port of this machine to each server, which delays
+/// its replies by 1 ms.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -73,19 +73,19 @@ Examples:
     --away 1ms --only pair,dead,slow
   tenure bench --json | jq '.workloads[].lines[] | select(.met == false)'")]
 pub(crate) struct BenchArgs {
-    /// How many rounds; workloads that take long are measured in the last only
+    /// How many rounds; long workloads are measured in the last one only
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long to measure each workload in a round; less than 1s makes the long ones smaller too
+    /// How long to measure each workload in a round; less than 1s shortens the long ones too
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     time: Duration,
 
-    /// Measure as if each server were this far away: every answer of it comes so much later
+    /// Delay every reply of each server by this much, as if it were far away
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     away: Option<Duration>,
 
-    /// Only these workloads, with commas between them
+    /// Only these workloads, separated by commas
     #[arg(long, value_name = "WORKLOADS", value_delimiter = ',')]
     only: Vec<Workload>,
 
@@ -94,7 +94,7 @@ pub(crate) struct BenchArgs {
     json: bool,
 }
 
-/// Measures the store and prints what came of it.
+/// Measures the store and prints the report.
 pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     if args.time < SHORTEST || args.time > LONGEST {
         let sentence = "--for is between 10ms and 10m; write for example --for 1s";
@@ -109,16 +109,16 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
         None => (Store::of(store.url()), Duration::ZERO),
     };
     let client = store.open().await?;
-    let kind = kind::of(store.url(), seen.url(), away)?;
-    let workloads = chosen(kind.as_ref(), &args.only)?;
+    let measured = stores::of(store.url(), seen.url(), away)?;
+    let workloads = chosen(measured.as_ref(), &args.only)?;
     let machine = Machine::look();
-    let bench = Bench::new(&seen, client, kind.as_ref(), args.time);
-    let runs = run(&bench, kind.as_ref(), &workloads, args.rounds).await?;
+    let bench = Bench::new(&seen, client, measured.as_ref(), args.time);
+    let runs = run(&bench, measured.as_ref(), &workloads, args.rounds).await?;
     let times = Times {
         away: args.away,
         each: args.time,
     };
-    let report = Report::new(store.shown(), machine, times, kind.as_ref(), &runs);
+    let report = Report::new(store.shown(), machine, times, measured.as_ref(), &runs);
     match args.json {
         true => print_json(&report)?,
         false => report.print()?,
@@ -127,10 +127,10 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
 }
 
 /// The workloads that were asked for, in the order in which they are best measured.
-fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
+fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>> {
     let possible = |workload: &Workload| {
-        let mut lines = kind.lines().into_iter();
-        lines.any(|line| line.workload == *workload)
+        let mut rows = measured.rows().into_iter();
+        rows.any(|row| row.workload == *workload)
     };
     if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
         let name = unable.name();
@@ -138,29 +138,29 @@ fn chosen(kind: &dyn Kind, only: &[Workload]) -> Result<Vec<Workload>> {
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     let wanted = |workload: &Workload| only.is_empty() || only.contains(workload);
-    let all = Workload::ALL.into_iter();
+    let all = Workload::value_variants().iter().copied();
     Ok(all.filter(possible).filter(wanted).collect())
 }
 
 /// Measures round by round; who goes first alternates, but what may change the store goes last.
 async fn run(
     bench: &Bench<'_>,
-    kind: &dyn Kind,
+    measured: &dyn BenchStore,
     workloads: &[Workload],
     rounds: u32,
 ) -> Result<Vec<Runs>> {
     let mut runs: Vec<_> = workloads.iter().copied().map(Runs::new).collect();
     let steps = |runs: &Runs| {
-        let each = kind.subjects(runs.workload).len();
+        let each = measured.subjects(runs.workload).len();
         each as u64 * u64::from(runs.workload.rounds(rounds))
     };
-    let progress = progress(runs.iter().map(steps).sum());
+    let progress = progress_bar(runs.iter().map(steps).sum(), "");
     for round in 0..rounds {
         for runs in &mut runs {
             if !runs.workload.is_in(round, rounds) {
                 continue;
             }
-            let mut subjects = kind.subjects(runs.workload);
+            let mut subjects = measured.subjects(runs.workload);
             if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
@@ -181,7 +181,7 @@ async fn run(
                 }
                 runs.rounds.push(measured);
             }
-            if round + 1 == rounds && counts(kind, workload) {
+            if round + 1 == rounds && counts(measured, workload) {
                 show("its commands");
                 for subject in &subjects {
                     let counted = bench.count(subject).await?;
@@ -195,26 +195,12 @@ async fn run(
 }
 
 /// Whether the report says how many commands a workload takes.
-fn counts(kind: &dyn Kind, workload: Workload) -> bool {
-    let mut lines = kind.lines().into_iter();
-    lines.any(|line| line.workload == workload && line.figure.starts_with("commands"))
-}
-
-/// A bar on stderr, if that is a terminal.
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(TICK);
-    }
-    bar
+fn counts(measured: &dyn BenchStore, workload: Workload) -> bool {
+    let mut rows = measured.rows().into_iter();
+    rows.any(|row| row.workload == workload && row.figure.starts_with("commands"))
 }
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
 /// Not as long as a request may take.
 const AWAY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(100);
-const TICK: Duration = Duration::from_millis(500);

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
-use crate::bench::kind::Kind;
-use crate::bench::line::{Aim, Line, short};
 use crate::bench::machine::Machine;
+use crate::bench::report_row::{Aim, Row, short};
+use crate::bench::stores::BenchStore;
 use crate::bench::workload::Workload;
+use crate::terminal::table;
 use tenure_cli::error::Result;
 use tenure_cli::output::{self, millis};
 
@@ -50,11 +49,11 @@ impl Runs {
             .collect()
     }
 
-    /// Who of those that a line names has the largest median: a time that a moment's trouble made
+    /// Who of those that a row names has the largest median: a time that a moment's trouble made
     /// longer is nobody's floor.
-    fn slowest(&self, line: Line) -> Option<&'static str> {
-        let typical = |label: &str| median(&self.values(label, line.figure)).unwrap_or(0.0);
-        let labels = line.slowest_of.iter().copied();
+    fn slowest(&self, row: Row) -> Option<&'static str> {
+        let typical = |label: &str| median(&self.values(label, row.figure)).unwrap_or(0.0);
+        let labels = row.slowest_of.iter().copied();
         labels.max_by(|one, other| typical(one).total_cmp(&typical(other)))
     }
 }
@@ -83,15 +82,16 @@ pub(super) struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct WorkloadReport<'a> {
     workload: Workload,
-    lines: Vec<LineReport>,
+    #[serde(rename = "lines")]
+    rows: Vec<RowReport>,
     rounds: &'a [Round],
 }
 
-/// A line of the report with its figures.
+/// A row of the report with its figures.
 #[derive(Debug, Serialize)]
-struct LineReport {
+struct RowReport {
     #[serde(skip)]
-    line: Line,
+    row: Row,
     figure: &'static str,
     who: &'static str,
     tenure: Summary,
@@ -120,12 +120,12 @@ impl<'a> Report<'a> {
         store: String,
         machine: Machine,
         times: Times,
-        kind: &'a dyn Kind,
+        measured: &'a dyn BenchStore,
         runs: &'a [Runs],
     ) -> Self {
         let workloads = runs.iter().map(|runs| WorkloadReport {
             workload: runs.workload,
-            lines: lines_of(runs, &kind.lines()),
+            rows: rows_of(runs, &measured.rows()),
             rounds: &runs.rounds,
         });
         Self {
@@ -135,28 +135,21 @@ impl<'a> Report<'a> {
             for_ms: millis(times.each),
             away_ms: times.away.map(millis),
             workloads: workloads.collect(),
-            missing: kind.missing(),
+            missing: measured.missing(),
         }
     }
 
     /// Prints the table.
     pub(super) fn print(&self) -> Result<()> {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["WORKLOAD", "WHAT", "TENURE", "FLOOR", "RATIO", "AIM", "MET"]);
+        let header = ["WORKLOAD", "WHAT", "TENURE", "FLOOR", "RATIO", "AIM", "MET"];
+        let mut table = table(&header, [2, 3, 4, 5]);
         for workload in &self.workloads {
-            for (number, line) in workload.lines.iter().enumerate() {
-                let name = if number == 0 {
-                    workload.workload.name()
-                } else {
-                    ""
+            for (number, row) in workload.rows.iter().enumerate() {
+                let name = match number {
+                    0 => workload.workload.name(),
+                    _ => String::new(),
                 };
-                table.add_row(line.row(name));
-            }
-        }
-        for column in [2, 3, 4, 5] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
+                table.add_row(row.cells(name));
             }
         }
         let mut out = output::stdout();
@@ -174,26 +167,25 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn missed(&self) -> Vec<&'static str> {
+    fn missed(&self) -> Vec<String> {
         let is_missed =
-            |report: &&WorkloadReport<'_>| report.lines.iter().any(|line| line.met == Some(false));
+            |report: &&WorkloadReport<'_>| report.rows.iter().any(|row| row.met == Some(false));
         let missed = self.workloads.iter().filter(is_missed);
         missed.map(|report| report.workload.name()).collect()
     }
 }
 
-fn lines_of(runs: &Runs, lines: &[Line]) -> Vec<LineReport> {
-    let own = lines.iter().filter(|line| line.workload == runs.workload);
-    own.filter_map(|line| LineReport::new(*line, runs))
-        .collect()
+fn rows_of(runs: &Runs, rows: &[Row]) -> Vec<RowReport> {
+    let own = rows.iter().filter(|row| row.workload == runs.workload);
+    own.filter_map(|row| RowReport::new(*row, runs)).collect()
 }
 
-impl LineReport {
-    /// Sums up a line; `None` if its figure could not be had.
-    fn new(line: Line, runs: &Runs) -> Option<Self> {
-        let own = runs.values(line.who, line.figure);
-        let floor = line.floor.or_else(|| runs.slowest(line));
-        let floor = floor.map(|name| (name, runs.values(name, line.figure)));
+impl RowReport {
+    /// Sums up a row; `None` if its figure could not be had.
+    fn new(row: Row, runs: &Runs) -> Option<Self> {
+        let own = runs.values(row.who, row.figure);
+        let floor = row.floor.or_else(|| runs.slowest(row));
+        let floor = floor.map(|name| (name, runs.values(name, row.figure)));
         let ratios = floor.as_ref().map(|(_, floor)| {
             let ratios = own.iter().zip(floor).map(|(own, floor)| own / floor);
             ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<_>>()
@@ -204,21 +196,21 @@ impl LineReport {
             let summary = Summary::new(&values)?;
             Some(FloorReport { name, summary })
         });
-        let met = line.aim.and_then(|aim| aim.is_met(tenure.median, ratio));
+        let met = row.aim.is_met(tenure.median, ratio);
         Some(Self {
-            line,
-            figure: line.figure,
-            who: line.who,
+            row,
+            figure: row.figure,
+            who: row.who,
             tenure,
             floor,
             ratio,
-            aim: line.aim,
+            aim: (!matches!(row.aim, Aim::None)).then_some(row.aim),
             met,
         })
     }
 
-    fn row(&self, workload: &str) -> [String; 7] {
-        let unit = self.line.unit;
+    fn cells(&self, workload: String) -> [String; 7] {
+        let unit = self.row.unit;
         let show = |summary: &Summary| {
             let [least, most] = summary.range;
             let median = unit.show(summary.median);
@@ -232,12 +224,12 @@ impl LineReport {
         let ratio = self.ratio.map(|ratio| format!("{ratio:.2}×"));
         let met = self.met.map(|met| if met { "yes" } else { "NO" });
         [
-            workload.to_owned(),
-            self.line.what.to_owned(),
+            workload,
+            self.row.what.to_owned(),
             show(&self.tenure),
             floor.unwrap_or_default(),
             ratio.unwrap_or_default(),
-            self.aim.map(|aim| aim.show(unit)).unwrap_or_default(),
+            self.row.aim.show(unit),
             met.unwrap_or_default().to_owned(),
         ]
     }

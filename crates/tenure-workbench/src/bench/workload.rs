@@ -34,38 +34,10 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
-        Self::Pair,
-        Self::Dead,
-        Self::Slow,
-        Self::Keep,
-        Self::Parallel,
-        Self::Handover,
-        Self::Hot,
-        Self::Crowd,
-        Self::Team,
-        Self::Crash,
-        Self::Idle,
-        Self::Many,
-    ];
-
     /// Returns the name as it is written after `--only`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::Dead => "dead",
-            Self::Slow => "slow",
-            Self::Keep => "keep",
-            Self::Parallel => "parallel",
-            Self::Handover => "handover",
-            Self::Hot => "hot",
-            Self::Crowd => "crowd",
-            Self::Team => "team",
-            Self::Crash => "crash",
-            Self::Idle => "idle",
-            Self::Many => "many",
-        }
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Returns whether it is measured in short turns.

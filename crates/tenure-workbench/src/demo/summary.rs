@@ -1,43 +1,16 @@
 //! Numbers at the end of a demo, as people read them.
 
-use std::time::Duration;
-
 use clap::ValueEnum;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use tenure_cli::output::terminal_width;
+use crate::terminal;
 
 /// Returns a table with numbers in all columns but the first, and a bold heading.
 pub(super) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    if let Some(width) = terminal_width() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-    }
-    table.set_header(headings);
+    let mut table = terminal::table(headings, 1..headings.len());
     table.add_rows(rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let mut lines: Vec<_> = table.lines().collect();
     lines[1] = format!("{HEADING}{}{HEADING:#}", lines[1]);
     lines.join("\n")
-}
-
-/// Returns a progress bar on stderr, hidden if that is no terminal.
-pub(super) fn progress(length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(Duration::from_millis(200));
-    }
-    bar
 }
 
 /// Returns the smallest of the sorted values that this share of them does not exceed.

@@ -2,25 +2,31 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tenure_checker::{Expect, Promise};
 
 use super::cases;
-use super::scene::{PATIENCE, Scene};
-use super::upset::Result;
-use crate::recipes::Kind;
+use super::error::Result;
+use super::experiment::{Experiment, PATIENCE};
+use crate::recipes::Recipe;
 use tenure_cli::error::Failure;
 use tenure_cli::exit_code;
 
-/// One mistake, and how it is shown.
-#[derive(Debug)]
+/// One mistake, and the experiment that shows it; what JSON shows of it, scripts depend on.
+#[derive(Debug, Serialize)]
 pub(super) struct Case {
     /// Its number; a mistake of two kinds has two cases of one number.
     pub(super) number: u32,
+    /// What people write after `tenure lab`.
+    pub(super) name: &'static str,
     pub(super) title: &'static str,
-    pub(super) recipe: Kind,
+    /// The lock with the mistake.
+    #[serde(skip)]
+    pub(super) recipe: &'static dyn Recipe,
     /// What breaks it, in words.
     pub(super) fault: &'static str,
     /// The faults that have to be seen to have landed.
+    #[serde(skip)]
     pub(super) faults: &'static [&'static str],
     /// The promise that must be broken, and no other.
     pub(super) breaks: Promise,
@@ -29,19 +35,18 @@ pub(super) struct Case {
     /// The whole story.
     pub(super) lesson: &'static str,
     /// How long a lock lasts that nobody renews.
+    #[serde(skip)]
     pub(super) ttl: Duration,
-    /// How many grants tenure's play has to show.
+    /// How many grants tenure has to show.
+    #[serde(skip)]
     pub(super) grants: usize,
-    /// The play itself, the same for the broken lock and for tenure.
-    pub(super) play: fn(&mut Scene) -> Result<()>,
+    /// The experiment, the same for the broken lock and for tenure.
+    #[serde(skip)]
+    pub(super) run: fn(&mut Experiment) -> Result<()>,
 }
 
 impl Case {
-    pub(super) fn name(&self) -> &'static str {
-        self.recipe.name()
-    }
-
-    /// What a play has to show. Nobody is looked for in the store's line, so the order of waiters is not judged.
+    /// What an experiment has to show. Nobody looks at the store's line, so the order of waiters is not judged.
     pub(super) fn expect(&self) -> Expect {
         let expect = Expect::new().without(Promise::Order);
         let expect = expect.grants(self.grants).patience(PATIENCE);
@@ -69,25 +74,26 @@ pub(super) fn chosen(asked: &[String]) -> Result<Vec<&'static Case>, Failure> {
 }
 
 fn is_meant(case: &Case, word: &str) -> bool {
-    word == case.name() || word.parse() == Ok(case.number)
+    word == case.name || word.parse() == Ok(case.number)
 }
 
 /// Short enough to wait for, and long enough for a slow machine to do something in it.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 
-/// Longer than any step of a play may take.
+/// Longer than any step of an experiment may take.
 pub(super) const LONG: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
 
     #[test]
-    fn every_recipe_has_its_case() {
-        let shown: Vec<_> = cases::ALL.iter().map(|case| case.recipe).collect();
-        assert_eq!(shown, Kind::value_variants());
+    fn every_case_has_a_name_of_its_own_and_cases_are_in_order() {
+        let mut names: Vec<_> = cases::ALL.iter().map(|case| case.name).collect();
+        assert!(cases::ALL.is_sorted_by_key(|case| case.number));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases::ALL.len());
     }
 
     #[test]
@@ -97,7 +103,7 @@ mod tests {
             chosen(&asked)
                 .unwrap()
                 .iter()
-                .map(|case| case.name())
+                .map(|case| case.name)
                 .collect()
         };
         assert_eq!(names(&["5"]), ["del"]);

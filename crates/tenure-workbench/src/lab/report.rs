@@ -2,38 +2,33 @@
 
 use std::io::Write;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
-use tenure_checker::{Promise, Verdict};
+use tenure_checker::Verdict;
 
 use super::case::Case;
-use super::run::{Play, Played, words};
+use super::cases;
+use super::run::{Judged, Outcome, words};
+use crate::terminal::table;
 use tenure_cli::error::Result;
 use tenure_cli::output::{self, print_json, terminal_width};
 
-/// How much is told of a case.
+/// How much is printed of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    InShort,
-    InFull,
+pub(super) enum Detail {
+    Short,
+    Full,
 }
 
-/// Prints the cases without playing them.
+/// Prints the cases without running them.
 pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
     if json {
-        return print_json(
-            &cases
-                .iter()
-                .map(|case| CaseJson::new(case))
-                .collect::<Vec<_>>(),
-        );
+        return print_json(&cases);
     }
-    let mut table = table(["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"]);
+    let mut table = table(&["CASE", "NAME", "MISTAKE", "FAULT", "BREAKS"], []);
     for case in cases {
         table.add_row([
             case.number.to_string(),
-            case.name().to_owned(),
+            case.name.to_owned(),
             case.title.to_owned(),
             case.fault.to_owned(),
             case.breaks.to_string(),
@@ -43,40 +38,28 @@ pub(super) fn list(cases: &[&Case], json: bool) -> Result<()> {
     Ok(())
 }
 
-/// An empty table that fits on the terminal.
-fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    if let Some(width) = terminal_width() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-    }
-    table.set_header(header);
-    table
-}
-
-/// Prints what came of a case.
-pub(super) fn print(played: &Played, told: Told) -> Result<()> {
-    let case = played.case;
-    let (broken, tenure) = (&played.broken, &played.tenure);
-    let (number, title, name) = (case.number, case.title, case.name());
+/// Prints the outcome of a case.
+pub(super) fn print(outcome: &Outcome, detail: Detail) -> Result<()> {
+    let case = outcome.case;
+    let (broken, tenure) = (&outcome.broken, &outcome.tenure);
+    let (number, title, name) = (case.number, case.title, case.name);
     let mut out = output::stdout();
     writeln!(out, "{BOLD}{number}. {title} ({name}){BOLD:#}")?;
     writeln!(out, "   fault: {}", case.fault)?;
-    if told == Told::InFull {
+    if detail == Detail::Full {
         print_lesson(&mut out, case)?;
         print_history(&mut out, "what happened", broken)?;
     }
     let words = words(&broken.verdict);
-    match played.is_flagged() {
+    match outcome.flagged {
         true => writeln!(out, "   {RED}{words}{RED:#}")?,
         false => writeln!(out, "   {words}, but it should be broken: {}", case.breaks)?,
     }
     print_proof(&mut out, &broken.verdict)?;
     writeln!(out, "   tenure {}", case.instead)?;
-    if told == Told::InFull {
+    if detail == Detail::Full {
         writeln!(out)?;
-        print_history(&mut out, "tenure in the same play", tenure)?;
+        print_history(&mut out, "tenure in the same experiment", tenure)?;
     }
     print_tenure(&mut out, &tenure.verdict)?;
     writeln!(out)?;
@@ -86,9 +69,12 @@ pub(super) fn print(played: &Played, told: Told) -> Result<()> {
 fn print_tenure(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
     let words = words(verdict);
     match verdict.is_valid() {
-        true => writeln!(out, "   {GREEN}tenure in the same play: {words}{GREEN:#}")?,
+        true => writeln!(
+            out,
+            "   {GREEN}tenure in the same experiment: {words}{GREEN:#}"
+        )?,
         false => {
-            writeln!(out, "   {RED}tenure in the same play: {words}{RED:#}")?;
+            writeln!(out, "   {RED}tenure in the same experiment: {words}{RED:#}")?;
             print_proof(out, verdict)?;
         }
     }
@@ -106,11 +92,11 @@ fn print_lesson(out: &mut impl Write, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// All that was noted in a play, as a time table.
-fn print_history(out: &mut impl Write, title: &str, play: &Play) -> Result<()> {
+/// All that was noted in an experiment, as a timeline.
+fn print_history(out: &mut impl Write, title: &str, run: &Judged) -> Result<()> {
     writeln!(out, "   {title}:")?;
-    let start_us = play.history.first().map_or(0, |event| event.at_us);
-    for event in &play.history {
+    let start_us = run.history.first().map_or(0, |event| event.at_us);
+    for event in &run.history {
         let after_ms = (event.at_us - start_us) / 1000;
         let who = match event.process {
             0 => "the lab".to_owned(),
@@ -159,104 +145,68 @@ fn print_proof(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
     Ok(())
 }
 
-/// Prints all cases in a table, and what it comes to.
-pub(super) fn print_summary(results: &[Played]) -> Result<()> {
-    let mut table = table([
+/// Prints all cases in a table, how many were as expected, and what to try next.
+pub(super) fn print_summary(results: &[Outcome]) -> Result<()> {
+    let header = [
         "CASE",
         "NAME",
         "MUST BREAK",
         "THE BROKEN LOCK",
         "TENURE",
         "AS EXPECTED",
-    ]);
-    for played in results {
-        let case = played.case;
-        let expected = if played.is_as_expected() { "yes" } else { "NO" };
+    ];
+    let mut table = table(&header, []);
+    for outcome in results {
+        let case = outcome.case;
+        let expected = if outcome.as_expected { "yes" } else { "NO" };
         table.add_row([
             case.number.to_string(),
-            case.name().to_owned(),
+            case.name.to_owned(),
             case.breaks.to_string(),
-            words(&played.broken.verdict),
-            words(&played.tenure.verdict),
+            words(&outcome.broken.verdict),
+            words(&outcome.tenure.verdict),
             expected.to_owned(),
         ]);
     }
-    let flagged = results.iter().filter(|played| played.is_flagged()).count();
+    let flagged = results.iter().filter(|outcome| outcome.flagged).count();
     let valid = results
         .iter()
-        .filter(|played| played.tenure.verdict.is_valid())
+        .filter(|outcome| outcome.tenure.verdict.is_valid())
         .count();
     let all = results.len();
     let mut out = output::stdout();
     writeln!(out, "{table}")?;
     writeln!(
         out,
-        "{flagged} of {all} broken locks flagged for the right reason, tenure valid in {valid} of {all} plays"
+        "{flagged} of {all} broken locks flagged for the right reason, tenure valid in {valid} of {all} experiments"
     )?;
+    writeln!(out, "{}", what_next(results))?;
     Ok(())
+}
+
+/// One line that says what to try next.
+fn what_next(results: &[Outcome]) -> String {
+    let unexpected = results.iter().find(|outcome| !outcome.as_expected);
+    match (unexpected, results) {
+        (Some(outcome), _) => {
+            let name = outcome.case.name;
+            format!("next: run 'tenure lab {name}' again and read its history; see docs/lab.md")
+        }
+        (None, [only]) => {
+            let places = cases::ALL.iter().cycle();
+            let mut after = places.skip_while(|case| case.name != only.case.name);
+            let next = after.nth(1).map_or("", |case| case.name);
+            format!("next: 'tenure lab {next}', or see what happens under load with 'tenure demo flash-sale'")
+        }
+        (None, _) => "next: read the story of one mistake with 'tenure lab del', or break your own store with 'tenure torture'".to_owned(),
+    }
 }
 
 /// All results as JSON: scripts depend on it.
 #[derive(Debug, Serialize)]
 pub(super) struct Json<'a> {
-    cases: Vec<PlayedJson<'a>>,
-    as_expected: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct PlayedJson<'a> {
-    #[serde(flatten)]
-    case: CaseJson<'a>,
-    broken: &'a Play,
-    tenure: &'a Play,
-    flagged: bool,
-    as_expected: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct CaseJson<'a> {
-    number: u32,
-    name: &'a str,
-    title: &'a str,
-    fault: &'a str,
-    breaks: Promise,
-    instead: &'a str,
-    lesson: &'a str,
-}
-
-impl<'a> Json<'a> {
-    pub(super) fn new(results: &'a [Played]) -> Self {
-        Self {
-            cases: results.iter().map(PlayedJson::new).collect(),
-            as_expected: results.iter().all(Played::is_as_expected),
-        }
-    }
-}
-
-impl<'a> PlayedJson<'a> {
-    fn new(played: &'a Played) -> Self {
-        Self {
-            case: CaseJson::new(played.case),
-            broken: &played.broken,
-            tenure: &played.tenure,
-            flagged: played.is_flagged(),
-            as_expected: played.is_as_expected(),
-        }
-    }
-}
-
-impl<'a> CaseJson<'a> {
-    fn new(case: &'a Case) -> Self {
-        Self {
-            number: case.number,
-            name: case.name(),
-            title: case.title,
-            fault: case.fault,
-            breaks: case.breaks,
-            instead: case.instead,
-            lesson: case.lesson,
-        }
-    }
+    pub(super) cases: &'a [Outcome],
+    pub(super) as_expected: bool,
 }
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -269,7 +219,6 @@ const WIDTH: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::cases;
 
     #[test]
     fn a_lesson_is_broken_into_lines() {
@@ -283,12 +232,8 @@ mod tests {
             let heading = format!("# {}. {}", case.number, case.title);
             assert_eq!(case.lesson.lines().next(), Some(heading.as_str()));
             let sentences = case.lesson.matches(['.', '?']).count();
-            assert!(
-                (5..=20).contains(&sentences),
-                "{}: {sentences}",
-                case.name()
-            );
-            assert!(case.lesson.contains("tenure"), "{}", case.name());
+            assert!((5..=20).contains(&sentences), "{}: {sentences}", case.name);
+            assert!(case.lesson.contains("tenure"), "{}", case.name);
         }
     }
 }

@@ -1,63 +1,56 @@
-//! Plays cases, the broken lock first and then tenure, and lets the checker judge them.
+//! Runs cases, the broken lock first and then tenure, and lets the checker judge them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tenure_checker::{History, Promise, Statistics, Verdict, check};
 
 use super::case::Case;
-use super::scene::Scene;
-use super::wire::Who;
+use super::experiment::Experiment;
+use super::messages::Who;
+use crate::terminal::progress_bar;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 /// What came of a case.
-#[derive(Debug)]
-pub(super) struct Played {
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    #[serde(flatten)]
     pub(super) case: &'static Case,
-    pub(super) broken: Play,
-    pub(super) tenure: Play,
+    pub(super) broken: Judged,
+    pub(super) tenure: Judged,
+    /// Whether the broken lock was flagged for the right reason, and for no other.
+    pub(super) flagged: bool,
+    /// Whether it was flagged, and tenure was not.
+    pub(super) as_expected: bool,
 }
 
-/// One play: what happened, and what it proves.
+/// One experiment: what happened, and what it proves.
 #[derive(Debug, Serialize)]
-pub(super) struct Play {
+pub(super) struct Judged {
     #[serde(flatten)]
     pub(super) verdict: Verdict,
     pub(super) history: History,
 }
 
-impl Played {
-    /// Whether the broken lock was flagged for the right reason, and for no other.
-    pub(super) fn is_flagged(&self) -> bool {
-        self.broken.verdict.broken() == [self.case.breaks]
-    }
-
-    /// Whether it was flagged, and tenure was not.
-    pub(super) fn is_as_expected(&self) -> bool {
-        self.is_flagged() && self.tenure.verdict.is_valid()
-    }
-}
-
-/// Plays cases side by side, a few at a time, and tells of each in order.
+/// Runs cases side by side, a few at a time, and reports them in order.
 pub(super) fn all(
     cases: &[&'static Case],
-    mut tell: impl FnMut(Played) -> Result<()>,
+    mut report: impl FnMut(Outcome) -> Result<()>,
 ) -> Result<()> {
     let (next, given_up) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, results) = channel();
-    let bar = progress(cases.len());
-    let told = thread::scope(|scope| {
+    let bar = progress_bar(cases.len() as u64, "cases");
+    let reported = thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(cases.len()) {
             let (sender, next, given_up) = (sender.clone(), &next, &given_up);
             scope.spawn(move || {
                 while let Some(case) = cases.get(next.fetch_add(1, SeqCst)) {
                     // Nobody listens after a failure.
-                    if given_up.load(SeqCst) || sender.send((case.name(), play(case))).is_err() {
+                    if given_up.load(SeqCst) || sender.send((case.name, run(case))).is_err() {
                         return;
                     }
                 }
@@ -68,46 +61,52 @@ pub(super) fn all(
         let mut early = BTreeMap::new();
         let mut order = cases.iter();
         let mut due = order.next();
-        for (name, played) in results {
+        for (name, outcome) in results {
             bar.inc(1);
-            early.insert(name, played.inspect_err(|_| given_up.store(true, SeqCst))?);
-            while let Some(played) = due.and_then(|case| early.remove(case.name())) {
-                bar.suspend(|| tell(played))?;
+            early.insert(name, outcome.inspect_err(|_| given_up.store(true, SeqCst))?);
+            while let Some(outcome) = due.and_then(|case| early.remove(case.name)) {
+                bar.suspend(|| report(outcome))?;
                 due = order.next();
             }
         }
         Ok(())
     });
     bar.finish_and_clear();
-    told
+    reported
 }
 
-/// Plays one case with the broken lock and with tenure.
-fn play(case: &'static Case) -> Result<Played> {
-    Ok(Played {
+/// Runs one case with the broken lock and with tenure.
+fn run(case: &'static Case) -> Result<Outcome> {
+    let broken = judge(case, Who::Broken(case.name.to_owned()))?;
+    let tenure = judge(case, Who::Tenure)?;
+    let flagged = broken.verdict.broken() == [case.breaks];
+    let as_expected = flagged && tenure.verdict.is_valid();
+    Ok(Outcome {
         case,
-        broken: judge(case, Who::Recipe(case.recipe))?,
-        tenure: judge(case, Who::Tenure)?,
+        broken,
+        tenure,
+        flagged,
+        as_expected,
     })
 }
 
-/// Plays once; what goes wrong in a play makes it prove nothing, unless no play is possible at all.
-fn judge(case: &Case, who: Who) -> Result<Play> {
-    let mut scene = Scene::new(who, case.ttl);
-    let played = (case.play)(&mut scene);
-    let history = scene.into_history();
-    let verdict = match played {
+/// Runs one experiment; what goes wrong in it makes it inconclusive, unless none is possible at all.
+fn judge(case: &Case, who: Who) -> Result<Judged> {
+    let mut lab = Experiment::new(who, case.ttl);
+    let ended = (case.run)(&mut lab).and_then(|()| lab.end());
+    let history = lab.into_history();
+    let verdict = match ended {
         Ok(()) => proven(case, check(&history, &case.expect())),
-        Err(upset) if upset.is_missing() => {
-            let sentence = format!("the lab needs servers of its own: {upset}");
+        Err(error) if error.is_missing() => {
+            let sentence = format!("the lab needs servers of its own: {error}");
             return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
         }
-        Err(upset) => unknown(upset.to_string()),
+        Err(error) => unknown(error.to_string()),
     };
-    Ok(Play { verdict, history })
+    Ok(Judged { verdict, history })
 }
 
-/// A broken promise says nothing of a fault that did not land.
+/// A broken promise proves nothing about a fault that did not land.
 fn proven(case: &Case, verdict: Verdict) -> Verdict {
     let landed = &verdict.statistics().faults;
     match case.faults.iter().find(|kind| !landed.contains_key(**kind)) {
@@ -132,22 +131,9 @@ pub(super) fn words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Valid { .. } => "valid".to_owned(),
         Verdict::Broken { .. } => format!("broken: {}", promises(verdict.broken())),
-        Verdict::Unknown { .. } => "unknown".to_owned(),
+        Verdict::Unknown { .. } => "inconclusive".to_owned(),
     }
 }
 
-/// A bar on stderr, if that is a terminal.
-fn progress(cases: usize) -> ProgressBar {
-    let bar = ProgressBar::new(cases as u64);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} cases");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(std::time::Duration::from_millis(500));
-    }
-    bar
-}
-
-/// Most of a play is waiting, so a few of them share the processors well.
+/// Most of an experiment is waiting, so a few of them share the processors well.
 const AT_ONCE: usize = 4;

@@ -1,4 +1,4 @@
-//! What a recipe gives to who has the lock.
+//! A lock that was taken by a recipe.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
 
-use crate::recipes::{Stage, Trouble};
+use crate::recipes::{Result, breakpoint};
 
 /// A lock that somebody believes to hold.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// What is locked.
     pub(crate) name: String,
-    /// What stands in the store as the holder.
+    /// The value of the holder in the store.
     pub(crate) token: String,
     /// The number of the grant, where the recipe has such numbers.
     pub(crate) fence: Option<u64>,
@@ -58,7 +58,7 @@ impl Held {
         Self { keeper, ..self }
     }
 
-    /// Waits until the holder notices that it holds nothing any more; for ever, if the recipe never tells.
+    /// Waits until the holder notices that it holds nothing any more; never, if the recipe cannot notice.
     ///
     /// # Cancel safety
     ///
@@ -86,18 +86,18 @@ impl Renewal {
     pub(crate) fn start<F, R>(ttl: Duration, mut renew: F) -> Self
     where
         F: FnMut() -> R + Send + 'static,
-        R: Future<Output = Result<bool, Trouble>> + Send,
+        R: Future<Output = Result<bool>> + Send,
     {
         let (tell, lost) = watch::channel(false);
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(ttl / 3).await;
-                // A fault of the wire says nothing about the lock, so the next turn tries again.
+                // A failed request says nothing about the lock, so the next turn tries again.
                 if matches!(renew().await, Ok(false)) {
                     tell.send_replace(true);
                     return;
                 }
-                Stage::reach("renewed").await;
+                breakpoint("renewed").await;
             }
         });
         Self { task, lost }

@@ -4,47 +4,30 @@
 //! Its own task may take it again. What it lacks is a line of waiters and a fence: the baseline for speed.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Script;
-use redis::aio::MultiplexedConnection;
 use tenure_checker::Freed;
 
-use crate::recipes::classic::{PAUSE, connect, freed, millis, token};
-use crate::recipes::{Held, Keeper, Recipe, Renewal, Trouble};
+use crate::recipes::{Held, Keeper, PAUSE, Recipe, Redis, Result, freed, millis, token};
 
-/// A lock of this process on one server.
+/// The lock, which tasks of one process take again while they hold it.
 #[derive(Debug)]
-pub(crate) struct Spin {
-    redis: MultiplexedConnection,
-    ttl: Duration,
-    /// Which process asks; the task follows.
-    process: String,
-}
+pub(crate) struct Spin;
 
 impl Spin {
-    pub(crate) async fn open(url: &str, ttl: Duration) -> Result<Self, Trouble> {
-        Ok(Self {
-            redis: connect(url).await?,
-            ttl,
-            process: token(),
-        })
-    }
-
     /// The running task, which may take again what it holds.
-    fn owner(&self) -> String {
+    fn owner(redis: &Redis) -> String {
         match tokio::task::try_id() {
-            Some(task) => format!("{}:{task}", self.process),
-            None => format!("{}:{}", self.process, token()),
+            Some(task) => format!("{}:{task}", redis.id),
+            None => format!("{}:{}", redis.id, token()),
         }
     }
 
-    fn renewal(&self, name: &str, owner: &str) -> Renewal {
-        let (redis, ttl) = (self.redis.clone(), self.ttl);
-        let (name, owner) = (name.to_owned(), owner.to_owned());
-        Renewal::start(ttl, move || {
-            let (mut redis, name, owner) = (redis.clone(), name.clone(), owner.clone());
+    fn renewal(redis: &Redis, name: &str, owner: &str) -> Keeper {
+        let (name, owner, ttl) = (name.to_owned(), owner.to_owned(), redis.ttl);
+        redis.renewed(move |mut redis| {
+            let (name, owner) = (name.clone(), owner.clone());
             async move {
                 let mut call = RENEW.key(name);
                 call.arg(owner).arg(millis(ttl));
@@ -56,18 +39,17 @@ impl Spin {
 
 #[async_trait]
 impl Recipe for Spin {
-    async fn lock(&self, name: &str) -> Result<Held, Trouble> {
-        let owner = self.owner();
-        let mut redis = self.redis.clone();
+    async fn lock(&self, redis: &Redis, name: &str) -> Result<Held> {
+        let owner = Self::owner(redis);
         loop {
             let mut call = ACQUIRE.key(name);
-            call.arg(&owner).arg(millis(self.ttl));
-            let depth: u64 = call.invoke_async(&mut redis).await?;
+            call.arg(&owner).arg(millis(redis.ttl));
+            let depth: u64 = call.invoke_async(&mut redis.first()).await?;
             match depth {
                 0 => tokio::time::sleep(PAUSE).await,
                 1 => {
-                    let renewal = self.renewal(name, &owner);
-                    return Ok(Held::new(name, owner).kept_by(Keeper::Renewal(renewal)));
+                    let renewal = Self::renewal(redis, name, &owner);
+                    return Ok(Held::new(name, owner).kept_by(renewal));
                 }
                 // The outer call renews for all.
                 _ => return Ok(Held::new(name, owner)),
@@ -75,10 +57,10 @@ impl Recipe for Spin {
         }
     }
 
-    async fn unlock(&self, held: Held) -> Result<Freed, Trouble> {
+    async fn unlock(&self, redis: &Redis, held: Held) -> Result<Freed> {
         let mut call = RELEASE.key(&held.name);
         call.arg(&held.token);
-        let lowered: u64 = call.invoke_async(&mut self.redis.clone()).await?;
+        let lowered: u64 = call.invoke_async(&mut redis.first()).await?;
         Ok(freed(lowered))
     }
 }
@@ -120,17 +102,21 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use tenure_testkit::RedisServer;
 
     use super::*;
+    use crate::recipes::RecipeLock;
 
     #[tokio::test]
     async fn one_task_takes_it_twice_and_others_wait_for_both_releases() {
         let server = RedisServer::start().unwrap();
         let ttl = Duration::from_secs(30);
-        let spin = std::sync::Arc::new(Spin::open(&server.url(), ttl).await.unwrap());
-        let other = Spin::open(&server.url(), ttl).await.unwrap();
-        let mine = std::sync::Arc::clone(&spin);
+        let open = async || RecipeLock::open(&Spin, &[server.url()], ttl).await.unwrap();
+        let (spin, other) = (Arc::new(open().await), open().await);
+        let mine = Arc::clone(&spin);
         let (outer, inner) = tokio::spawn(async move {
             let outer = mine.lock("a").await.unwrap();
             (outer, mine.lock("a").await.unwrap())

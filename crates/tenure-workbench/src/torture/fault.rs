@@ -1,37 +1,29 @@
-//! The faults that a torture can make.
+//! The faults that a torture can inject.
 
 use std::fmt;
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 /// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Fault {
     /// A client is killed by signal 9, and another one started.
     Kill,
     /// A client is stopped for half a ttl to three, and goes on.
     Pause,
-    /// The store does what it is asked, and its answers get lost.
+    /// The store does what it is asked, and its replies are lost.
     ReplyLoss,
     /// All connections to a server are closed.
     Cut,
-    /// Nothing comes through for less than a ttl or more, and then all of it.
+    /// Nothing gets through for less than a ttl or more, and then all of it.
     Freeze,
     /// A server is killed by signal 9 and started again with its data.
     Restart,
 }
 
 impl Fault {
-    /// All of them.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Kill,
-        Self::Pause,
-        Self::ReplyLoss,
-        Self::Cut,
-        Self::Freeze,
-        Self::Restart,
-    ];
-
     /// Returns the word for it, in flags and in histories.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -44,13 +36,13 @@ impl Fault {
         }
     }
 
-    /// Whether it hits a client, and not the store or the way to it.
+    /// Whether it hits a client, and not a server or a link.
     pub(super) fn hits_a_client(self) -> bool {
         matches!(self, Self::Kill | Self::Pause)
     }
 
-    /// Whether it needs a place on the way to the store.
-    pub(super) fn is_of_the_wire(self) -> bool {
+    /// Whether it hits the link between clients and a server.
+    pub(super) fn hits_a_link(self) -> bool {
         matches!(self, Self::ReplyLoss | Self::Cut | Self::Freeze)
     }
 }
@@ -66,9 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_and_a_history_use_the_same_word() {
-        for fault in Fault::ALL {
-            assert_eq!(Fault::from_str(fault.word(), false), Ok(fault));
+    fn flags_histories_and_json_use_the_same_word() {
+        for fault in Fault::value_variants() {
+            assert_eq!(Fault::from_str(fault.word(), false), Ok(*fault));
+            assert_eq!(serde_json::to_value(fault).unwrap(), fault.word());
         }
     }
 }

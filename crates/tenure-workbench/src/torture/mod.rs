@@ -1,63 +1,66 @@
 //! `torture`: many processes on one store, faults on purpose, and a verdict from what all of them noted.
 //!
-//! The clients are this program again (`client`). This process starts them (`crew`), makes the faults (`nemesis`), keeps
-//! the resource that the lock protects (`register`), and looks at the store's lines (`watcher`). All that happened is
-//! one history (`recorder`), which the checker judges.
+//! The clients are this program again (`client`). This process starts them (`clients`), injects faults (`fault_injector`), keeps
+//! the resource that the lock protects (`register_server`), and looks at the store's lines (`line_watcher`). All that happened
+//! is one history (`recorder`), which the checker judges.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::{Serialize, Serializer};
 use tenure_checker::check;
 
 use tenure_cli::duration;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
+use tenure_cli::output::millis;
 use tenure_cli::store::Store;
 
 mod address;
 mod client;
-mod clock;
-mod crew;
-mod ending;
+mod clients;
 mod fault;
-mod nemesis;
+mod fault_injector;
+mod final_checks;
+mod history_file;
+mod line_watcher;
+mod links;
+mod messages;
 mod recorder;
-mod register;
+mod register_server;
 mod report;
 mod run;
-mod saved;
-mod stage;
 mod stop;
-mod watcher;
-mod ways;
-mod wire;
+mod stores;
+mod target;
 
-pub(crate) use client::play;
+pub(crate) use client::run as run_client;
 
 use fault::Fault;
 use report::Report;
-use stage::{Servers, Stage};
+use stores::Servers;
+use target::Target;
 
-/// Torture the store with many processes and faults, and judge what came of it
+/// Torture the store with many processes and faults, and check its promises
 ///
-/// Client processes lock, work and let go as fast as they can, in all modes and ways: as owners
-/// that they share, with short timeouts, by calls that are dropped half way, and by leases by hand
-/// that one takes and another releases. Meanwhile faults are made on purpose:
+/// Client processes lock, work and release as fast as they can, in all modes: as owners that they
+/// share, with short timeouts, by calls that are cancelled, and by leases by hand that one takes and
+/// another releases. Meanwhile faults are injected:
 ///
-///   kill        a client is killed by signal 9, and another one started
-///   pause       a client is stopped for half a ttl to three, and goes on
-///   reply-loss  the store does what it is asked, and its answers get lost
+///   kill        a client is killed with signal 9, and another one started
+///   pause       a client is stopped for half a ttl to three, and continues
+///   reply-loss  the store does what it is asked, and its replies are lost
 ///   cut         all connections to a server are closed
-///   freeze      nothing comes through for less than a ttl or more, and then all of it
+///   freeze      nothing gets through for less than a ttl or more, and then all of it
 ///   restart     a server is killed and started again with its data; only with --server
 ///
-/// Everything is noted and judged. The verdict is the exit code:
+/// A checker judges the whole history. The verdict is the exit code:
 ///
 ///   0  valid
 ///   1  broken, with the promise and the events that prove it
-///   3  unknown: too few grants, too little contention, or a fault that did not happen
+///   3  inconclusive: too few grants, writes or faults; "unknown" in JSON
 ///
 /// Names begin with tenure-torture/ and are gone afterwards.
 #[derive(Debug, Args)]
@@ -70,7 +73,7 @@ Examples:
   tenure torture --store redis://127.0.0.1:7379/ --for 10m --history run.jsonl
   tenure torture --check run.jsonl")]
 pub(crate) struct TortureArgs {
-    /// How long the storm lasts; some seconds of healing and looking follow
+    /// How long faults are injected; some seconds of final checks follow
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "60s")]
     time: Duration,
 
@@ -86,7 +89,7 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     ttl: Duration,
 
-    /// Which faults, with commas between them; all that this store can have if not given
+    /// Which faults, separated by commas; all that are possible on this store if not given
     #[arg(
         long,
         value_name = "FAULTS",
@@ -95,19 +98,19 @@ pub(crate) struct TortureArgs {
     )]
     faults: Vec<Fault>,
 
-    /// What the lots are drawn from; a random number if not given
+    /// Seed of the random choices; a random number if not given
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// Start servers of our own, and use them instead of the store
+    /// Start servers, and use them instead of --store
     #[arg(long, value_name = "SERVERS")]
     server: Option<Servers>,
 
-    /// Write what happened to a file, an event on each line
+    /// Write the history to a file, one event per line
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 
-    /// Judge a file of --history again, and do nothing else
+    /// Only judge a file of --history again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "server", "faults", "seed"])]
     check: Option<PathBuf>,
 
@@ -119,7 +122,7 @@ pub(crate) struct TortureArgs {
 /// Tortures the store and prints the verdict.
 pub(crate) async fn torture(store: &Store, args: TortureArgs) -> Result<ExitCode> {
     if let Some(path) = &args.check {
-        let (expect, history) = saved::read(path)?;
+        let (expect, history) = history_file::read(path)?;
         let report = Report {
             of: path.display().to_string(),
             run: None,
@@ -129,46 +132,39 @@ pub(crate) async fn torture(store: &Store, args: TortureArgs) -> Result<ExitCode
         return report.print(args.json);
     }
     let plan = plan(store, &args)?;
-    let stage = match args.server {
-        Some(servers) => Stage::start(servers, plan.ttl, &plan.faults)?,
-        None => Stage::of(store, &plan.faults)?,
+    let target = match args.server {
+        Some(servers) => Target::start(servers, plan.ttl, &plan.faults)?,
+        None => Target::of(store, &plan.faults)?,
     };
-    let shown = stage.shown().to_owned();
-    let (expect, history) = run::run(stage, &plan).await?;
+    let shown = target.shown.clone();
+    let (expect, history) = run::run(target, &plan).await?;
     if let Some(path) = &args.history {
-        saved::write(path, &expect, &history)?;
+        history_file::write(path, &expect, &history)?;
     }
     let report = Report {
         of: shown,
-        run: Some(plan.told()),
+        run: Some(plan),
         events: history.len(),
         verdict: check(&history, &expect),
     };
     report.print(args.json)
 }
 
-/// What is to be done.
-#[derive(Debug)]
+/// What is to be done, as JSON shows it.
+#[derive(Debug, Serialize)]
 struct Plan {
+    seed: u64,
+    #[serde(rename = "for_ms", serialize_with = "as_millis")]
     time: Duration,
+    #[serde(rename = "ttl_ms", serialize_with = "as_millis")]
     ttl: Duration,
     processes: u32,
     names: u32,
     faults: Vec<Fault>,
-    seed: u64,
 }
 
-impl Plan {
-    fn told(&self) -> report::Run {
-        report::Run {
-            seed: self.seed,
-            for_ms: tenure_cli::output::millis(self.time),
-            ttl_ms: tenure_cli::output::millis(self.ttl),
-            processes: self.processes,
-            names: self.names,
-            faults: self.faults.iter().map(|fault| fault.word()).collect(),
-        }
-    }
+fn as_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(millis(*time))
 }
 
 /// Checks the flags.
@@ -180,12 +176,16 @@ fn plan(store: &Store, args: &TortureArgs) -> Result<Plan> {
     if args.ttl < Duration::from_millis(200) || args.ttl > Duration::from_secs(60) {
         return wrong("--ttl is between 200ms and 60s; write for example --ttl 1s");
     }
-    let possible = Stage::possible(store, args.server)?;
+    let possible = Target::possible(store, args.server)?;
     let is_wanted = |fault: &Fault| match args.faults.is_empty() {
         true => possible.contains(fault),
         false => args.faults.contains(fault),
     };
-    let faults = Fault::ALL.into_iter().filter(is_wanted).collect();
+    let faults = Fault::value_variants()
+        .iter()
+        .copied()
+        .filter(is_wanted)
+        .collect();
     Ok(Plan {
         time: args.time,
         ttl: args.ttl,

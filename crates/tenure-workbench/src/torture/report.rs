@@ -1,10 +1,9 @@
-//! What came of a run: a few lines for people, and JSON for scripts.
+//! The report of a run: a few lines for people, and JSON for scripts.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use serde::Serialize;
 use tenure_checker::{Finding, Statistics, Verdict};
 
@@ -12,27 +11,19 @@ use tenure_cli::error::Result;
 use tenure_cli::exit_code;
 use tenure_cli::output::{self, escape, print_json};
 
+use super::Plan;
+use crate::terminal::table;
+
 /// The whole run, as JSON shows it.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// What was judged: the store, or a file.
     pub(super) of: String,
     /// How the run was made; nothing if a file was judged.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<Plan>,
     pub(super) events: usize,
     #[serde(flatten)]
     pub(super) verdict: Verdict,
-}
-
-/// How a run was made.
-#[derive(Debug, Serialize)]
-pub(super) struct Run {
-    pub(super) seed: u64,
-    pub(super) for_ms: u64,
-    pub(super) ttl_ms: u64,
-    pub(super) processes: u32,
-    pub(super) names: u32,
-    pub(super) faults: Vec<&'static str>,
 }
 
 impl Report {
@@ -53,18 +44,16 @@ impl Report {
         let mut out = output::stdout();
         writeln!(out, "{}", escape(&self.of))?;
         if let Some(run) = &self.run {
-            writeln!(out, "{}", run.sentence())?;
+            writeln!(out, "{}", sentence(run))?;
         }
-        let statistics = match &self.verdict {
-            Verdict::Valid { statistics }
-            | Verdict::Broken { statistics, .. }
-            | Verdict::Unknown { statistics, .. } => statistics,
-        };
-        writeln!(out, "{}", table(statistics, self.events))?;
+        writeln!(out, "{}", counts(self.verdict.statistics(), self.events))?;
         match &self.verdict {
             Verdict::Valid { .. } => writeln!(out, "{GOOD}valid{GOOD:#}: every promise was kept")?,
             Verdict::Unknown { reasons, .. } => {
-                writeln!(out, "{BAD}unknown{BAD:#}, which is no pass:")?;
+                writeln!(
+                    out,
+                    "{BAD}inconclusive{BAD:#}, which is no pass: too few grants, writes or faults"
+                )?;
                 for reason in reasons {
                     writeln!(out, "  {}", escape(reason))?;
                 }
@@ -80,17 +69,10 @@ impl Report {
     }
 }
 
-impl Run {
-    fn sentence(&self) -> String {
-        format!(
-            "{} processes on {} names for {} s, ttl {} ms, seed {}",
-            self.processes,
-            self.names,
-            self.for_ms / 1000,
-            self.ttl_ms,
-            self.seed
-        )
-    }
+fn sentence(plan: &Plan) -> String {
+    let (seconds, ttl_ms) = (plan.time.as_secs(), plan.ttl.as_millis());
+    let (processes, names, seed) = (plan.processes, plan.names, plan.seed);
+    format!("{processes} processes on {names} names for {seconds} s, ttl {ttl_ms} ms, seed {seed}")
 }
 
 fn print_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {
@@ -106,16 +88,14 @@ fn print_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {
 }
 
 /// What happened, counted.
-fn table(statistics: &Statistics, events: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["WHAT", "TIMES"]);
+fn counts(statistics: &Statistics, events: usize) -> Table {
+    let mut table = table(&["WHAT", "TIMES"], [1]);
     let rows = [
         ("claims", statistics.claims),
         ("granted", statistics.granted),
         ("granted after a wait", statistics.contended),
         ("refused", statistics.refused),
-        ("unknown", statistics.unknown),
+        ("answer unknown", statistics.unknown),
         ("lost", statistics.lost),
         ("writes", statistics.writes),
         ("stale writes, refused", statistics.stale),
@@ -126,9 +106,6 @@ fn table(statistics: &Statistics, events: usize) -> Table {
     }
     for (fault, times) in &statistics.faults {
         table.add_row([format!("fault: {}", escape(fault)), times.to_string()]);
-    }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

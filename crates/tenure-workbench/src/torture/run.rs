@@ -1,33 +1,35 @@
-//! One run: the storm, the healing, the quiet, the look at what is left.
+//! One run: faults while the clients work, then no more faults, and a look at what is left.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tenure::{Client, Name};
-use tenure_checker::{Event, Expect, History, What};
+use tenure_checker::{Expect, History, What};
 
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::millis;
 
-use super::clock::now_us;
-use super::crew::Crew;
-use super::nemesis::Nemesis;
+use crate::terminal::progress_line;
+
+use super::clients::Clients;
+use super::fault_injector::FaultInjector;
+use super::messages::Setup;
 use super::recorder::Recorder;
-use super::register::Register;
-use super::stage::Stage;
-use super::wire::Order;
-use super::{Plan, ending, watcher};
+use super::register_server::RegisterServer;
+use super::target::Target;
+use super::{Plan, final_checks, line_watcher};
+use crate::history::{self, now_us};
 
 /// Makes a run, and returns what was to be expected of it and what happened.
-pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> {
-    let expect = expect(&stage, plan);
-    let client = tenure::open(stage.direct()).await?;
+pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)> {
+    let expect = expect(&target, plan);
+    let client = tenure::open(&target.direct).await?;
     let names = names(plan)?;
     let recorder = Arc::new(Recorder::default());
-    let register = Register::start(&recorder)?;
-    let order = Order {
+    let register = RegisterServer::start(&recorder)?;
+    let setup = Setup {
         process: 0,
         seed: plan.seed,
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
@@ -35,19 +37,19 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
         owners: owners(),
         register: register.port(),
     };
-    let crew = Crew::start(stage.urls(), order, plan.processes, &recorder)?;
+    let clients = Clients::start(&target.urls, setup, plan.processes, &recorder)?;
     let run = Run {
         plan,
-        crew: Arc::new(crew),
-        stage: Arc::new(stage),
+        clients: Arc::new(clients),
+        target: Arc::new(target),
         client,
         names,
         recorder,
-        progress: progress(),
+        progress: progress_line(),
     };
-    run.storm().await?;
-    run.quiet().await?;
-    run.look().await;
+    run.run_with_faults().await?;
+    run.finish_clients().await?;
+    run.check_the_store().await;
     run.progress.finish_and_clear();
     Ok((expect, run.recorder.history()))
 }
@@ -56,8 +58,8 @@ pub(super) async fn run(stage: Stage, plan: &Plan) -> Result<(Expect, History)> 
 #[derive(Debug)]
 struct Run<'a> {
     plan: &'a Plan,
-    crew: Arc<Crew>,
-    stage: Arc<Stage>,
+    clients: Arc<Clients>,
+    target: Arc<Target>,
     /// Looks at the store, past all faults.
     client: Client,
     names: Vec<Name>,
@@ -66,22 +68,22 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Makes faults while the clients work; afterwards all is whole.
-    async fn storm(&self) -> Result<()> {
-        let nemesis = Nemesis::start(self.plan, &self.crew, &self.stage, &self.recorder);
-        let stormed = tokio::select! {
-            stormed = self.wait_for_the_end() => stormed,
-            () = watcher::watch(&self.client, &self.names, self.plan.ttl, &self.recorder) => Ok(()),
+    /// Injects faults while the clients work; afterwards all of them are over.
+    async fn run_with_faults(&self) -> Result<()> {
+        let injector = FaultInjector::start(self.plan, &self.clients, &self.target, &self.recorder);
+        let ended = tokio::select! {
+            ended = self.wait_for_the_end() => ended,
+            () = line_watcher::watch(&self.client, &self.names, self.plan.ttl, &self.recorder) => Ok(()),
         };
         self.progress.set_message("the faults end");
-        let healed = in_background(move || nemesis.stop()).await;
-        stormed?;
+        let healed = in_background(move || injector.stop()).await;
+        ended?;
         healed?;
         self.note(What::Healed);
         Ok(())
     }
 
-    /// Waits until the storm is over, or cannot go on.
+    /// Waits until the time is over, or the run cannot go on.
     async fn wait_for_the_end(&self) -> Result<()> {
         let end = Instant::now() + self.plan.time;
         loop {
@@ -92,10 +94,10 @@ impl Run<'_> {
             if let Some(sentence) = self.recorder.failed() {
                 return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
             }
-            self.crew.replace_the_crashed()?;
+            self.clients.replace_the_crashed()?;
             let counts = self.recorder.counts();
             self.progress.set_message(format!(
-                "storm: {} grants, {} faults, {} s left",
+                "{} grants, {} faults, {} s left",
                 counts.grants,
                 counts.faults,
                 left.as_secs() + 1
@@ -105,12 +107,12 @@ impl Run<'_> {
     }
 
     /// Lets all clients finish what they have begun.
-    async fn quiet(&self) -> Result<()> {
+    async fn finish_clients(&self) -> Result<()> {
         self.progress
-            .set_message("all is healed, the clients finish");
-        let (crew, patience) = (Arc::clone(&self.crew), patience(self.plan));
+            .set_message("no more faults, the clients finish");
+        let (clients, patience) = (Arc::clone(&self.clients), patience(self.plan));
         // A little longer than what is judged: the history has to say that it was too long.
-        in_background(move || crew.finish(patience + SECOND)).await?;
+        in_background(move || clients.finish(patience + SECOND)).await?;
         if let Some(sentence) = self.recorder.failed() {
             return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
         }
@@ -118,37 +120,32 @@ impl Run<'_> {
     }
 
     /// Looks whether every name is free, and whether anything is left.
-    async fn look(&self) {
+    async fn check_the_store(&self) {
         self.progress
             .set_message("looking whether anything is left");
         let (names, recorder) = (&self.names, &self.recorder);
         let patience = patience(self.plan);
         let ttl = self.plan.ttl;
-        ending::probe(&self.client, names, ttl, patience + SECOND, recorder).await;
-        let address = self.stage.address();
-        ending::look_for_rests(&self.client, names, address, patience, recorder).await;
+        final_checks::probe(&self.client, names, ttl, patience + SECOND, recorder).await;
+        final_checks::find_left_over(&self.client, names, &self.target, patience, recorder).await;
         self.note(What::Ended { crashed: false });
     }
 
     fn note(&self, what: What) {
-        self.recorder.note(Event {
-            at_us: now_us(),
-            process: 0,
-            what,
-        });
+        self.recorder.note(history::now(0, what));
     }
 }
 
 /// What the run has to show.
-fn expect(stage: &Stage, plan: &Plan) -> Expect {
+fn expect(target: &Target, plan: &Plan) -> Expect {
     let mut expect = Expect::new()
-        .only(stage.promises(&plan.faults))
+        .only(target.promises(&plan.faults))
         .grants(least(100, plan.time))
         .contended(least(30, plan.time))
         .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
-    if stage.votes_on_fences() {
+    if target.votes() {
         expect = expect.readers_share_fences().owners_have_several_fences();
     }
     for fault in &plan.faults {
@@ -157,7 +154,7 @@ fn expect(stage: &Stage, plan: &Plan) -> Expect {
     expect
 }
 
-/// How much there has to be of what there is `each` of in a quarter of a minute; less than its share if the storm is
+/// How much there has to be of what there is `each` of in a quarter of a minute; less than its share if the run is
 /// shorter, since most of it is then the first fault of each kind; but never nothing.
 fn least(each: u64, time: Duration) -> usize {
     let (time, quarter) = (millis(time), millis(15 * SECOND));
@@ -199,18 +196,6 @@ async fn in_background<T: Send + 'static>(
     })?
 }
 
-/// A line on stderr, if that is a terminal.
-fn progress() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {spinner} {msg}") {
-        bar.set_style(style);
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(TICK);
-    }
-    bar
-}
-
 /// So few that several processes have the same one at the same time, and so many that they exclude each other.
 const OWNERS: u32 = 2;
 
@@ -225,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_storm_has_to_show_less_than_its_share() {
+    fn a_short_run_has_to_show_less_than_its_share() {
         let least = |seconds| least(100, seconds * SECOND);
         assert_eq!(
             [least(5), least(10), least(15), least(60)],

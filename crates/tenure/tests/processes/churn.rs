@@ -11,10 +11,11 @@ use tenure::driver::{
 };
 use tenure::store::local::Local;
 use tenure::{ClaimId, Client, Error, Fence, Name, Outcome, Owner};
+use tenure_testkit::Parent;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Diary, check, check_order, grants, holds};
-use crate::worker::{Orders, Worker, answer};
+use crate::worker::{Worker, answer};
 use crate::{LONG_MS, PATIENCE, assert_nothing_left, folder, millis, open};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -139,7 +140,7 @@ impl Scene {
 }
 
 /// Takes and leaves locks until told to end; answers the longest wait in milliseconds.
-pub(crate) async fn churner(folder: PathBuf, orders: Orders) {
+pub(crate) async fn churner(folder: PathBuf, orders: Parent) {
     let churner = Churner {
         diary: Diary::open(&folder),
         folder,
@@ -154,7 +155,7 @@ pub(crate) async fn churner(folder: PathBuf, orders: Orders) {
 
 struct Churner {
     folder: PathBuf,
-    orders: Orders,
+    orders: Parent,
     diary: Diary,
 }
 
@@ -163,7 +164,7 @@ impl Churner {
     async fn by_driver(&self) -> Duration {
         let local = Local::open(Some(&self.folder)).await.unwrap();
         let mut longest = Duration::ZERO;
-        while !self.orders.are_waiting() {
+        while !self.orders.is_next_ready() {
             let claim = claim(fastrand::choice([Wait::No, Wait::InLine]).unwrap());
             let asked = Instant::now();
             let granted = match local.acquire(&claim).await.unwrap() {
@@ -212,7 +213,7 @@ impl Churner {
         let mut longest = Duration::ZERO;
         // The same in every call: what one of them gives up must not undo what the next one gets.
         let owner = Owner::unique();
-        while !self.orders.are_waiting() {
+        while !self.orders.is_next_ready() {
             let name = *fastrand::choice(&NAMES).unwrap();
             let mut lock = client.mutex(name).ttl(millis(LONG_MS));
             if fastrand::bool() {

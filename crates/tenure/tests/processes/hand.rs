@@ -6,16 +6,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, Lock, Owner};
+use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::register::Register;
-use crate::worker::{Orders, answer};
+use crate::worker::answer;
 use crate::{millis, url};
 
 /// Opens the store and obeys.
 ///
 /// Orders are a verb, a name, and options such as `ttl=500`.
-pub(crate) async fn hand(folder: PathBuf, mut orders: Orders) {
+pub(crate) async fn hand(folder: PathBuf, mut orders: Parent) {
     let client = match tenure::open(&url(&folder)).await {
         Ok(client) => client,
         Err(error) => return answer(&failed(&error)),
@@ -26,7 +27,7 @@ pub(crate) async fn hand(folder: PathBuf, mut orders: Orders) {
         folder,
         guards: BTreeMap::new(),
     };
-    while let Some(order) = orders.next().await {
+    while let Ok(order) = orders.next::<String>().await {
         let done = hand.obey(&Order::read(&order)).await;
         answer(&done.unwrap_or_else(|error| failed(&error)));
     }

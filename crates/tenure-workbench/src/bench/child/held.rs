@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tenure::{Client, Health};
+use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, loops, ready};
 use crate::bench::clock::processor_time;
-use crate::bench::contender::{Tenure, let_go};
-use crate::parent::Parent;
+use crate::bench::contender::{Contender, release};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -52,7 +52,7 @@ pub(super) async fn many(
     parent: &mut Parent,
 ) -> Result<Figures> {
     let lock = |number: u32| client.mutex(&format!("{name}/{number}")).ttl(ttl);
-    let_go(lock(0).lock().await?).await?;
+    release(lock(0).lock().await?).await?;
     let before = status("RssAnon");
     let mut guards = Vec::with_capacity(leases as usize);
     for number in 0..leases {
@@ -71,10 +71,10 @@ pub(super) async fn many(
         .count();
     for guard in guards {
         // Losses are counted above.
-        let _ = let_go(guard).await;
+        let _ = release(guard).await;
     }
     // What a crowd of names leaves behind may slow down whoever comes after it.
-    let mut after = Tenure::new(client.mutex(name));
+    let mut after = Contender::tenure(client.mutex(name));
     let after = loops::count_pairs(&mut after, time / 30).await?;
     let renewals = 3.0 * time.div_duration_f64(ttl) * f64::from(leases);
     Ok(share(used, time)

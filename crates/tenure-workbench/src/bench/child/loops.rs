@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, ready};
 use crate::bench::clock::{as_ns, now_ns};
-use crate::bench::contender::{Any, Contender};
-use crate::bench::wire::{Answer, Step};
-use crate::parent::{Parent, tell};
+use crate::bench::contender::Contender;
+use crate::bench::messages::{Message, Step};
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
 /// One after another.
 pub(super) async fn pairs(
-    mut contender: impl Contender,
+    mut contender: Contender,
     time: Duration,
     parent: &mut Parent,
 ) -> Result<Figures> {
@@ -26,21 +27,21 @@ pub(super) async fn pairs(
 
 /// The same in turns, while others rest that are compared with it.
 pub(super) async fn turns(
-    mut contender: impl Contender,
+    mut contender: Contender,
     time: Duration,
     parent: &mut Parent,
 ) -> Result<Figures> {
     pairs_for(&mut contender, time, |_| {}).await?;
-    tell(&Answer::Ready)?;
-    while let Step::Go { .. } = parent.hear().await? {
+    Parent::send(&Message::Ready)?;
+    while let Step::Go { .. } = parent.next().await.or_fail()? {
         let figures = count_pairs(&mut contender, time).await?;
-        tell(&Answer::Turn(figures))?;
+        Parent::send(&Message::Figures(figures))?;
     }
     Ok(Figures::default())
 }
 
 /// One turn, without a word to the parent.
-pub(super) async fn count_pairs(contender: &mut impl Contender, time: Duration) -> Result<Figures> {
+pub(super) async fn count_pairs(contender: &mut Contender, time: Duration) -> Result<Figures> {
     let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
     let mut latencies = latencies.map_err(|error| {
         let sentence = format!("latencies cannot be counted: {error}");
@@ -57,7 +58,7 @@ pub(super) async fn count_pairs(contender: &mut impl Contender, time: Duration) 
 
 /// Returns how many pairs were made, and in how many nanoseconds.
 async fn pairs_for(
-    contender: &mut impl Contender,
+    contender: &mut Contender,
     time: Duration,
     mut note: impl FnMut(u64),
 ) -> Result<(u64, u64)> {
@@ -76,7 +77,7 @@ async fn pairs_for(
 
 /// Many tasks at once, with some work inside.
 pub(super) async fn tasks(
-    contenders: Vec<Any>,
+    contenders: Vec<Contender>,
     work: Duration,
     time: Duration,
     parent: &mut Parent,
@@ -96,7 +97,11 @@ pub(super) async fn tasks(
 }
 
 /// Returns the contenders, and how many pairs they made.
-async fn tasks_until(contenders: Vec<Any>, work: Duration, end: u64) -> Result<(Vec<Any>, u64)> {
+async fn tasks_until(
+    contenders: Vec<Contender>,
+    work: Duration,
+    end: u64,
+) -> Result<(Vec<Contender>, u64)> {
     let mut tasks = JoinSet::new();
     for mut contender in contenders {
         tasks.spawn(async move {
@@ -129,7 +134,7 @@ async fn tasks_until(contenders: Vec<Any>, work: Duration, end: u64) -> Result<(
 }
 
 /// Waits for the lock; returns whether the caller had to wait.
-async fn acquire_and_tell(contender: &mut Any) -> Result<bool> {
+async fn acquire_and_tell(contender: &mut Contender) -> Result<bool> {
     let mut asked = std::pin::pin!(contender.acquire());
     let mut waited = false;
     let acquired = std::future::poll_fn(|context| {
@@ -143,7 +148,7 @@ async fn acquire_and_tell(contender: &mut Any) -> Result<bool> {
 
 /// One of many processes: each works for a moment while it holds the lock.
 pub(super) async fn crowd(
-    mut contender: impl Contender,
+    mut contender: Contender,
     rest: Duration,
     time: Duration,
     parent: &mut Parent,

@@ -1,12 +1,14 @@
-//! A process of the benchmark: plays the part that it is told on its standard input.
+//! A process of the benchmark: runs the part that its parent sends it.
 
 use std::process::ExitCode;
+
+use tenure_testkit::Parent;
 
 use crate::bench::clock::now_ns;
 use crate::bench::contender::{Contender, Source};
 use crate::bench::figures::Figures;
-use crate::bench::wire::{Answer, Order, Part, Step, Times};
-use crate::parent::{Parent, tell};
+use crate::bench::messages::{Message, Part, Setup, Step, Times};
+use crate::process::{OrFail, failure};
 use tenure_cli::error::Result;
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
@@ -14,31 +16,29 @@ use tenure_cli::store::Store;
 mod held;
 mod loops;
 
-/// Plays one part.
-pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let (order, mut parent) = Parent::listen("bench-child", "bench")?;
-    match part(store, order, &mut parent).await {
-        Ok(answer) => tell(&answer)?,
-        Err(failure) => tell(&Answer::Failed(failure.to_string()))?,
-    }
+/// Runs one part.
+pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
+    let (setup, mut parent) = Parent::listen("bench-child", "tenure bench").or_fail()?;
+    let done = part(store, setup, &mut parent).await;
+    Parent::send(&done.unwrap_or_else(|failure| Message::Failed(failure.to_string())))?;
     Ok(exit_code::DONE)
 }
 
-async fn part(store: &Store, order: Order, parent: &mut Parent) -> Result<Answer> {
-    let Order {
+async fn part(store: &Store, setup: Setup, parent: &mut Parent) -> Result<Message> {
+    let Setup {
         name,
         who,
         ttl,
         keep,
         part,
-    } = order;
+    } = setup;
     let source = Source::open(who, ttl, keep, store).await?;
-    let answer = act(&source, &name, part, parent).await;
+    let done = act(&source, &name, part, parent).await;
     source.settled().await;
-    answer
+    done
 }
 
-async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Result<Answer> {
+async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Result<Message> {
     let figures = match part {
         Part::Pairs { time } => loops::pairs(source.contender(name)?, time, parent).await?,
         Part::Turns { time } => loops::turns(source.contender(name)?, time, parent).await?,
@@ -67,35 +67,35 @@ async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Re
             held::many(source.client()?, name, leases, ttl, time, parent).await?
         }
     };
-    Ok(Answer::Done(figures))
+    Ok(Message::Figures(figures))
 }
 
 /// Locks and releases when told, and notes when.
-async fn steps(mut contender: impl Contender, parent: &mut Parent) -> Result<Answer> {
+async fn steps(mut contender: Contender, parent: &mut Parent) -> Result<Message> {
     let mut times = Times::default();
-    tell(&Answer::Ready)?;
+    Parent::send(&Message::Ready)?;
     loop {
-        match parent.hear().await? {
+        match parent.next().await.or_fail()? {
             Step::Lock => {
                 times.asked.push(now_ns());
                 contender.acquire().await?;
                 times.locked.push(now_ns());
-                tell(&Answer::Held)?;
+                Parent::send(&Message::Locked)?;
             }
             Step::Release => {
                 times.let_go.push(now_ns());
                 contender.release().await?;
             }
-            Step::Go { .. } | Step::End => return Ok(Answer::Times(times)),
+            Step::Go { .. } | Step::End => return Ok(Message::Times(times)),
         }
     }
 }
 
 /// Says that all is ready, and waits for the moment to begin.
 async fn ready(parent: &mut Parent) -> Result<u64> {
-    tell(&Answer::Ready)?;
-    match parent.hear().await? {
+    Parent::send(&Message::Ready)?;
+    match parent.next().await.or_fail()? {
         Step::Go { at_ns } => Ok(at_ns),
-        _ => Err(parent.not_by_hand()),
+        _ => Err(failure(parent.not_by_hand())),
     }
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tenure::{Lock, Once, Seen};
+use tenure_testkit::Parent;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::demo::cache::entry::{Cache, Entry};
-use crate::parent::{Parent, tell};
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
@@ -68,14 +69,14 @@ impl Calls {
 
 /// Runs one copy.
 pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let (settings, _) = Parent::listen("demo-cache-copy", "demo cache")?;
+    let (settings, _) = Parent::listen("demo-cache-copy", "tenure demo cache").or_fail()?;
     let calls = call_all(store, settings)
         .await
         .unwrap_or_else(|failure| Calls {
             failed: Some(failure.to_string()),
             ..Calls::default()
         });
-    tell(&calls)?;
+    Parent::send(&calls)?;
     Ok(exit_code::DONE)
 }
 

@@ -1,15 +1,18 @@
 //! `demo cache`: a hot entry expires, and one caller rebuilds it instead of hundreds.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::summary::{flag_name, progress};
-use crate::child::Child;
+use tenure_testkit::Child;
+
+use super::summary::flag_name;
+use crate::process::{self, OrFail, failure};
+use crate::terminal::progress_bar;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::output::print_json;
-use tenure_cli::store::{self, Store};
+use tenure_cli::store::Store;
 use tenure_cli::{duration, exit_code};
 
 mod copy;
@@ -73,7 +76,7 @@ pub(crate) async fn cache(store: &Store, args: CacheArgs) -> Result<ExitCode> {
         Some(strategy) => vec![strategy],
         None => Strategy::value_variants().to_vec(),
     };
-    let progress = progress(strategies.len() as u64);
+    let progress = progress_bar(strategies.len() as u64, "locks");
     let mut reports = Vec::new();
     for strategy in strategies {
         progress.set_message(format!("lock: {}", flag_name(&strategy)));
@@ -127,16 +130,17 @@ async fn run(store: &Store, args: &CacheArgs, strategy: Strategy) -> Result<Repo
 
 /// Starts a copy.
 fn start(url: &str, settings: &Settings) -> Result<Child> {
-    let mut command = Command::new(tenure_cli::program::own_program()?);
-    command.arg("demo-cache-copy").env(store::VARIABLE, url);
-    let mut copy = Child::start("a copy of the service", &mut command)?;
-    copy.tell(settings)?;
+    let mut copy = process::start("a copy of the service", "demo-cache-copy", Some(url))?;
+    copy.send(settings).or_fail()?;
     Ok(copy)
 }
 
 /// Waits for the calls of a copy.
 fn calls_of(mut copy: Child) -> Result<Calls> {
-    let calls: Calls = copy.said().next().ok_or_else(|| copy.ended_early())??;
+    let calls = copy.messages().next();
+    let calls: Calls = calls
+        .ok_or_else(|| failure(copy.failed("it ended early")))?
+        .or_fail()?;
     match calls.failed {
         Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
         None => Ok(calls),

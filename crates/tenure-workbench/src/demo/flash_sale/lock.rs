@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::lock_kind::LockKind;
 use super::messages::Settings;
 use super::stock::StockLocation;
-use crate::recipes::{Held as RecipeHeld, Recipe, Spin};
+use crate::recipes::{Held as RecipeHeld, RecipeLock};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -28,7 +28,7 @@ pub(super) enum SaleLock {
     },
     /// A lock as people write it.
     Recipe {
-        recipe: Arc<dyn Recipe>,
+        recipe: RecipeLock,
         name: String,
         nested: bool,
     },
@@ -121,19 +121,15 @@ impl Held {
     }
 }
 
-async fn recipe(lock: LockKind, settings: &Settings) -> Result<Arc<dyn Recipe>> {
+async fn recipe(lock: LockKind, settings: &Settings) -> Result<RecipeLock> {
     let ttl = Duration::from_millis(settings.ttl_ms);
     // With several servers, recipes use the one of the stock.
     let server = match &settings.stock {
         StockLocation::Redis { url, .. } => url,
         StockLocation::File(_) => &settings.store,
     };
-    let opened = match lock.recipe() {
-        Some(kind) => kind.open(std::slice::from_ref(server), ttl).await,
-        None => Spin::open(server, ttl)
-            .await
-            .map(|spin| Arc::new(spin) as _),
-    };
+    let recipe = lock.recipe().ok_or_else(|| failed(&"it is no recipe"))?;
+    let opened = RecipeLock::open(recipe, std::slice::from_ref(server), ttl).await;
     opened.map_err(|error| failed(&error))
 }
 

@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::demo::summary::flag_name;
-use crate::recipes::Kind;
+use crate::lab;
+use crate::recipes::{Recipe, Spin};
 
 /// The lock of a sale, by name.
 ///
@@ -59,16 +60,18 @@ impl LockKind {
         Self::from_str(name, false).ok()
     }
 
-    /// Returns the recipe of the lab that it is, if any; it has the same name there.
-    pub(super) fn recipe(self) -> Option<Kind> {
-        // Each copy has one lock of its own, and needs no recipe for it.
-        let recipe = Kind::from_str(&self.name(), false).ok();
-        recipe.filter(|recipe| *recipe != Kind::Process)
+    /// Returns the recipe that it is, if any; it has the same name in the lab.
+    pub(super) fn recipe(self) -> Option<&'static dyn Recipe> {
+        match self {
+            Self::None | Self::Process | Self::Tenure => None,
+            Self::Spin => Some(&Spin),
+            broken => lab::recipe(&broken.name()),
+        }
     }
 
     /// Returns whether it works on a Redis server only.
     pub(super) fn needs_redis(self) -> bool {
-        self.recipe().is_some() || self == Self::Spin
+        self.recipe().is_some()
     }
 
     /// Returns whether the nested step of a sale takes the lock again.
@@ -103,6 +106,19 @@ impl LockKind {
             }
             Self::Spin => "correct except with --pause, but slow, and not fair",
             Self::Tenure => "exactly the stock is sold, whatever happens to a copy",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_on_redis_has_its_recipe() {
+        for lock in LockKind::all() {
+            let own = matches!(lock, LockKind::None | LockKind::Process | LockKind::Tenure);
+            assert_eq!(lock.recipe().is_none(), own, "{lock:?}");
         }
     }
 }

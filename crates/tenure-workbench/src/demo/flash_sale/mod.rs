@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::summary::progress;
+use crate::terminal::progress_bar;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::output::print_json;
@@ -96,7 +96,7 @@ async fn one(
     live: &Live,
     commands: &mut UnboundedReceiver<Command>,
 ) -> Result<Record> {
-    let bar = progress(setup.args.buyers());
+    let bar = progress_bar(setup.args.buyers(), "answers");
     let watched = async {
         loop {
             tokio::time::sleep(TICK).await;

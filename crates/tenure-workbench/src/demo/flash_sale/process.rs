@@ -1,17 +1,16 @@
 //! The copies of the service, as the sale sees them: started, frozen, killed and replaced.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_testkit::Port;
+use tenure_testkit::{Child, Port};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio::time::timeout;
 
 use super::messages::{Halt, Said, Settings, Tell};
 use super::record::Outcome;
-use crate::child::Child;
+use crate::process::{self, OrFail, failure};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -62,7 +61,7 @@ impl Copy {
         // The successor listens on the same port before the old process dies. Otherwise the load balancer would
         // send its buyers to the other copies, one of which may be frozen.
         let successor = Process::start(&self.settings).await?;
-        process.child.kill()?;
+        process.child.kill().or_fail()?;
         *process = successor;
         self.pid.store(process.child.id(), Ordering::Relaxed);
         Ok(())
@@ -73,9 +72,11 @@ impl Copy {
         let mut process = self.process.lock().await;
         let give_up = Instant::now() + END;
         // Both fail if the process is gone already.
-        let _ = process.child.tell(&Tell::End);
+        let _ = process.child.send(&Tell::End);
         let _ = process.child.signal(Signal::CONT);
-        while matches!(process.child.ended(Instant::now()), Ok(None)) && Instant::now() < give_up {
+        while matches!(process.child.wait_until(Instant::now()), Ok(None))
+            && Instant::now() < give_up
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -85,37 +86,33 @@ impl Copy {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    said: mpsc::UnboundedReceiver<Result<Said>>,
+    said: mpsc::UnboundedReceiver<tenure_testkit::Result<Said>>,
 }
 
 impl Process {
     async fn start(settings: &Settings) -> Result<Self> {
-        let mut command = Command::new(tenure_cli::program::own_program()?);
-        let mut child = Child::start("a copy of the service", command.arg("demo-copy"))?;
-        child.tell(settings)?;
+        let mut child = process::start("a copy of the service", "demo-copy", None)?;
+        child.send(settings).or_fail()?;
         let (tell, heard) = mpsc::unbounded_channel();
-        let said = child.said();
-        std::thread::spawn(move || {
-            for said in said {
-                // Nobody listens to a process that was replaced.
-                let _ = tell.send(said);
-            }
+        child.on_message(move |said| {
+            // Nobody listens to a process that was replaced.
+            let _ = tell.send(said);
         });
         let mut process = Self { child, said: heard };
         let ready = timeout(START, process.hear()).await;
-        let late = |_| process.child.trouble(&"it takes too long to start");
+        let late = |_| failure(process.child.failed("it takes too long to start"));
         match ready.map_err(late)?? {
             Said::Ready => Ok(process),
-            other => Err(process.child.out_of_turn(&other)),
+            other => Err(process.unexpected(&other)),
         }
     }
 
     /// Waits until a sale has halted in the middle, the first after so many pieces are sold.
     pub(super) async fn halt(&mut self, after: u64, how: Halt) -> Result<()> {
-        self.child.tell(&Tell::Halt { after, how })?;
+        self.child.send(&Tell::Halt { after, how }).or_fail()?;
         match self.hear().await? {
             Said::Halted => Ok(()),
-            other => Err(self.child.out_of_turn(&other)),
+            other => Err(self.unexpected(&other)),
         }
     }
 
@@ -129,28 +126,33 @@ impl Process {
 
     /// Freezes a process that stands still, and waits until all its threads have stopped.
     pub(super) async fn freeze(&self) -> Result<()> {
-        self.child.signal(Signal::STOP)?;
+        self.child.signal(Signal::STOP).or_fail()?;
         let frozen = async {
             while self.child.state() != Some('T') {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let frozen = timeout(START, frozen).await;
-        frozen.map_err(|_| self.child.trouble(&"it does not stop"))
+        frozen.map_err(|_| failure(self.child.failed("it does not stop")))
     }
 
     /// Lets a frozen process continue with the sale that has halted.
     pub(super) fn resume(&mut self) -> Result<()> {
-        self.child.tell(&Tell::GoOn)?;
-        self.child.signal(Signal::CONT)
+        self.child.send(&Tell::GoOn).or_fail()?;
+        self.child.signal(Signal::CONT).or_fail()
     }
 
     async fn hear(&mut self) -> Result<Said> {
         match self.said.recv().await {
             Some(Ok(Said::Failed(sentence))) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
-            Some(said) => said,
-            None => Err(self.child.ended_early()),
+            Some(said) => said.or_fail(),
+            None => Err(failure(self.child.failed("it ended early"))),
         }
+    }
+
+    fn unexpected(&self, said: &Said) -> Failure {
+        let reason = format!("it sent {said:?} at the wrong time");
+        failure(self.child.failed(&reason))
     }
 }
 

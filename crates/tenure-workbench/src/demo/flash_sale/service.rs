@@ -12,13 +12,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use tenure_testkit::Parent;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::lock::{Held, SaleLock};
 use super::messages::{Answer, Halt, Said, Settings, Tell};
 use super::record::Outcome;
 use super::stock::{Stock, Written};
-use crate::parent::{self, tell};
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 
@@ -36,7 +36,7 @@ pub(crate) async fn copy() -> Result<ExitCode> {
     });
     listen(Arc::clone(&orders), go_on, settings.folder.clone());
     if let Err(failure) = serve(settings, orders).await {
-        tell(&Said::Failed(failure.to_string()))?;
+        Parent::send(&Said::Failed(failure.to_string()))?;
     }
     Ok(exit_code::DONE)
 }
@@ -53,7 +53,7 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let routes = Router::new()
         .route("/inventory/sale", post(sale))
         .with_state(Arc::new(shop));
-    tell(&Said::Ready)?;
+    Parent::send(&Said::Ready)?;
     axum::serve(listener, routes).await?;
     Ok(())
 }
@@ -131,7 +131,7 @@ impl Shop {
         if halted {
             let outcome = sold.as_ref().map_or(Outcome::Error, |sold| *sold);
             let fence = held.fence();
-            tell(&Said::WentOn { outcome, fence })?;
+            Parent::send(&Said::WentOn { outcome, fence })?;
         }
         Ok((left - 1, sold?))
     }
@@ -176,7 +176,7 @@ impl Orders {
             return false;
         };
         // Without a parent there is no sale any more.
-        let _ = tell(&Said::Halted);
+        let _ = Parent::send(&Said::Halted);
         match halt {
             Halt::Slow { for_ms } => tokio::time::sleep(Duration::from_millis(for_ms)).await,
             Halt::Still => self.stand_still(),
@@ -219,7 +219,7 @@ fn end_now(orphaned: Option<&Path>) {
         // Another copy may have removed it already.
         let _ = std::fs::remove_dir_all(folder);
     }
-    parent::end_now();
+    Parent::exit();
 }
 
 fn not_by_hand() -> Failure {

@@ -1,6 +1,7 @@
-//! The cases of the lab, each in a file of its own beside its lesson.
+//! The cases of the lab, each in a folder: the broken lock, the experiment that breaks it, and the lesson.
 
 use super::case::Case;
+use crate::recipes::Recipe;
 
 mod blind_retry;
 mod check_then_subscribe;
@@ -38,3 +39,9 @@ pub(super) static ALL: &[&Case] = &[
     &check_then_subscribe::CASE,
     &blind_retry::CASE,
 ];
+
+/// Returns the broken lock of the case with this name.
+pub(crate) fn recipe(name: &str) -> Option<&'static dyn Recipe> {
+    let case = ALL.iter().find(|case| case.name == name);
+    case.map(|case| case.recipe)
+}

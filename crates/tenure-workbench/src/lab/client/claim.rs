@@ -2,139 +2,91 @@
 
 use std::sync::Arc;
 
-use tenure_checker::{Event, Freed, Mode, What};
+use tenure_checker::{Freed, Mode, What};
+use tenure_testkit::Parent;
 use tokio::sync::mpsc;
 
-use crate::lab::clock::now_us;
-use crate::lab::wire::{Did, Say};
+use super::lock::Lock;
+use crate::history;
+use crate::lab::messages::{Action, Message};
 use crate::lab::{BEFORE_WRITE, owner_of};
-use crate::parent::tell;
-use crate::recipes::{Held, Recipe, Stage};
+use crate::recipes::{Held, breakpoint};
 use tenure_cli::error::Result;
-
-/// What a holder is told to do.
-#[derive(Debug)]
-pub(super) enum Deed {
-    Read,
-    Version(u64),
-    Write,
-    Written,
-    Release,
-}
 
 /// One claim, and what its holder knows.
 #[derive(Debug)]
 pub(super) struct Claim {
-    number: u64,
-    process: u32,
-    name: String,
-    lost: bool,
-    /// What it has read.
-    read: u64,
+    pub(super) number: u64,
+    pub(super) process: u32,
+    pub(super) name: String,
 }
 
 impl Claim {
-    pub(super) fn new(number: u64, process: u32, name: String) -> Self {
-        Self {
-            number,
-            process,
-            name,
-            lost: false,
-            read: 0,
-        }
-    }
-
-    /// Asks, does what it is told, and lets go.
+    /// Asks, does what it is told, and releases.
     ///
     /// An error means that the lab is gone; this process ends with it.
-    pub(super) async fn play(
+    pub(super) async fn run(
         self,
-        recipe: Arc<dyn Recipe>,
-        deeds: mpsc::UnboundedReceiver<Deed>,
+        lock: Arc<Lock>,
+        actions: mpsc::UnboundedReceiver<Action>,
     ) -> Result<()> {
         let claim = self.number;
-        let (name, owner) = (self.name.clone(), owner_of(self.process));
-        let mode = Mode::Exclusive;
         self.note(What::Asked {
             claim,
-            name,
-            mode,
-            owner,
+            name: self.name.clone(),
+            mode: Mode::Exclusive,
+            owner: owner_of(self.process),
         })?;
-        match recipe.lock(&self.name).await {
+        match lock.lock(&self.name).await {
             Ok(held) => {
                 let fence = held.fence;
                 self.note(What::Granted { claim, fence })?;
-                self.hold(recipe.as_ref(), held, deeds).await
+                self.hold(&lock, held, actions).await
             }
-            Err(trouble) if trouble.nothing_changed() => self.note(What::Refused { claim }),
-            Err(trouble) => {
-                let error = trouble.to_string();
+            Err(error) if error.nothing_changed() => self.note(What::Refused { claim }),
+            Err(error) => {
+                let error = error.to_string();
                 self.note(What::Unknown { claim, error })
             }
         }
     }
 
     async fn hold(
-        mut self,
-        recipe: &dyn Recipe,
+        &self,
+        lock: &Lock,
         held: Held,
-        mut deeds: mpsc::UnboundedReceiver<Deed>,
+        mut actions: mpsc::UnboundedReceiver<Action>,
     ) -> Result<()> {
-        let claim = self.number;
+        let (claim, fence) = (self.number, held.fence);
+        let mut is_lost = false;
         loop {
-            let deed = tokio::select! {
-                deed = deeds.recv() => deed,
-                () = held.lost(), if !self.lost => {
-                    self.lost = true;
+            let action = tokio::select! {
+                action = actions.recv() => action,
+                () = held.lost(), if !is_lost => {
+                    is_lost = true;
                     self.note(What::Lost { claim })?;
                     continue;
                 }
             };
-            match deed {
+            match action {
                 None => return Ok(()),
-                Some(Deed::Release) => break,
-                Some(deed) => self.act(deed, held.fence).await?,
+                Some(Action::Release) => break,
+                Some(_) if is_lost => Parent::send(&Message::Declined { claim })?,
+                Some(Action::Read) => Parent::send(&Message::Read { claim })?,
+                Some(Action::Write) => {
+                    // However late the check above is made, a pause can fall between it and the write.
+                    breakpoint(BEFORE_WRITE).await;
+                    Parent::send(&Message::Write { claim, fence })?;
+                }
             }
         }
         self.note(What::Releasing { claim })?;
-        let freed = recipe.unlock(held).await.unwrap_or(Freed::Unknown);
+        let freed = lock.unlock(held).await.unwrap_or(Freed::Unknown);
         self.note(What::Released { claim, freed })
     }
 
-    /// Uses the resource, unless it has noticed that it must not any more.
-    async fn act(&mut self, deed: Deed, fence: Option<u64>) -> Result<()> {
-        let (claim, read) = (self.number, self.read);
-        match deed {
-            Deed::Read | Deed::Write if self.lost => {
-                let did = Did::Declined;
-                tell(&Say::Done { claim, did })
-            }
-            Deed::Read => tell(&Say::Read { claim }),
-            Deed::Version(version) => {
-                self.read = version;
-                let did = Did::Read;
-                tell(&Say::Done { claim, did })
-            }
-            Deed::Write => {
-                // However late the check above is made, a pause can fall between it and the write.
-                Stage::reach(BEFORE_WRITE).await;
-                tell(&Say::Write { claim, fence, read })
-            }
-            Deed::Written => {
-                let did = Did::Wrote;
-                tell(&Say::Done { claim, did })
-            }
-            Deed::Release => Ok(()),
-        }
-    }
-
     fn note(&self, what: What) -> Result<()> {
-        let (at_us, process) = (now_us(), self.process);
-        tell(&Say::Noted(Event {
-            at_us,
-            process,
-            what,
-        }))
+        let event = history::now(self.process, what);
+        Ok(Parent::send(&Message::Noted(event))?)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::{Error, Guard, Lease, Lock};
 use tokio::time::timeout;
 
-use super::lots::Way;
+use super::choices::Way;
 
 /// What came of a call.
 #[derive(Debug)]

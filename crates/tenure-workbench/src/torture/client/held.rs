@@ -6,10 +6,10 @@ use tenure::{Client, Guard, Health, Lease, Outcome};
 use tenure_checker::{Freed, What};
 use tokio::time::{sleep, timeout};
 
-use crate::torture::clock::{micros, now_us};
-use crate::torture::wire::Said;
+use crate::history::{micros, now_us};
+use crate::torture::messages::Message;
 
-use super::lots::End;
+use super::choices::End;
 use super::notes::Notes;
 
 /// A lock with the time of the last look that found it held.
@@ -157,7 +157,7 @@ impl Held {
         if until_us > self.told_until_us + STEP_US {
             self.told_until_us = until_us;
             let claim = self.claim;
-            self.notes.say(&Said::Believes { claim, until_us });
+            self.notes.send(&Message::Believes { claim, until_us });
         }
     }
 

@@ -1,7 +1,7 @@
 //! A client of a torture: a process that locks, works and lets go until it is told to finish.
 //!
-//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. What they
-//! do is drawn by lot, from a seed.
+//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. They
+//! choose at random what to do, from a seed.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -9,30 +9,32 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tenure::Client;
+use tenure_testkit::Parent;
 
-use crate::parent::Parent;
+use crate::process::OrFail;
 use tenure_cli::error::{Failure, Result};
 use tenure_cli::exit_code;
 use tenure_cli::store::Store;
 
-use super::wire::{FINISH, Order, Said};
+use super::messages::{FINISH, Message, Setup};
 use notes::Notes;
 use task::Task;
 
 mod ask;
+mod choices;
 mod held;
-mod lots;
 mod notes;
-mod register;
+mod register_client;
 mod task;
 
-/// Plays the part of one client.
-pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
-    let (order, mut parent) = Parent::listen::<Order>("torture-client", "torture")?;
-    let notes = Notes::new(order.process);
+/// Runs one client.
+pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
+    let (setup, mut parent): (Setup, _) =
+        Parent::listen("torture-client", "tenure torture").or_fail()?;
+    let notes = Notes::new(setup.process);
     let finish = Rc::new(Cell::new(false));
     let told = async {
-        while let Ok(told) = parent.hear::<String>().await {
+        while let Ok(told) = parent.next::<String>().await {
             if told == FINISH {
                 finish.set(true);
             }
@@ -41,16 +43,16 @@ pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
         std::future::pending::<()>().await;
     };
     let worked = tokio::select! {
-        worked = work(store, order, &notes, &finish) => worked,
+        worked = work(store, setup, &notes, &finish) => worked,
         () = told => Ok(()),
     };
     if let Err(failure) = &worked {
-        notes.say(&Said::Failed(failure.to_string()));
+        notes.send(&Message::Failed(failure.to_string()));
     }
     worked.map(|()| exit_code::DONE)
 }
 
-async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>>) -> Result<()> {
+async fn work(store: &Store, setup: Setup, notes: &Notes, finish: &Rc<Cell<bool>>) -> Result<()> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         match open(store, finish).await? {
@@ -61,7 +63,7 @@ async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>
     let tasks = tokio::task::LocalSet::new();
     let mut ends = Vec::new();
     for (number, client) in (0..TASKS).zip(clients.iter().cycle()) {
-        let task = Task::new(client, &order, number, notes, finish).await?;
+        let task = Task::new(client, &setup, number, notes, finish).await?;
         ends.push(tasks.spawn_local(task.run()));
     }
     let all = async {

@@ -1,13 +1,13 @@
 //! What a client notes, told at once: a process that is killed loses none of it.
 
 use std::cell::Cell;
-use std::io::Write;
 use std::rc::Rc;
 
 use tenure_checker::{Event, What};
+use tenure_testkit::Parent;
 
-use crate::torture::clock::now_us;
-use crate::torture::wire::Said;
+use crate::history::now_us;
+use crate::torture::messages::Message;
 
 /// The notes of one process, shared by its tasks.
 #[derive(Debug, Clone)]
@@ -38,23 +38,19 @@ impl Notes {
 
     /// Notes what happened at a time that is over.
     pub(super) fn note_at(&self, at_us: u64, what: What) {
-        self.say(&Said::Noted(Event {
+        self.send(&Message::Noted(Event {
             at_us,
             process: self.process,
             what,
         }));
     }
 
-    /// Says a line, in one write, so that a kill leaves no half of it.
+    /// Sends a message.
     #[expect(
         clippy::expect_used,
         reason = "a client that cannot note what it does must not go on doing it"
     )]
-    pub(super) fn say(&self, said: &Said) {
-        let mut text = serde_json::to_string(said).expect("these values have a JSON form");
-        text.push('\n');
-        let mut out = std::io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        written.expect("whoever started this process reads what it says");
+    pub(super) fn send(&self, message: &Message) {
+        Parent::send(message).expect("whoever started this process reads its messages");
     }
 }

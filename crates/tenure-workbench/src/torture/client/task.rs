@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use tenure::{ClaimId, Client, Error, Lease, Lock, Name, Owner};
 use tenure_checker::{Mode, What};
 
-use crate::torture::wire::{LeftLease, Order};
+use crate::torture::messages::{LeftLease, Setup};
 use tenure_cli::error::Result;
 
 use super::ask::{self, Answer};
+use super::choices::{Act, Choices, Draft, End, Life, Way, Who};
 use super::held::{ByHand, Held, Hold};
-use super::lots::{Act, Draft, End, Life, Lots, Way, Who};
 use super::notes::Notes;
-use super::register::Register;
+use super::register_client::RegisterClient;
 
 /// One task.
 #[derive(Debug)]
 pub(super) struct Task {
     client: Client,
-    order: Order,
-    lots: Lots,
+    setup: Setup,
+    choices: Choices,
     notes: Notes,
-    register: Register,
+    register: RegisterClient,
     finish: Rc<Cell<bool>>,
 }
 
@@ -42,19 +42,19 @@ struct Asked {
 impl Task {
     pub(super) async fn new(
         client: &Client,
-        order: &Order,
+        setup: &Setup,
         number: u32,
         notes: &Notes,
         finish: &Rc<Cell<bool>>,
     ) -> Result<Self> {
-        let seed = order.seed.wrapping_add(u64::from(number));
-        let (names, owners) = (order.names.len(), order.owners.len());
+        let seed = setup.seed.wrapping_add(u64::from(number));
+        let (names, owners) = (setup.names.len(), setup.owners.len());
         Ok(Self {
             client: client.clone(),
-            order: order.clone(),
-            lots: Lots::new(seed, order.ttl, names, owners, client.capabilities()),
+            setup: setup.clone(),
+            choices: Choices::new(seed, setup.ttl, names, owners, client.capabilities()),
             notes: notes.clone(),
-            register: Register::connect(order.register).await?,
+            register: RegisterClient::connect(setup.register).await?,
             finish: Rc::clone(finish),
         })
     }
@@ -62,20 +62,20 @@ impl Task {
     /// Makes claims until it is time to finish.
     pub(super) async fn run(mut self) -> Result<()> {
         while !self.finish.get() {
-            match self.lots.act() {
-                Act::Claim(draft) => self.play(&draft).await?,
+            match self.choices.act() {
+                Act::Claim(draft) => self.claim(&draft).await?,
                 Act::TakeUp(draft) => match self.register.take_up().await? {
                     Some(left) => self.take_up(left, &draft).await?,
-                    None => self.play(&draft).await?,
+                    None => self.claim(&draft).await?,
                 },
             }
-            tokio::time::sleep(self.lots.rest()).await;
+            tokio::time::sleep(self.choices.rest()).await;
         }
         Ok(())
     }
 
     /// Makes one claim, or several until one is granted, and what follows from it.
-    async fn play(&mut self, draft: &Draft) -> Result<()> {
+    async fn claim(&mut self, draft: &Draft) -> Result<()> {
         let tries = match draft.way {
             Way::Retry { tries, .. } => tries,
             _ => 1,
@@ -84,7 +84,7 @@ impl Task {
         for _ in 0..tries {
             let asked = Asked {
                 claim: self.notes.claim(),
-                name: self.order.names[draft.name].clone(),
+                name: self.setup.names[draft.name].clone(),
                 mode: draft.mode,
                 owner: owner.clone(),
                 is_shared: matches!(draft.who, Who::Shared(_)),
@@ -195,7 +195,7 @@ impl Task {
             claim: self.notes.claim(),
             ..outer_asked.clone()
         };
-        let lock = self.lock(&asked, who).ttl(self.order.ttl);
+        let lock = self.lock(&asked, who).ttl(self.setup.ttl);
         self.note_asked(&asked);
         let answer = tokio::select! {
             answer = ask::guard(&lock, Way::Wait) => answer,
@@ -216,7 +216,7 @@ impl Task {
 
     fn owner(&self, who: Who) -> Result<Owner> {
         Ok(match who {
-            Who::Shared(number) => Owner::named(&self.order.owners[number])?,
+            Who::Shared(number) => Owner::named(&self.setup.owners[number])?,
             Who::Named | Who::Task | Who::Nobody => Owner::unique(),
         })
     }
@@ -251,7 +251,7 @@ impl Task {
             Answer::Granted(granted) => return Ok(Some(granted)),
             Answer::Busy => What::Refused { claim },
             Answer::Dropped => What::Releasing { claim },
-            // What was drawn cannot be: nothing would be tested.
+            // A choice that the store cannot do: nothing would be tested.
             Answer::Failed(error @ (Error::InvalidOption { .. } | Error::Unsupported { .. })) => {
                 return Err(error.into());
             }

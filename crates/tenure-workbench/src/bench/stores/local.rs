@@ -1,0 +1,247 @@
+//! The embedded store, beside `flock(2)` and bare write transactions of LMDB on the same disk.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heed::{Env, WithoutTls};
+
+use crate::bench::contender::{Attempt, BareLock, BareLocks, bare_failed};
+use crate::bench::messages::Who;
+use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
+use crate::bench::report_row::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
+use crate::bench::report_row::{Row, row};
+use crate::bench::stores::lmdb_file::{self, Table};
+use crate::bench::stores::{BenchStore, OWN_PAIR, Subject};
+use crate::bench::workload::Workload::{
+    self, Crash, Crowd, Handover, Hot, Idle, Many, Pair, Parallel,
+};
+use tenure_cli::error::{Failure, Result};
+use tenure_cli::exit_code;
+
+/// `local:` and the place for its floors, inside its folder.
+#[derive(Debug)]
+pub(super) struct Local {
+    folder: PathBuf,
+    /// A file without a name, so that nothing is left of it, whatever happens.
+    file: File,
+}
+
+impl Local {
+    /// Looks at the folder of a store that was opened.
+    pub(super) fn look(folder: &str) -> Result<Self> {
+        let folder = match folder {
+            "" => default_folder(),
+            named => PathBuf::from(named),
+        };
+        let opened = fs::canonicalize(folder).and_then(|folder| {
+            let file = tempfile::tempfile_in(&folder)?;
+            Ok(Self { folder, file })
+        });
+        opened.map_err(|error| {
+            let sentence = format!("no file to compare with can be made in the store: {error}");
+            Failure::new(exit_code::UNAVAILABLE, sentence)
+        })
+    }
+
+    fn flock(&self, workload: Workload) -> Subject {
+        let (process, file) = (std::process::id(), self.file.as_raw_fd());
+        let places = vec![format!("/proc/{process}/fd/{file}")];
+        Subject::bare(FLOCK, workload, Who::bare_at(FLOCK, places))
+    }
+
+    /// Without a rest, whoever releases takes the lock again before the next one is awake, so
+    /// that it rarely changes hands. With one, it is as fair as ours.
+    fn flock_in_turn(&self) -> Subject {
+        Subject {
+            label: FLOCK_IN_TURN,
+            rest: REST,
+            ..self.flock(Crowd)
+        }
+    }
+
+    fn lmdb(&self, workload: Workload) -> Subject {
+        let places = vec![self.folder.display().to_string()];
+        Subject::bare(LMDB, workload, Who::bare_at(LMDB, places))
+    }
+
+    fn state(&self) -> Option<PathBuf> {
+        let is_state = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("state-") && name.ends_with(".mdb")
+        };
+        let entries = fs::read_dir(&self.folder).ok()?.flatten();
+        let mut paths = entries.map(|entry| entry.path());
+        paths.find(|path| is_state(path))
+    }
+}
+
+impl BenchStore for Local {
+    fn rows(&self) -> Vec<Row> {
+        ROWS.to_vec()
+    }
+
+    fn subjects(&self, workload: Workload) -> Vec<Subject> {
+        let floors = match workload {
+            Pair => vec![self.lmdb(workload), self.flock(workload)],
+            Parallel | Many => vec![Subject::own_pair()],
+            Crowd => vec![self.flock(workload), self.flock_in_turn()],
+            Handover | Crash => vec![self.flock(workload)],
+            _ => Vec::new(),
+        };
+        let own = std::iter::once(Subject::tenure(workload));
+        own.chain(floors).collect()
+    }
+
+    fn is_blocked(&self, process: u32) -> Result<bool> {
+        Ok(waits_for_a_file(process))
+    }
+
+    /// The number of LMDB's latest transaction, read from the two pages at the start of the file
+    /// that take turns in keeping it.
+    fn changes(&self) -> Option<u64> {
+        let file = File::open(self.state()?).ok()?;
+        let read = |page: u64| {
+            let mut number = [0; 8];
+            let at = page * rustix::param::page_size() as u64 + NUMBER_IN_PAGE;
+            file.read_exact_at(&mut number, at).ok()?;
+            Some(u64::from_le_bytes(number))
+        };
+        Some(read(0)?.max(read(1)?))
+    }
+}
+
+/// Opens bare locks: `flock(2)` on a file, or write transactions of LMDB in a folder.
+pub(super) fn open_bare(lock: &str, places: &[String]) -> BareLocks {
+    let place = PathBuf::from(places.first().map_or("", String::as_str));
+    match lock {
+        FLOCK => Box::new(move |_| {
+            let file = File::open(&place).map_err(|error| bare_failed(&error))?;
+            Ok(Box::new(Flock(file)))
+        }),
+        _ => Box::new(move |name| Ok(Box::new(Lmdb::open(&place, name)?))),
+    }
+}
+
+/// The lock that the kernel keeps for an open file.
+#[derive(Debug)]
+struct Flock(File);
+
+impl BareLock for Flock {
+    fn acquire(&mut self) -> Attempt<'_> {
+        Attempt::Done(self.0.lock().map_err(|error| bare_failed(&error)))
+    }
+
+    fn release(&mut self) -> Attempt<'_> {
+        Attempt::Done(self.0.unlock().map_err(|error| bare_failed(&error)))
+    }
+}
+
+/// What a lock in LMDB costs at least: a transaction that puts a record, and one that deletes it.
+#[derive(Debug)]
+struct Lmdb {
+    env: Env<WithoutTls>,
+    table: Table,
+    key: Vec<u8>,
+}
+
+impl Lmdb {
+    /// Opens a file of its own in a folder; the file's name is gone at once, whatever happens.
+    fn open(folder: &Path, name: &str) -> Result<Self> {
+        let builder = tempfile::Builder::new().prefix("bench-").tempdir_in(folder);
+        let place = builder.map_err(|error| bare_failed(&error))?;
+        let opened = lmdb_file::open(place.path());
+        let (env, table) = opened.map_err(|error| bare_failed(&error))?;
+        Ok(Self {
+            env,
+            table,
+            key: name.as_bytes().to_vec(),
+        })
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(Table, &mut heed::RwTxn<'_>) -> heed::Result<()>,
+    ) -> Attempt<'_> {
+        let changed = self.env.write_txn().and_then(|mut transaction| {
+            change(self.table, &mut transaction)?;
+            transaction.commit()
+        });
+        Attempt::Done(changed.map_err(|error| bare_failed(&error)))
+    }
+}
+
+impl BareLock for Lmdb {
+    fn acquire(&mut self) -> Attempt<'_> {
+        self.change(|table, transaction| table.put(transaction, &self.key, &RECORD))
+    }
+
+    fn release(&mut self) -> Attempt<'_> {
+        self.change(|table, transaction| table.delete(transaction, &self.key).map(drop))
+    }
+}
+
+/// Whether a process is blocked by a file lock; the kernel marks those with an arrow.
+fn waits_for_a_file(process: u32) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let process = process.to_string();
+    let mut blocked = locks.lines().filter(|line| line.contains("->"));
+    blocked.any(|line| line.split_whitespace().any(|word| word == process))
+}
+
+/// The folder of `local:` without a path, by the XDG base directories.
+fn default_folder() -> PathBuf {
+    let absolute = |name| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let home = || absolute("HOME").map(|home| home.join(".local/state"));
+    let state = absolute("XDG_STATE_HOME").or_else(home);
+    state.unwrap_or_default().join("tenure")
+}
+
+pub(super) const FLOCK: &str = "flock";
+const FLOCK_IN_TURN: &str = "flock in turn";
+pub(super) const LMDB: &str = "lmdb";
+
+/// About as large as the record of a lock.
+const RECORD: [u8; 160] = [b'x'; 160];
+
+/// Longer than it takes to wake a process, and much shorter than the others' turns.
+const REST: Duration = Duration::from_millis(1);
+
+/// Where LMDB 0.9 keeps the number of a transaction: behind the page's header (16 bytes), magic
+/// and version (8), address and size of the mapping (16), two tables (96) and the last page (8).
+const NUMBER_IN_PAGE: u64 = 144;
+
+/// Less than one tick of the kernel's usual 10 ms in the 5 s of the workload.
+const NO_MEASURABLE_CPU: f64 = 0.2;
+
+#[rustfmt::skip] // A table: one row of the report in each line.
+const ROWS: [Row; 23] = [
+    row(Pair, "pair_us", "lock + release", Micros, Some(LMDB), RatioAtMost(2.0)),
+    row(Pair, "pair_us", "lock + release", Micros, Some(FLOCK), Aim::None),
+    row(Pair, "p50_us", "p50", Micros, Some(LMDB), Aim::None),
+    row(Pair, "p99_us", "p99", Micros, Some(LMDB), Aim::None),
+    row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(OWN_PAIR), RatioAtLeast(1.0)),
+    row(Handover, "p50_us", "release to grant, p50", Micros, Some(FLOCK), RatioAtMost(3.0)),
+    row(Handover, "p99_us", "release to grant, p99", Micros, Some(FLOCK), Aim::None),
+    row(Hot, "per_second", "64 tasks, one name", PerSecond, None, AtLeast(300_000.0)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK), RatioAtLeast(0.97)),
+    row(Crowd, "per_second", "8 processes, 1 ms inside", PerSecond, Some(FLOCK_IN_TURN), Aim::None),
+    row(Crowd, "fairness", "Jain's index", Number, Some(FLOCK), AtLeast(0.99)),
+    row(Crowd, "longest_wait_ms", "longest wait", Millis, Some(FLOCK), Aim::None),
+    row(Crash, "p50_ms", "kill -9 to grant, p50", Millis, Some(FLOCK), AtMost(10.0)),
+    row(Crash, "worst_ms", "kill -9 to grant, worst", Millis, Some(FLOCK), AtMost(10.0)),
+    row(Idle, "cpu_percent", "200 waiters, of a core", Percent, None, AtMost(NO_MEASURABLE_CPU)),
+    row(Idle, "wakeups_per_second", "wake-ups", PerSecond, None, Aim::None),
+    row(Idle, "changes", "changes of the store", Number, None, AtMost(0.0)),
+    row(Many, "cpu_percent", "renewals, of a core", Percent, None, AtMost(5.0)),
+    row(Many, "renewal_us", "one renewal", Micros, None, Aim::None),
+    row(Many, "bytes_per_lease", "memory per lease", Bytes, None, AtMost(1024.0)),
+    row(Many, "p50_us", "a pair afterwards, p50", Micros, Some(OWN_PAIR), Aim::None),
+    row(Many, "leases", "leases held", Number, None, Aim::None),
+    row(Many, "lost", "leases lost", Number, None, AtMost(0.0)),
+];

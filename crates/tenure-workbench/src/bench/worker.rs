@@ -1,0 +1,130 @@
+//! A process of the benchmark, as the one that started it sees it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tenure_testkit::Child;
+
+use crate::bench::clock::now_ns;
+use crate::bench::figures::Figures;
+use crate::bench::messages::{Message, Setup, Step, Times};
+use crate::process::{self, OrFail, failure};
+use tenure_cli::error::{Failure, Result};
+use tenure_cli::exit_code;
+
+/// One process, which ends by itself when its part is over.
+#[derive(Debug)]
+pub(super) struct Worker {
+    child: Child,
+    messages: Receiver<tenure_testkit::Result<Message>>,
+}
+
+impl Worker {
+    /// Starts a process, and waits until it is ready for its part.
+    pub(super) fn start(url: &str, setup: &Setup) -> Result<Self> {
+        let mut child = process::start("a process of the benchmark", "bench-child", Some(url))?;
+        let (sender, messages) = channel();
+        child.on_message(move |message| {
+            // Nobody listens when the part is over.
+            let _ = sender.send(message);
+        });
+        let mut worker = Self { child, messages };
+        worker.send(setup)?;
+        match worker.next(START)? {
+            Message::Ready => Ok(worker),
+            other => Err(worker.unexpected(&other)),
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn step(&mut self, step: Step) -> Result<()> {
+        self.send(&step)
+    }
+
+    /// Lets it lock, and waits until it has the lock.
+    pub(super) fn lock(&mut self) -> Result<()> {
+        self.step(Step::Lock)?;
+        self.locked()
+    }
+
+    /// Waits until it has the lock that it was told to take.
+    pub(super) fn locked(&self) -> Result<()> {
+        match self.next(WAIT)? {
+            Message::Locked => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Lets it begin now, and waits for its figures.
+    pub(super) fn measure(&mut self, time: Duration) -> Result<Figures> {
+        self.step(Step::Go { at_ns: now_ns() })?;
+        self.figures(time)
+    }
+
+    /// Waits for the figures of one that has begun.
+    pub(super) fn figures(&self, time: Duration) -> Result<Figures> {
+        match self.next(time + WAIT)? {
+            Message::Figures(figures) => Ok(figures),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Lets it end; returns when it locked and released.
+    pub(super) fn times(&mut self) -> Result<Times> {
+        self.step(Step::End)?;
+        match self.next(WAIT)? {
+            Message::Times(times) => self.end().map(|()| times),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Waits until it has ended, and so has cleaned up.
+    pub(super) fn end(&mut self) -> Result<()> {
+        match self.child.wait_until(Instant::now() + WAIT).or_fail()? {
+            Some(_) => Ok(()),
+            None => Err(failure(self.child.failed("it does not end"))),
+        }
+    }
+
+    /// Kills it with signal 9; returns the moment before.
+    pub(super) fn kill(mut self) -> Result<u64> {
+        let before = now_ns();
+        self.child.kill().or_fail()?;
+        Ok(before)
+    }
+
+    fn send(&mut self, message: &impl Serialize) -> Result<()> {
+        let Err(error) = self.child.send(message) else {
+            return Ok(());
+        };
+        // A process that failed has said why, and does not listen any more.
+        Err(self.next(START).err().unwrap_or_else(|| failure(error)))
+    }
+
+    fn next(&self, patience: Duration) -> Result<Message> {
+        let reason = match self.messages.recv_timeout(patience) {
+            Ok(Ok(Message::Failed(sentence))) => {
+                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            }
+            Ok(message) => return message.or_fail(),
+            Err(RecvTimeoutError::Timeout) => "it takes too long",
+            Err(RecvTimeoutError::Disconnected) => "it ended early",
+        };
+        Err(failure(self.child.failed(reason)))
+    }
+
+    fn unexpected(&self, message: &Message) -> Failure {
+        let reason = format!("it sent {message:?} at the wrong time");
+        failure(self.child.failed(&reason))
+    }
+}
+
+/// How long a process may take to open the store.
+const START: Duration = Duration::from_secs(30);
+
+/// How long a lock may take: longer than a ttl, so that a store which waits for it is measured.
+const WAIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,73 @@
+//! A blind retry: after a lost reply the call begins again with a new token, and waits for its own first try.
+
+use crate::lab::prelude::*;
+
+pub(super) const CASE: Case = Case {
+    number: 15,
+    name: "blind-retry",
+    title: "Blind retry after a lost reply",
+    recipe: &BlindRetry,
+    fault: "the reply to SET NX is lost",
+    faults: &["reply-loss"],
+    breaks: Promise::Liveness,
+    instead: "asks again as the same owner, and is told what it has.",
+    lesson: include_str!("lesson.md"),
+    ttl: LONG,
+    grants: 2,
+    run,
+};
+
+#[derive(Debug)]
+struct BlindRetry;
+
+/// The same on a connection of its own, as one try has it.
+async fn connected(redis: &Redis) -> recipes::Result<Redis> {
+    let node = recipes::connect(&redis.client()?, AsyncConnectionConfig::new()).await?;
+    Ok(redis.on(node))
+}
+
+/// One try; `None` if the lock is taken.
+async fn try_lock(redis: &Redis, name: &str) -> recipes::Result<Option<Held>> {
+    let (redis, token) = (connected(redis).await?, token());
+    if !redis.set_nx_px(name, &token).await? {
+        return Ok(None);
+    }
+    let renewal = redis.renewed_if_owned(name, &token);
+    Ok(Some(Held::new(name, token).kept_by(renewal)))
+}
+
+#[async_trait]
+impl Recipe for BlindRetry {
+    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
+        loop {
+            // An error is taken for "not locked", and tried again like that.
+            if let Ok(Some(held)) = try_lock(redis, name).await {
+                return Ok(held);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        let redis = connected(redis).await?;
+        redis.compare_and_delete(&held.name, &held.token).await
+    }
+}
+
+/// The store grants the lock, and the client does not hear of it.
+fn run(lab: &mut Experiment) -> Result<()> {
+    let ann = lab.client_through_proxies()?;
+    let warm = lab.lock(ann)?;
+    lab.release(warm)?;
+    lab.proxies()[0].lose_reply_then_cut(NAME.as_bytes());
+    let claim = lab.ask(ann)?;
+    lab.until("the reply is lost", |lab| {
+        Ok(lab.proxies()[0].replies_swallowed() == 1)
+    })?;
+    if !lab.is_taken()? {
+        return Err(Error::Step("the lost reply was not a yes".to_owned()));
+    }
+    lab.fault("reply-loss", None);
+    lab.heal();
+    lab.finish(claim)
+}

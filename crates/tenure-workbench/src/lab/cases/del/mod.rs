@@ -1,0 +1,41 @@
+//! `DEL` without looking who owns the lock: a late holder deletes the next one's.
+
+use crate::lab::prelude::*;
+
+pub(super) const CASE: Case = Case {
+    number: 5,
+    name: "del",
+    title: "DEL without looking who owns it",
+    recipe: &Del,
+    fault: "the holder is paused past its lease, then lets go",
+    faults: &["pause"],
+    breaks: Promise::OwnerOnly,
+    instead: "lets go in one step that compares the owner first, and says that the lock was no longer held.",
+    lesson: include_str!("lesson.md"),
+    ttl: SHORT,
+    grants: 2,
+    run,
+};
+
+#[derive(Debug)]
+struct Del;
+
+#[async_trait]
+impl Recipe for Del {
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        redis.delete(&held.name).await
+    }
+}
+
+/// The holder is paused past its lease; another is granted the lock; then the first one lets go.
+fn run(lab: &mut Experiment) -> Result<()> {
+    let (ann, bob) = lab.two_clients()?;
+    let first = lab.lock(ann)?;
+    let second = lab.ask(bob)?;
+    lab.pause(ann)?;
+    lab.granted(second)?;
+    lab.resume(ann)?;
+    lab.heal();
+    lab.release(first)?;
+    lab.release(second)
+}

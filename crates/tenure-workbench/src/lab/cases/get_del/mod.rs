@@ -1,0 +1,66 @@
+//! `GET`, then `DEL`: the lock may have changed hands between the two.
+
+use crate::lab::prelude::*;
+
+pub(super) const CASE: Case = Case {
+    number: 6,
+    name: "get-del",
+    title: "GET, then DEL",
+    recipe: &GetDel,
+    fault: "the lease ends between the two",
+    faults: &["late-release"],
+    breaks: Promise::Exclusion,
+    instead: "compares and frees in one step of the store, so a release that comes late frees nothing.",
+    lesson: include_str!("lesson.md"),
+    ttl: SHORT,
+    grants: 3,
+    run,
+};
+
+#[derive(Debug)]
+struct GetDel;
+
+#[async_trait]
+impl Recipe for GetDel {
+    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
+        let owner: Option<String> = redis.first().get(&held.name).await?;
+        if owner != Some(held.token) {
+            return Ok(Freed::NotHeld);
+        }
+        breakpoint("after-get").await;
+        redis.delete(&held.name).await
+    }
+}
+
+/// The lease ends while its release is under way, another is granted the lock, and a third one asks.
+fn run(lab: &mut Experiment) -> Result<()> {
+    let ann = lab.client_through_proxies()?;
+    // A long lease: that it is not renewed shall not be what lets a third one in.
+    let (bob, eve) = (lab.client_for(LONG)?, lab.client()?);
+    let first = lab.lock(ann)?;
+    lab.break_at(ann, "after-get")?;
+    if lab.is_tenure() {
+        // There is no gap to wait in, so the whole release is held up on its way.
+        lab.set_proxies(Fault::Freeze);
+    }
+    lab.begin_release(first)?;
+    lab.until_at(ann, "after-get")?;
+    let second = lab.lock(bob)?;
+    if !lab.is_tenure() && lab.is_released(first) {
+        return Err(Error::Step("the release was not late".to_owned()));
+    }
+    lab.fault("late-release", None);
+    lab.set_proxies(Fault::Pass);
+    lab.heal();
+    lab.continue_from(ann, "after-get")?;
+    lab.released(first)?;
+    let third = lab.ask(eve)?;
+    if lab.is_tenure() {
+        lab.release(second)?;
+        lab.finish(third)
+    } else {
+        lab.granted(third)?;
+        lab.release(third)?;
+        lab.release(second)
+    }
+}

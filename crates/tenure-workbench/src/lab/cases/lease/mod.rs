@@ -1,0 +1,42 @@
+//! An atomic release, but nothing renews the lease: a job that takes longer works without the lock.
+
+use crate::lab::prelude::*;
+
+pub(super) const CASE: Case = Case {
+    number: 7,
+    name: "lease",
+    title: "A job that outlives its lease",
+    recipe: &Lease,
+    fault: "the job takes longer than the ttl",
+    faults: &["long-hold"],
+    breaks: Promise::Exclusion,
+    instead: "renews the lease while the guard lives, at a third of its ttl.",
+    lesson: include_str!("lesson.md"),
+    ttl: SHORT,
+    grants: 2,
+    run,
+};
+
+/// Right in all that it does; what it lacks is a renewal.
+#[derive(Debug)]
+struct Lease;
+
+impl Recipe for Lease {}
+
+/// The holder works for longer than its lease lasts, while another waits.
+fn run(lab: &mut Experiment) -> Result<()> {
+    let (ann, bob) = lab.two_clients()?;
+    let first = lab.lock(ann)?;
+    lab.read(first)?;
+    let second = lab.ask(bob)?;
+    let longest = match lab.is_tenure() {
+        true => lab.ttl() * 2,
+        false => LONG,
+    };
+    lab.hold(second, longest)?;
+    lab.fault("long-hold", Some(ann));
+    lab.heal();
+    lab.write(first)?;
+    lab.release(first)?;
+    lab.finish(second)
+}

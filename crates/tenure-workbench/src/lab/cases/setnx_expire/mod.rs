@@ -1,0 +1,50 @@
+//! `SETNX`, then `EXPIRE`: who dies between the two keeps the lock for ever.
+
+use crate::lab::prelude::*;
+
+pub(super) const CASE: Case = Case {
+    number: 4,
+    name: "setnx-expire",
+    title: "SETNX, then EXPIRE",
+    recipe: &SetnxExpire,
+    fault: "the client is killed between the two",
+    faults: &["kill"],
+    breaks: Promise::Liveness,
+    instead: "takes a lock and sets its ttl in one step of the store; nothing lies between.",
+    lesson: include_str!("lesson.md"),
+    ttl: SHORT,
+    grants: 1,
+    run,
+};
+
+#[derive(Debug)]
+struct SetnxExpire;
+
+#[async_trait]
+impl Recipe for SetnxExpire {
+    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
+        let token = redis.spin_without_ttl(name).await?;
+        breakpoint("after-setnx").await;
+        let seconds = i64::try_from(redis.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
+        redis.first().expire::<_, ()>(name, seconds).await?;
+        Ok(Held::new(name, token))
+    }
+}
+
+/// A client is killed when the store has its lock, and before it has heard so.
+fn run(lab: &mut Experiment) -> Result<()> {
+    let ann = lab.client_through_proxies()?;
+    lab.set_proxies(Fault::Delay(DELAY));
+    let bob = lab.client()?;
+    lab.break_at(ann, "after-setnx")?;
+    lab.ask(ann)?;
+    lab.until("the store has the lock", Experiment::is_taken)?;
+    lab.until_at(ann, "after-setnx")?;
+    lab.kill(ann)?;
+    let second = lab.ask(bob)?;
+    lab.heal();
+    lab.finish(second)
+}
+
+/// The answer takes so long, in which the client is killed.
+const DELAY: Duration = Duration::from_millis(200);

@@ -1,0 +1,46 @@
+//! Looks at the store's lines while the clients work, so that the history shows who was seen waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Client, Name};
+use tenure_checker::{Event, What};
+
+use super::recorder::Recorder;
+use crate::history::{micros, now_us};
+
+/// Looks again and again, for as long as it is polled.
+pub(super) async fn watch(
+    client: &Client,
+    names: &[Name],
+    ttl: Duration,
+    recorder: &Arc<Recorder>,
+) {
+    loop {
+        for name in names {
+            let begun_us = now_us();
+            // A store that is down has nothing to see.
+            if let Ok(entries) = client.list(Some(name)).await {
+                // After the answer: who was in line then was so at some time before now.
+                let at_us = now_us();
+                if at_us - begun_us > micros(ttl) / 4 {
+                    recorder.stood_still(begun_us, at_us);
+                }
+                let waiters = entries.iter().flat_map(|entry| &entry.waiters);
+                for waiter in waiters {
+                    if let Some(claim) = recorder.seen_in_line(waiter.owner.as_str()) {
+                        recorder.note(Event {
+                            at_us,
+                            process: 0,
+                            what: What::Queued { claim },
+                        });
+                    }
+                }
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
+/// Between two looks: often enough to see most who wait, and seldom enough to cost the store nothing.
+const EVERY: Duration = Duration::from_millis(20);
