@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::guard::Outcome;
 use crate::open;
 use crate::random::random_u128;
+use crate::schemes::Scheme;
 
 /// What one look at a store found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +70,8 @@ pub enum Verdict {
 /// # }
 /// ```
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
-    let mut findings = open::doctor(url).await?;
+    let store = Scheme::store(url)?;
+    let mut findings = (store.doctor)(url).await?;
     let lacks = |finding: &Finding| finding.check == RIGHTS && finding.verdict == Verdict::Problem;
     // A script that lacks a right is stopped half way, and would leave behind what it has done.
     if !findings.iter().any(lacks) {

@@ -46,6 +46,7 @@ mod client;
 mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(feature = "doctor")]
 mod doctor;
 pub mod driver;
 mod engine;
@@ -59,11 +60,14 @@ mod name;
 mod once;
 mod open;
 mod random;
+mod schemes;
 pub mod store;
 mod thread;
+pub mod url;
 
 pub use crate::by_hand::Lease;
 pub use crate::client::Client;
+#[cfg(feature = "doctor")]
 pub use crate::doctor::{Finding, Verdict, doctor};
 pub use crate::driver::Loss;
 pub use crate::error::{BoxError, Error, Result};
@@ -74,6 +78,7 @@ pub use crate::once::{Once, Seen};
 pub use crate::open::open;
 #[cfg(feature = "simulation")]
 pub use crate::random::seeded::seed;
+pub use crate::schemes::{Scheme, schemes};
 
 /// The README's examples are compiled.
 #[cfg(all(doctest, feature = "local"))]

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+#[cfg(feature = "doctor")]
 use crate::doctor::Finding;
 use crate::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
@@ -293,6 +294,7 @@ const SWEEP_EVERY: usize = 256;
 const SWEEP: usize = 4 * SWEEP_EVERY;
 
 /// What endangers locks in memory: nothing but their end with the process.
+#[cfg(feature = "doctor")]
 pub(crate) fn doctor() -> Vec<Finding> {
     vec![Finding::warning(
         "process",

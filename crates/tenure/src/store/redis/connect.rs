@@ -108,7 +108,7 @@ async fn connect_cluster(
         .iter()
         .map(|node| settings.info(settings.address(node), &settings.access))
         .collect::<RedisResult<_>>()?;
-    let mut builder = ClusterClientBuilder::new(nodes)
+    let builder = ClusterClientBuilder::new(nodes)
         .use_protocol(ProtocolVersion::RESP3)
         .connection_timeout(settings.connect_timeout)
         .response_timeout(settings.timeout)
@@ -117,7 +117,13 @@ async fn connect_cluster(
         .retries(0)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
         .push_sender(listener);
-    builder = settings.certify(builder)?;
+    #[cfg(feature = "redis-tls")]
+    let builder = match &settings.tls {
+        Some(tls) => builder
+            .tls(redis::cluster::TlsMode::Secure)
+            .certs(tls.certificates()?),
+        None => builder,
+    };
     let mut connection = builder.build()?.get_async_connection().await?;
     if let Greeting::Subscribe(channel) | Greeting::Join(channel) = greeting {
         connection.subscribe(channel).await?;
@@ -252,36 +258,17 @@ impl Settings {
     /// A client of one server, which says nothing before it is asked to connect.
     pub(crate) fn client(&self, address: ConnectionAddr, access: &Access) -> RedisResult<Client> {
         let info = self.info(address, access)?;
-        match &self.tls {
-            None => Client::open(info),
-            #[cfg(feature = "redis-tls")]
-            Some(tls) => Client::build_with_tls(info, tls.certificates()?),
-            #[cfg(not(feature = "redis-tls"))]
-            Some(_) => Err(no_tls()),
+        // Without the feature no URL asks for TLS: `url.rs` has refused it.
+        #[cfg(feature = "redis-tls")]
+        if let Some(tls) = &self.tls {
+            return Client::build_with_tls(info, tls.certificates()?);
         }
+        Client::open(info)
     }
 
     /// A client of a host that is no Redis server but a sentinel.
     pub(crate) fn client_of(&self, host: &Host, access: &Access) -> RedisResult<Client> {
         self.client(self.address(host), access)
-    }
-
-    #[cfg(feature = "redis-tls")]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        Ok(match &self.tls {
-            Some(tls) => builder
-                .tls(redis::cluster::TlsMode::Secure)
-                .certs(tls.certificates()?),
-            None => builder,
-        })
-    }
-
-    #[cfg(not(feature = "redis-tls"))]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        match &self.tls {
-            Some(_) => Err(no_tls()),
-            None => Ok(builder),
-        }
     }
 }
 
@@ -311,12 +298,6 @@ impl crate::store::redis::url::Tls {
             root_cert: self.ca.as_ref().map(read).transpose()?,
         })
     }
-}
-
-#[cfg(not(feature = "redis-tls"))]
-fn no_tls() -> RedisError {
-    let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
-    (ErrorKind::InvalidClientConfig, why).into()
 }
 
 /// Asks what the server's clocks show.

@@ -21,6 +21,7 @@
 
 mod answers;
 pub(crate) mod connect;
+#[cfg(feature = "doctor")]
 pub(crate) mod doctor;
 mod fault;
 pub(crate) mod hash;
@@ -32,6 +33,7 @@ pub(crate) mod look;
 mod mutants;
 pub(crate) mod parts;
 mod patience;
+#[cfg(feature = "doctor")]
 pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
@@ -49,6 +51,7 @@ use hash::Hash;
 use string::StringLocks;
 use url::{Layout, Settings};
 
+#[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
 /// Opens a client of the locks in a Redis deployment.

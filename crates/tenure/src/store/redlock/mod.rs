@@ -21,6 +21,7 @@
 
 mod claims;
 mod clocks;
+#[cfg(feature = "doctor")]
 mod doctor;
 mod fault;
 mod group;
@@ -55,6 +56,7 @@ use group::Group;
 use inbox::Inbox;
 use url::Settings;
 
+#[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
 /// Opens a client of the locks that several Redis servers vote on.
