@@ -413,7 +413,7 @@ fn explain(error: &clap::Error) -> Result<ExitCode> {
         anstream::eprint!("{}", Cli::command().render_help().ansi());
         return Err(Failure::silent(exit_code::USAGE));
     }
-    let text = store::without_passwords(&error.to_string());
+    let text = tenure::url::redact_all(&error.to_string());
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     Err(Failure::new(exit_code::USAGE, in_one_line(text)))
 }
@@ -445,14 +445,9 @@ Examples:
   tenure ls
   tenure watch
 
-Stores:
-  local:               this machine, no server: a folder under the user's state directory
-  local:/some/folder   this machine, a folder of your choice
-  redis://host:6379/   a Redis or Valkey server; also rediss://, unix:/path,
-                       redis+sentinel://host1,host2/master, redis+cluster://host1,host2
-  redlock://h1,h2,h3   a majority of independent Redis servers; also redlocks://
-
+{}
 {}",
+        store::help(),
         exit_code::HELP
     )
 }
