@@ -69,14 +69,8 @@ pub(crate) async fn connect(
             return Ok((connection, None));
         }
     };
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(1024)
-        .set_push_sender(listener);
-    let client = settings.client(address, &settings.access)?;
-    let mut connection = client
-        .get_multiplexed_async_connection_with_config(&config)
+    let mut connection = settings
+        .connect(address, &settings.access, listener)
         .await?;
     if master.is_some() {
         sentinel::expect_master(&mut connection).await?;
@@ -224,7 +218,8 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Settings {
-    fn address(&self, host: &Host) -> ConnectionAddr {
+    /// The address of a server or a sentinel.
+    pub(crate) fn address(&self, host: &Host) -> ConnectionAddr {
         let Host { name, port } = host.clone();
         if self.tls.is_some() {
             ConnectionAddr::TcpTls {
@@ -255,20 +250,31 @@ impl Settings {
             .set_redis_settings(redis))
     }
 
-    /// A client of one server, which says nothing before it is asked to connect.
-    pub(crate) fn client(&self, address: ConnectionAddr, access: &Access) -> RedisResult<Client> {
-        let info = self.info(address, access)?;
+    /// Connects to one server or sentinel, for as long as it takes.
+    pub(crate) async fn connect(
+        &self,
+        address: ConnectionAddr,
+        access: &Access,
+        listener: impl AsyncPushSender,
+    ) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(1024)
+            .set_push_sender(listener);
+        let client = self.client(self.info(address, access)?)?;
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    fn client(&self, info: ConnectionInfo) -> RedisResult<Client> {
         // Without the feature no URL asks for TLS: `url.rs` has refused it.
         #[cfg(feature = "redis-tls")]
         if let Some(tls) = &self.tls {
             return Client::build_with_tls(info, tls.certificates()?);
         }
         Client::open(info)
-    }
-
-    /// A client of a host that is no Redis server but a sentinel.
-    pub(crate) fn client_of(&self, host: &Host, access: &Access) -> RedisResult<Client> {
-        self.client(self.address(host), access)
     }
 }
 

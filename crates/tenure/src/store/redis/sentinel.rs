@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
+use redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -277,13 +277,9 @@ impl Sentinel {
         &self,
         listener: impl redis::aio::AsyncPushSender,
     ) -> RedisResult<Connected<'_>> {
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_push_sender(listener);
-        let client = self.settings.client_of(&self.host, &self.access)?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let address = self.settings.address(&self.host);
+        let connecting = self.settings.connect(address, &self.access, listener);
+        let connection = connecting.await?;
         Ok(Connected {
             sentinel: self,
             connection,

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{FromRedisValue, Value};
-
 use crate::doctor::Finding;
 use crate::error::Result;
 use crate::lock::DEFAULT_TTL;
 use crate::store::redis::doctor::node::{Facts, Node, said};
 use crate::store::redis::doctor::server::could_not_look;
 use crate::store::redis::fault;
+use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
 
 /// Looks at the cluster's map, and connects to its masters; returns also where the replicas are.
@@ -37,22 +36,22 @@ pub(super) async fn look(
                 return Ok((vec![node], Vec::new(), vec![finding]));
             }
         };
-        let map = Map::read(&slots, host).ok_or_else(fault::garbled)?;
-        let mut findings = map.findings();
+        let map = slots::read(&slots, &host.name)?;
+        let mut findings = coverage(&map);
         let mut masters = Vec::new();
-        for master in map.masters.keys() {
-            match Node::open(settings, &host_of(master)).await {
+        let hosts: BTreeSet<_> = map.iter().map(|range| &range.master).collect();
+        for master in hosts {
+            match Node::open(settings, master).await {
                 Ok(node) => masters.push(node),
                 Err(error) => findings.push(Finding::problem(
                     CHECK,
-                    format!("{} does not answer: {}", host_of(master), cause(&error)),
+                    format!("{master} does not answer: {}", error.why()),
                     "start it, or let one of its replicas take over",
                 )),
             }
         }
-        let replicas: BTreeSet<_> = map.masters.values().flatten().collect();
-        let replicas = replicas.into_iter().map(host_of).collect();
-        return Ok((masters, replicas, findings));
+        let replicas: BTreeSet<_> = map.into_iter().flat_map(|range| range.replicas).collect();
+        return Ok((masters, replicas.into_iter().collect(), findings));
     }
     Err(last.unwrap_or_else(|| fault::unavailable("no node is named")))
 }
@@ -84,102 +83,45 @@ pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Find
     )
 }
 
-/// How many slots have a master, and which replicas each master has.
-#[derive(Debug, Default)]
-struct Map {
-    slots: u64,
-    masters: BTreeMap<(String, u16), Vec<(String, u16)>>,
-}
-
-impl Map {
-    /// Reads `CLUSTER SLOTS`: ranges of slots, each with its master and then its replicas.
-    fn read(slots: &Value, asked: &Host) -> Option<Self> {
-        let Value::Array(ranges) = slots else {
-            return None;
-        };
-        let mut map = Self::default();
-        for range in ranges {
-            let Value::Array(parts) = range else {
-                return None;
-            };
-            let [first, last, master, replicas @ ..] = &parts[..] else {
-                return None;
-            };
-            let number = |value: &Value| u64::from_redis_value(value.clone()).ok();
-            map.slots += (number(last)? + 1).checked_sub(number(first)?)?;
-            let replicas = replicas.iter().map(|node| address(node, asked));
-            let replicas = replicas.collect::<Option<_>>()?;
-            map.masters.insert(address(master, asked)?, replicas);
-        }
-        Some(map)
+/// Whether every slot has a master, and every master a replica.
+fn coverage(map: &[Range]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let slots: usize = map.iter().map(|it| (it.first..=it.last).len()).sum();
+    if slots < SLOTS {
+        findings.push(Finding::problem(
+            CHECK,
+            format!(
+                "{} of {SLOTS} slots have no master: their locks fail",
+                SLOTS - slots
+            ),
+            "see `redis-cli --cluster check`, and give the slots to a master",
+        ));
     }
-
-    fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        if self.slots < SLOTS {
-            findings.push(Finding::problem(
-                CHECK,
-                format!(
-                    "{} of {SLOTS} slots have no master: their locks fail",
-                    SLOTS - self.slots
-                ),
-                "see `redis-cli --cluster check`, and give the slots to a master",
-            ));
-        }
-        let alone = self
-            .masters
-            .iter()
-            .filter(|(_, replicas)| replicas.is_empty());
-        let alone: Vec<_> = alone
-            .map(|(master, _)| host_of(master).to_string())
-            .collect();
-        if !alone.is_empty() {
-            findings.push(Finding::warning(
-                CHECK,
-                format!("no replica would take over from {}", alone.join(", ")),
-                "add a replica to each master",
-            ));
-        }
-        if findings.is_empty() {
-            let count = self.masters.len();
-            let found = format!("all slots are covered by {count} masters, each with a replica");
-            findings.push(Finding::fine(CHECK, found));
-        }
-        findings
+    let masters: BTreeMap<_, _> = map.iter().map(|it| (&it.master, &it.replicas)).collect();
+    let alone = masters.iter().filter(|(_, replicas)| replicas.is_empty());
+    let alone: Vec<_> = alone.map(|(master, _)| master.to_string()).collect();
+    if !alone.is_empty() {
+        findings.push(Finding::warning(
+            CHECK,
+            format!("no replica would take over from {}", alone.join(", ")),
+            "add a replica to each master",
+        ));
     }
-}
-
-/// Reads a node: its name or address, its port, and more.
-fn address(node: &Value, asked: &Host) -> Option<(String, u16)> {
-    let Value::Array(node) = node else {
-        return None;
-    };
-    let name = String::from_redis_value(node.first()?.clone()).unwrap_or_default();
-    // A node that does not know its own address has none, or a question mark.
-    let name = match name.as_str() {
-        "" | "?" => asked.name.clone(),
-        _ => name,
-    };
-    Some((name, u16::from_redis_value(node.get(1)?.clone()).ok()?))
-}
-
-fn host_of((name, port): &(String, u16)) -> Host {
-    Host {
-        name: name.clone(),
-        port: *port,
+    if findings.is_empty() {
+        let count = masters.len();
+        let found = format!("all slots are covered by {count} masters, each with a replica");
+        findings.push(Finding::fine(CHECK, found));
     }
-}
-
-/// The innermost text of an error.
-fn cause(error: &crate::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+    findings
 }
 
 const CHECK: &str = "cluster";
-const SLOTS: u64 = 16384;
+const SLOTS: usize = 16384;
 
 #[cfg(test)]
 mod tests {
+    use redis::Value;
+
     use super::*;
     use crate::doctor::Verdict;
 
@@ -199,12 +141,8 @@ mod tests {
     }
 
     fn verdicts(ranges: Vec<Value>) -> Vec<Verdict> {
-        let asked = Host {
-            name: "x".to_owned(),
-            port: 1,
-        };
-        let map = Map::read(&Value::Array(ranges), &asked).unwrap();
-        map.findings()
+        let map = slots::read(&Value::Array(ranges), "x").unwrap();
+        coverage(&map)
             .iter()
             .map(|finding| finding.verdict)
             .collect()

@@ -49,7 +49,7 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     for (node, looked) in settings.nodes.iter().zip(all(looks.collect()).await) {
         match looked {
             Ok(one) => seen.push(one),
-            Err(error) => away.push((node.place(), fault::why(&error))),
+            Err(error) => away.push((node.place(), error.why())),
         }
     }
     if seen.is_empty() {
