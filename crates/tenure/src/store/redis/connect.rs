@@ -1,4 +1,4 @@
-//! How a connection is made: to which address, by which rights, and what it is prepared for.
+//! How a connection is made: to which address, as which user, and what it is prepared for.
 
 use std::time::Duration;
 

@@ -13,12 +13,14 @@
 //! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
-//! | `rights` | the commands that a user needs |
+//! | `acl` | the commands that a user needs |
 //! | `doctor` | settings of a deployment that endanger locks |
 //!
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+#[cfg(feature = "doctor")]
+pub(crate) mod acl;
 mod answers;
 pub(crate) mod connect;
 #[cfg(feature = "doctor")]
@@ -33,8 +35,6 @@ pub(crate) mod look;
 mod mutants;
 pub(crate) mod parts;
 mod patience;
-#[cfg(feature = "doctor")]
-pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
 mod sentinel;
@@ -58,7 +58,7 @@ pub use doctor::doctor;
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
 /// [`Unavailable`](crate::Error::Unavailable) if no connection can be made.
 ///
 /// # Panics

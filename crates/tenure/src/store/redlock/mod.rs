@@ -63,7 +63,7 @@ pub use doctor::doctor;
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
 /// [`Unavailable`](crate::Error::Unavailable) if a majority of the nodes cannot be reached.
 ///
 /// # Panics

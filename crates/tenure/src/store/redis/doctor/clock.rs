@@ -18,7 +18,7 @@ pub(crate) struct Reading {
 }
 
 /// Reads a server's clock: the best of a few tries, by how long the answer took.
-pub(crate) async fn look(node: &mut Node) -> Reading {
+pub(crate) async fn read(node: &mut Node) -> Reading {
     let mut best: Option<(i64, i64)> = None;
     let mut trouble = "no answer".to_owned();
     for _ in 0..TRIES {
@@ -27,7 +27,7 @@ pub(crate) async fn look(node: &mut Node) -> Reading {
         let after = now();
         let time = answer.map_err(|error| said(&error)).and_then(|answer| {
             let time = <(u64, u64)>::from_redis_value(answer);
-            time.map_err(|_| "its answer makes no sense".to_owned())
+            time.map_err(|_| "unexpected reply".to_owned())
         });
         match time {
             Ok((seconds, micros)) => {
@@ -47,12 +47,12 @@ pub(crate) async fn look(node: &mut Node) -> Reading {
 }
 
 /// Reads the clocks of servers that may become masters.
-pub(super) async fn look_at(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
+pub(super) async fn read_all(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
     let mut readings = Vec::with_capacity(hosts.len());
     for host in hosts {
         readings.push(
             match Node::open_as(settings, host, &settings.access).await {
-                Ok(mut node) => look(&mut node).await,
+                Ok(mut node) => read(&mut node).await,
                 Err(error) => Reading {
                     place: host.to_string(),
                     ahead: Err(said(&error)),
@@ -112,7 +112,7 @@ pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
         let why = ahead.as_ref().err()?;
         Some(Finding::unknown(
             CHECK,
-            format!("{place}: could not look: {why}"),
+            format!("{place}: not checked: {why}"),
             "see that the server runs and allows TIME, which locks need as well",
         ))
     });

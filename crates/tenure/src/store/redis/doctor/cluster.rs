@@ -11,8 +11,8 @@ use crate::store::redis::fault;
 use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
 
-/// Looks at the cluster's map, and connects to its masters; returns also where the replicas are.
-pub(super) async fn look(
+/// Checks the cluster's map and connects to its masters; returns also where the replicas are.
+pub(super) async fn check(
     settings: &Settings,
     hosts: &[Host],
 ) -> Result<(Vec<Node>, Vec<Host>, Vec<Finding>)> {

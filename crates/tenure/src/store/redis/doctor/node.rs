@@ -99,14 +99,14 @@ fn late() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-/// Whether a server refused a command because of the user's rights.
+/// Whether a server refused a command because the user lacks a permission.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
     // A refused EXEC is an abort, which says why.
     let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
     error.code() == Some("NOPERM") || in_words
 }
 
-/// What a server answers, in words without line breaks.
+/// A server's error reply on one line.
 pub(super) fn said(error: &RedisError) -> String {
     let detail = error.detail().unwrap_or_default().trim();
     match error.code() {

@@ -10,7 +10,7 @@ use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Servers, Settings};
 
 /// Asks each sentinel of the URL; returns also where the replicas are.
-pub(super) async fn look(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
+pub(super) async fn check(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     let Servers::Sentinel {
         hosts,
         master,
@@ -74,7 +74,7 @@ impl View {
         let answer = sentinel.ask(&["SENTINEL", "MASTER", master]).await;
         let answer = answer.map_err(|error| said(&error))?;
         let fields = <BTreeMap<String, String>>::from_redis_value(answer);
-        let fields = fields.map_err(|_| "its answer makes no sense".to_owned())?;
+        let fields = fields.map_err(|_| "unexpected reply".to_owned())?;
         let quorum = sentinel.ask(&["SENTINEL", "CKQUORUM", master]).await;
         let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", master]).await;
         Ok(Self {
@@ -114,7 +114,7 @@ impl View {
             Some(time) => cluster::after("failover", "down-after-milliseconds", time),
             None => Finding::unknown(
                 "failover",
-                "could not look: the sentinels do not say after which time a master is lost",
+                "not checked: the sentinels do not say after which time a master is lost",
                 "see down-after-milliseconds in their configuration",
             ),
         });

@@ -262,7 +262,7 @@ pub(super) async fn wait(node: &mut Node) -> Result<(), String> {
     let answer: RedisResult<Value> = node.ask(&["WAIT", "0", "1"]).await;
     match answer {
         Ok(Value::Int(_)) => Ok(()),
-        Ok(_) => Err("its answer makes no sense".to_owned()),
+        Ok(_) => Err("unexpected reply".to_owned()),
         Err(error) => Err(said(&error)),
     }
 }
@@ -279,7 +279,7 @@ pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
 
 /// Nothing is known: that is no pass.
 pub(crate) fn could_not_look(check: &'static str, setting: &str) -> Finding {
-    let found = format!("could not look: the server does not show {setting}");
+    let found = format!("not checked: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";
     Finding::fine(check, found).but(Verdict::Unknown, advice)
 }

@@ -11,14 +11,14 @@ pub(crate) fn version(facts: &Facts) -> Finding {
     let Some(text) = facts.info("redis_version") else {
         return Finding::unknown(
             CHECK,
-            "could not look: the server does not answer INFO",
+            "not checked: the server does not answer INFO",
             "run this as a user with +info, and see that it is Redis 6.2 or newer",
         );
     };
     let Some(version) = Version::read(text) else {
         return Finding::unknown(
             CHECK,
-            format!("the server's version {text:?} makes no sense"),
+            format!("the server's version {text:?} could not be parsed"),
             "see that it is Redis 6.2 or newer, or any Valkey",
         );
     };

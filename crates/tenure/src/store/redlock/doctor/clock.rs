@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::doctor::{Finding, Verdict};
 use crate::store::redis::doctor::clock::{CHECK, FAR_MS, Reading, Spread, seconds, unread};
 use crate::store::redlock::doctor::Away;
-use crate::store::redlock::doctor::count::not_heard;
+use crate::store::redlock::doctor::majority::unanswered;
 
 /// Says how the clocks stand to each other.
 pub(super) fn compare(
@@ -17,7 +17,7 @@ pub(super) fn compare(
     restart_delay: Option<Duration>,
 ) -> Vec<Finding> {
     let mut findings = unread(readings);
-    findings.extend(not_heard(CHECK, away));
+    findings.extend(unanswered(CHECK, away));
     let spread = Spread::of(readings).map(|spread| match restart_delay {
         Some(delay) => against(&spread, delay),
         None => without_delay(&spread),
@@ -122,7 +122,7 @@ mod tests {
         let found = compare(&silent, &[], None);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].verdict, Verdict::Unknown);
-        assert!(found[0].found.starts_with("b:2: could not look"));
+        assert!(found[0].found.starts_with("b:2: not checked"));
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         let minute = Some(Duration::from_secs(60));
         let verdicts = |ahead: &[(i64, i64)]| {
             let found = compare(&readings(ahead), &away, minute);
-            assert_eq!(found[0].found, "could not look: c:3 was not heard");
+            assert_eq!(found[0].found, "not checked: c:3 did not answer");
             found.iter().map(|found| found.verdict).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(&[(0, 1)]), [Verdict::Unknown]);

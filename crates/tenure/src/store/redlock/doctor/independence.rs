@@ -11,13 +11,13 @@ use crate::store::redis::doctor::node::Facts;
 use crate::store::redis::doctor::server::{could_not_look, online_replicas};
 use crate::store::redis::parts::all;
 use crate::store::redis::url::{Servers, Settings as NodeSettings};
-use crate::store::redlock::doctor::count::not_heard;
+use crate::store::redlock::doctor::majority::unanswered;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::url::Settings;
 
 /// Whether each node is a server of its own, which follows no other.
 pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
-    let mut findings = Vec::from_iter(not_heard(CHECK, away));
+    let mut findings = Vec::from_iter(unanswered(CHECK, away));
     let silent = |node: &&Seen| node.facts.info("run_id").is_none();
     let silent: Vec<_> = seen.iter().filter(silent).map(place).collect();
     if !silent.is_empty() {
@@ -27,9 +27,9 @@ pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
             ..unknown
         });
     }
-    findings.extend(same(seen));
+    findings.extend(duplicates(seen));
     findings.extend(seen.iter().filter_map(|node| replica(node, seen)));
-    findings.extend(seen.iter().filter_map(of_a_cluster));
+    findings.extend(seen.iter().filter_map(in_cluster));
     if findings.is_empty() {
         let found = "each node is a server of its own, no replica and in no cluster";
         findings.push(Finding::fine(CHECK, found));
@@ -38,7 +38,7 @@ pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
 }
 
 /// Nodes that are one server, reached by different ways.
-fn same(seen: &[Seen]) -> Vec<Finding> {
+fn duplicates(seen: &[Seen]) -> Vec<Finding> {
     let ids: BTreeSet<_> = seen.iter().filter_map(run_id).collect();
     let shared = ids.into_iter().filter_map(|id| {
         let nodes: Vec<_> = seen
@@ -96,7 +96,7 @@ fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
 }
 
 /// A node of a cluster, which answers for some of the names alone.
-fn of_a_cluster(node: &Seen) -> Option<Finding> {
+fn in_cluster(node: &Seen) -> Option<Finding> {
     let in_cluster = node.facts.info("cluster_enabled") == Some("1");
     in_cluster.then(|| {
         Finding::problem(
@@ -130,13 +130,13 @@ pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
 }
 
 /// Nodes with the same address: a hint that one machine has them all, or that one leads to them.
-pub(super) async fn machines(settings: &Settings) -> Finding {
-    let looks = settings.nodes.iter().map(addresses).collect();
+pub(super) async fn shared_machines(settings: &Settings) -> Finding {
+    let lookups = settings.nodes.iter().map(addresses).collect();
     let places: Vec<_> = settings.nodes.iter().map(NodeSettings::place).collect();
-    shared(&places, &all(looks).await)
+    same_address(&places, &all(lookups).await)
 }
 
-fn shared(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
+fn same_address(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
     const CHECK: &str = "machines";
     let every: BTreeSet<_> = addresses.iter().flatten().collect();
     let mut groups = Vec::new();
@@ -161,10 +161,7 @@ fn shared(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
     if lost.is_empty() {
         return Finding::fine(CHECK, "no two nodes have the same address");
     }
-    let found = format!(
-        "could not look: no address was found for {}",
-        lost.join(", ")
-    );
+    let found = format!("not checked: no address was found for {}", lost.join(", "));
     Finding::unknown(CHECK, found, "see that the names of all nodes lead to them")
 }
 
@@ -284,13 +281,13 @@ mod tests {
         let told = independence(&[seen("a:1", &[]), in_cluster()], &[]);
         let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
-        assert!(told[0].found.starts_with("a:1: could not look"), "{told:?}");
+        assert!(told[0].found.starts_with("a:1: not checked"), "{told:?}");
         assert!(told[1].found.starts_with("b:2 is in a cluster"), "{told:?}");
         let away = ["a:1", "c:3"].map(|place| (place.to_owned(), "refused".to_owned()));
         let told = independence(&[in_cluster()], &away);
         let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
-        assert_eq!(told[0].found, "could not look: a:1, c:3 were not heard");
+        assert_eq!(told[0].found, "not checked: a:1, c:3 did not answer");
     }
 
     #[test]
@@ -298,7 +295,7 @@ mod tests {
         let places = ["a:1", "b:1", "c:1"].map(str::to_owned);
         let at = |addresses: [&str; 3]| {
             let address = |text: &str| BTreeSet::from([machine(text.parse().unwrap())]);
-            shared(&places, &addresses.map(address))
+            same_address(&places, &addresses.map(address))
         };
         let apart = at(["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
         assert_eq!((apart.verdict, apart.advice), (Verdict::Fine, None));
@@ -306,11 +303,11 @@ mod tests {
         assert_eq!(here.verdict, Verdict::Warning);
         assert_eq!(here.found, "a:1, c:1 have the same address");
         let known = || BTreeSet::from([HERE]);
-        let unknown = shared(&places, &[known(), BTreeSet::new(), BTreeSet::new()]);
+        let unknown = same_address(&places, &[known(), BTreeSet::new(), BTreeSet::new()]);
         assert_eq!(unknown.verdict, Verdict::Unknown);
-        let said = "could not look: no address was found for b:1, c:1";
+        let said = "not checked: no address was found for b:1, c:1";
         assert_eq!(unknown.found, said);
-        let two = shared(&places, &[known(), BTreeSet::new(), known()]);
+        let two = same_address(&places, &[known(), BTreeSet::new(), known()]);
         assert_eq!(two.verdict, Verdict::Warning);
     }
 }

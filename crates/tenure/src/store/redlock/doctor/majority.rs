@@ -1,13 +1,13 @@
 //! How many nodes there are, and whether enough of them can vote.
 
 use crate::doctor::Finding;
-use crate::store::redlock::doctor::memory::left;
+use crate::store::redlock::doctor::persistence::excluded_for;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::fault;
 use crate::store::redlock::url::Settings;
 
-/// Says what the URL amounts to, and whether another number of nodes would be better.
-pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
+/// Sums up what the URL means, and says whether another number of nodes would be better.
+pub(super) fn summary(settings: &Settings) -> Vec<Finding> {
     let (all, majority) = (settings.nodes.len(), settings.majority());
     let spare = all - majority;
     let delay = match settings.restart_delay {
@@ -44,7 +44,7 @@ pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
 }
 
 /// Names the nodes that cannot be reached.
-pub(super) fn away(away: &[Away]) -> impl Iterator<Item = Finding> {
+pub(super) fn unreachable(away: &[Away]) -> impl Iterator<Item = Finding> {
     away.iter().map(|(place, why)| {
         let found = match why.contains(place.as_str()) {
             true => why.clone(),
@@ -56,15 +56,14 @@ pub(super) fn away(away: &[Away]) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// What is said of all nodes is not known while some are not heard.
-pub(super) fn not_heard(check: &'static str, away: &[Away]) -> Option<Finding> {
+/// A finding about all nodes is not known while some do not answer.
+pub(super) fn unanswered(check: &'static str, away: &[Away]) -> Option<Finding> {
     let places: Vec<_> = away.iter().map(|(place, _)| place.as_str()).collect();
-    let were = if places.len() == 1 { "was" } else { "were" };
     (!places.is_empty()).then(|| {
         Finding::unknown(
             check,
-            format!("could not look: {} {were} not heard", places.join(", ")),
-            "look again once every node answers",
+            format!("not checked: {} did not answer", places.join(", ")),
+            "run this again once every node answers",
         )
     })
 }
@@ -74,13 +73,13 @@ pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
     let (all, majority) = (settings.nodes.len(), settings.majority());
     let votes = seen.iter().filter(|node| {
         let is_replica = node.facts.info("role") == Some("slave");
-        !is_replica && left(&node.facts, settings.restart_delay).is_none()
+        !is_replica && excluded_for(&node.facts, settings.restart_delay).is_none()
     });
     let votes = votes.count();
     (votes < majority).then(|| {
         let too_few = fault::too_few(votes, all, majority, &[]);
         let found = format!("{too_few}: no lock can be taken");
-        Finding::problem("majority", found, "see what is said of each node")
+        Finding::problem("majority", found, "see the findings for each node")
     })
 }
 
@@ -99,7 +98,7 @@ mod tests {
     use crate::doctor::Verdict;
 
     fn of(url: &str) -> Vec<Finding> {
-        figures(&Settings::parse(url).unwrap())
+        summary(&Settings::parse(url).unwrap())
     }
 
     #[test]

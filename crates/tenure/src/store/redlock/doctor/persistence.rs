@@ -51,13 +51,13 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
     )
 }
 
-/// Whether a node has started so lately that it does not count.
-pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
+/// Whether a node restarted so recently that it is excluded from voting.
+pub(super) fn restarted(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
     restart_delay?;
     let Some(up) = uptime(facts) else {
         return Some(could_not_look(CHECK, "uptime_in_seconds"));
     };
-    let left = left(facts, restart_delay)?;
+    let left = excluded_for(facts, restart_delay)?;
     Some(Finding::warning(
         CHECK,
         format!(
@@ -69,8 +69,8 @@ pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Fi
     ))
 }
 
-/// How long a node still does not count, `None` if it does.
-pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
+/// How long a node stays excluded from voting, `None` if it counts.
+pub(super) fn excluded_for(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
     // A node that does not say is taken for one that has just started.
     let up = uptime(facts).unwrap_or_default();
     let left = restart_delay?.checked_sub(up);
@@ -145,16 +145,19 @@ mod tests {
     #[test]
     fn a_node_counts_once_the_delay_is_over() {
         let up = |seconds| Facts::of(&[("uptime_in_seconds", seconds)], &[]);
-        let found = young(&up("7"), MINUTE).unwrap();
+        let found = restarted(&up("7"), MINUTE).unwrap();
         assert_eq!(
             found.found,
             "the node started 7 s ago and counts in 53 s (restart_delay)"
         );
-        assert_eq!(young(&up("60"), MINUTE), None);
-        assert_eq!(young(&up("7"), None), None);
+        assert_eq!(restarted(&up("60"), MINUTE), None);
+        assert_eq!(restarted(&up("7"), None), None);
         let silent = Facts::default();
-        assert_eq!(young(&silent, MINUTE).unwrap().verdict, Verdict::Unknown);
-        assert_eq!(left(&silent, MINUTE), MINUTE);
+        assert_eq!(
+            restarted(&silent, MINUTE).unwrap().verdict,
+            Verdict::Unknown
+        );
+        assert_eq!(excluded_for(&silent, MINUTE), MINUTE);
     }
 
     #[test]
