@@ -23,7 +23,7 @@
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
 //! - [`Lock::once`] makes a result once for all who want it: a cache entry, a report.
-//! - [`doctor()`] looks at a store for settings that endanger locks (feature `doctor`).
+//! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
 //! - [`url`] reads the URLs of stores, and shows them without passwords.
 //! - [`blocking`] has the same words for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
@@ -35,7 +35,7 @@
 //! | `local` (default) | the store `local:`, for processes of one Linux machine |
 //! | `redis` | the stores `redis://`, `redis+sentinel://`, `redis+cluster://`, `unix:` and `redlock://` |
 //! | `redis-tls` | TLS for them by rustls: `rediss://`, `redlocks://` and the like |
-//! | `doctor` | [`doctor()`], which looks at a store for settings that endanger locks |
+//! | `doctor` | the function `doctor`, which checks a store for settings that endanger locks |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
 //! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
 //! | `serde` | nothing by itself: `local` needs it to write its state |

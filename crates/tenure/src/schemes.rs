@@ -72,20 +72,22 @@ impl Scheme {
 
     /// Finds the scheme of a URL; returns also how the URL writes it, and what follows the colon.
     pub(crate) fn of(url: &str) -> Result<(&'static Self, &'static str, &str)> {
+        let known = || {
+            let prefixes: Vec<_> = SCHEMES.iter().map(Self::prefix).collect();
+            prefixes.join(", ")
+        };
         let Some((scheme, rest)) = url.split_once(':') else {
-            let reason = format!("the URL of a store begins with one of {}", prefixes());
+            let reason = format!("the URL of a store begins with one of {}", known());
             return Err(Error::InvalidUrl { reason });
         };
-        let names = SCHEMES
-            .iter()
-            .flat_map(|row| row.names.iter().map(move |name| (row, *name)));
-        match names.into_iter().find(|(_, name)| *name == scheme) {
-            Some((row, name)) => Ok((row, name, rest)),
-            // What follows the scheme may hold a password, and so is not repeated.
-            None => Err(Error::InvalidUrl {
-                reason: format!("no store has the scheme {scheme:?}; known: {}", prefixes()),
-            }),
+        for row in SCHEMES {
+            if let Some(name) = row.names.iter().find(|name| **name == scheme) {
+                return Ok((row, name, rest));
+            }
         }
+        // What follows the scheme may hold a password, and so is not repeated.
+        let reason = format!("no store has the scheme {scheme:?}; known: {}", known());
+        Err(Error::InvalidUrl { reason })
     }
 
     /// Returns the store of a URL.
@@ -116,11 +118,6 @@ pub(crate) fn missing(scheme: &str, feature: &str) -> Error {
             "the scheme {scheme:?} needs the feature {feature:?} of the crate tenure{hint}"
         ),
     }
-}
-
-fn prefixes() -> String {
-    let prefixes: Vec<_> = SCHEMES.iter().map(Scheme::prefix).collect();
-    prefixes.join(", ")
 }
 
 /// What follows the colon, if anything.
@@ -183,50 +180,29 @@ const fn if_tls(store: Option<Store>) -> Option<Store> {
     }
 }
 
-const SERVERS: Form = Form::Servers { port: 6379 };
-const SENTINELS: Form = Form::Servers { port: 26379 };
-const NODES: Form = Form::Nodes { scheme: "redis" };
-const TLS_NODES: Form = Form::Nodes { scheme: "rediss" };
+use Form::{Literal, Nodes, Servers, Socket};
 
 #[rustfmt::skip]
 static SCHEMES: &[Scheme] = &[
-    row(&["local"], Form::Literal, LOCAL, "local",
-        "local:/some/folder", "this machine, no server; local: is the user's own folder"),
-    row(&["memory"], Form::Literal, MEMORY, "",
-        "memory:label", "this process, for tests; memory: is this client alone"),
-    row(&["redis", "valkey"], SERVERS, REDIS, "redis",
-        "redis://host:6379/0", "a Redis or Valkey server"),
-    row(&["rediss", "valkeys"], SERVERS, if_tls(REDIS), "redis-tls",
-        "rediss://host:6379/0", "the same with TLS"),
-    row(&["unix", "redis+unix"], Form::Socket, REDIS, "redis",
-        "unix:/run/redis/redis.sock", "a Redis or Valkey server by its socket"),
-    row(&["redis+sentinel", "rediss+sentinel"], SENTINELS, REDIS, "redis",
-        "redis+sentinel://host1,host2/mymaster", "the master that sentinels name; rediss+sentinel:// with TLS"),
-    row(&["redis+cluster", "rediss+cluster"], SERVERS, REDIS, "redis",
-        "redis+cluster://host1,host2", "a Redis Cluster; rediss+cluster:// with TLS"),
-    row(&["redlock"], NODES, REDLOCK, "redis",
-        "redlock://host1,host2,host3", "a majority of independent Redis servers"),
-    row(&["redlocks"], TLS_NODES, if_tls(REDLOCK), "redis-tls",
-        "redlocks://host1,host2,host3", "the same with TLS"),
+    Scheme { names: &["local"], feature: "local", store: LOCAL, form: Literal,
+        example: "local:/some/folder", summary: "this machine, no server; local: is the user's own folder" },
+    Scheme { names: &["memory"], feature: "", store: MEMORY, form: Literal,
+        example: "memory:label", summary: "this process, for tests; memory: is this client alone" },
+    Scheme { names: &["redis", "valkey"], feature: "redis", store: REDIS, form: Servers { port: 6379 },
+        example: "redis://host:6379/0", summary: "a Redis or Valkey server" },
+    Scheme { names: &["rediss", "valkeys"], feature: "redis-tls", store: if_tls(REDIS), form: Servers { port: 6379 },
+        example: "rediss://host:6379/0", summary: "the same with TLS" },
+    Scheme { names: &["unix", "redis+unix"], feature: "redis", store: REDIS, form: Socket,
+        example: "unix:/run/redis/redis.sock", summary: "a Redis or Valkey server by its socket" },
+    Scheme { names: &["redis+sentinel", "rediss+sentinel"], feature: "redis", store: REDIS, form: Servers { port: 26379 },
+        example: "redis+sentinel://host1,host2/mymaster", summary: "the master that sentinels name; rediss+sentinel:// with TLS" },
+    Scheme { names: &["redis+cluster", "rediss+cluster"], feature: "redis", store: REDIS, form: Servers { port: 6379 },
+        example: "redis+cluster://host1,host2", summary: "a Redis Cluster; rediss+cluster:// with TLS" },
+    Scheme { names: &["redlock"], feature: "redis", store: REDLOCK, form: Nodes { scheme: "redis" },
+        example: "redlock://host1,host2,host3", summary: "a majority of independent Redis servers" },
+    Scheme { names: &["redlocks"], feature: "redis-tls", store: if_tls(REDLOCK), form: Nodes { scheme: "rediss" },
+        example: "redlocks://host1,host2,host3", summary: "the same with TLS" },
 ];
-
-const fn row(
-    names: &'static [&'static str],
-    form: Form,
-    store: Option<Store>,
-    feature: &'static str,
-    example: &'static str,
-    summary: &'static str,
-) -> Scheme {
-    Scheme {
-        names,
-        example,
-        summary,
-        feature,
-        form,
-        store,
-    }
-}
 
 #[cfg(test)]
 mod tests {

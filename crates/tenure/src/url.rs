@@ -4,8 +4,8 @@
 //! use tenure::url::StoreUrl;
 //!
 //! let mut url = StoreUrl::parse("redis://ann:secret@db.example/3?timeout=1s")?;
-//! assert_eq!(url.servers()[0].to_string(), "db.example:6379");
-//! assert_eq!((url.user(), url.path()), (Some("ann"), "3"));
+//! assert_eq!(url.servers[0].to_string(), "db.example:6379");
+//! assert_eq!((url.user.as_deref(), url.path.as_str()), (Some("ann"), "3"));
 //! url.set_option("prefix", "shop:");
 //! assert_eq!(url.to_string(), "redis://ann:…@db.example/3?…");
 //! assert_eq!(url.reveal(), "redis://ann:secret@db.example/3?timeout=1s&prefix=shop:");
@@ -37,14 +37,21 @@ pub use redact::{redact, redact_all};
 /// Characters with a meaning in a URL are written as `%` and two hexadecimal digits. `Display` and
 /// `Debug` show neither passwords nor the values of options; [`reveal`](Self::reveal) does.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreUrl {
-    scheme: &'static str,
+    /// What the URL begins with, without the colon.
+    pub scheme: &'static str,
+    /// The user, if one is named.
+    pub user: Option<String>,
+    /// The password, if there is one. Keep it out of logs and messages.
+    pub password: Option<String>,
+    /// The servers; one without a name is `127.0.0.1`, one without a port has the usual one.
+    pub servers: Vec<Host>,
+    /// What follows the servers, or the scheme where there are none.
+    pub path: String,
+    /// The URL of each node, with the options that are its own.
+    pub nodes: Vec<Self>,
     form: Form,
-    user: Option<String>,
-    password: Option<String>,
-    servers: Vec<Host>,
-    path: String,
-    nodes: Vec<Self>,
     options: Vec<(String, String)>,
 }
 
@@ -76,28 +83,28 @@ impl StoreUrl {
             nodes: Vec::new(),
             options: Vec::new(),
         };
-        if row.form == Form::Literal {
-            parsed.path = rest.to_owned();
-            return Ok(parsed);
-        }
-        if row.form == Form::Socket {
-            let (path, query) = split_query(rest);
-            let path = path.strip_prefix("//").unwrap_or(path);
-            if !path.starts_with('/') {
-                let example = row.example;
-                return Err(invalid(format!("a socket's path is absolute: {example}")));
-            }
-            parsed.path = decode(path)?;
-            parsed.options = read_options(query)?;
-            return Ok(parsed);
-        }
-        let Some(rest) = rest.strip_prefix("//") else {
-            let example = row.example;
-            return Err(invalid(format!("two slashes follow the scheme: {example}")));
-        };
         match row.form {
-            Form::Nodes { scheme } => parsed.read_nodes(rest, scheme)?,
-            form => parsed.read_servers(rest, form.port())?,
+            Form::Literal => parsed.path = rest.to_owned(),
+            Form::Socket => {
+                let (path, query) = split_query(rest);
+                let path = path.strip_prefix("//").unwrap_or(path);
+                if !path.starts_with('/') {
+                    let example = row.example;
+                    return Err(invalid(format!("a socket's path is absolute: {example}")));
+                }
+                parsed.path = decode(path)?;
+                parsed.options = read_options(query)?;
+            }
+            form => {
+                let Some(rest) = rest.strip_prefix("//") else {
+                    let example = row.example;
+                    return Err(invalid(format!("two slashes follow the scheme: {example}")));
+                };
+                match form {
+                    Form::Nodes { scheme } => parsed.read_nodes(rest, scheme)?,
+                    form => parsed.read_servers(rest, form.port())?,
+                }
+            }
         }
         Ok(parsed)
     }
@@ -158,48 +165,6 @@ impl StoreUrl {
         Self::parse(&format!("{scheme}://{place}?{query}"))
     }
 
-    /// Returns what the URL begins with, without the colon.
-    pub fn scheme(&self) -> &str {
-        self.scheme
-    }
-
-    /// Returns the user, if one is named.
-    pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
-    }
-
-    /// Returns the password, if there is one. Keep it out of logs and messages.
-    pub fn password(&self) -> Option<&str> {
-        self.password.as_deref()
-    }
-
-    /// Returns the servers; one without a name is `127.0.0.1`, one without a port has the usual one.
-    ///
-    /// Empty for URLs of a path or of [`nodes`](Self::nodes).
-    pub fn servers(&self) -> &[Host] {
-        &self.servers
-    }
-
-    /// Returns the servers to be changed.
-    pub fn servers_mut(&mut self) -> &mut Vec<Host> {
-        &mut self.servers
-    }
-
-    /// Returns the URL of each node, with the options that are its own; empty for other URLs.
-    pub fn nodes(&self) -> &[Self] {
-        &self.nodes
-    }
-
-    /// Returns the nodes to be changed.
-    pub fn nodes_mut(&mut self) -> &mut Vec<Self> {
-        &mut self.nodes
-    }
-
-    /// Returns what follows the first slash after the servers, or the whole path where there are none.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     /// Returns the value of an option; of nodes, that for all of them.
     pub fn option(&self, key: &str) -> Option<&str> {
         let found = self.options.iter().find(|(known, _)| known == key);
@@ -255,17 +220,11 @@ impl StoreUrl {
     }
 
     fn authority(&self) -> String {
-        let user = self.user().map(|user| encode(user, IN_NAME));
-        let access = match (user, self.password()) {
-            (None, None) => String::new(),
-            (user, None) => user.unwrap_or_default() + "@",
-            (user, Some(password)) => {
-                format!(
-                    "{}:{}@",
-                    user.unwrap_or_default(),
-                    encode(password, IN_NAME)
-                )
-            }
+        let user = encode(self.user.as_deref().unwrap_or_default(), IN_NAME);
+        let access = match &self.password {
+            Some(password) => format!("{user}:{}@", encode(password, IN_NAME)),
+            None if user.is_empty() => user,
+            None => user + "@",
         };
         let usual = format!(":{}", self.form.port());
         let server = |host: &Host| {
@@ -277,14 +236,12 @@ impl StoreUrl {
     }
 
     fn query(&self) -> String {
-        let pair = |(key, value): &(String, String)| {
-            format!("{}={}", encode(key, IN_NAME), encode(value, IN_VALUE))
-        };
-        let pairs: Vec<_> = self.options.iter().map(pair).collect();
-        match pairs.is_empty() {
-            true => String::new(),
-            false => format!("?{}", pairs.join("&")),
+        let mut query = String::new();
+        for (key, value) in &self.options {
+            let mark = if query.is_empty() { '?' } else { '&' };
+            query += &format!("{mark}{}={}", encode(key, IN_NAME), encode(value, IN_VALUE));
         }
+        query
     }
 }
 
@@ -399,13 +356,13 @@ mod tests {
     fn a_url_has_servers_a_user_a_path_and_options() {
         let url = "redis+sentinel://ann:p%40ss@a,b:2182,[::1]:7/some/where?timeout=1s";
         let parsed = StoreUrl::parse(url).unwrap();
-        let servers: Vec<_> = parsed.servers().iter().map(ToString::to_string).collect();
+        let servers: Vec<_> = parsed.servers.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["a:26379", "b:2182", "[::1]:7"]);
         assert_eq!(
-            (parsed.user(), parsed.password()),
+            (parsed.user.as_deref(), parsed.password.as_deref()),
             (Some("ann"), Some("p@ss"))
         );
-        assert_eq!(parsed.path(), "some/where");
+        assert_eq!(parsed.path, "some/where");
         assert_eq!(parsed.option("timeout"), Some("1s"));
         assert_eq!(parsed.reveal(), url);
     }
@@ -414,7 +371,7 @@ mod tests {
     fn what_is_literal_is_not_decoded() {
         for url in ["local:", "local:/a%20b?c", "memory:x?y=z@w"] {
             let parsed = StoreUrl::parse(url).unwrap();
-            assert_eq!(url.split_once(':').unwrap().1, parsed.path());
+            assert_eq!(url.split_once(':').unwrap().1, parsed.path);
             assert_eq!(parsed.to_string(), url);
         }
     }
@@ -424,13 +381,13 @@ mod tests {
         let url = "redlock://a,rediss://b:1/3,ann:secret@c:2?db=1?prefix=x:&drift=5%25";
         let mut parsed = StoreUrl::parse(url).unwrap();
         assert_eq!(parsed.reveal(), url);
-        let nodes: Vec<_> = parsed.nodes().iter().map(StoreUrl::reveal).collect();
+        let nodes: Vec<_> = parsed.nodes.iter().map(StoreUrl::reveal).collect();
         assert_eq!(
             nodes,
             ["redis://a", "rediss://b:1/3", "redis://ann:secret@c:2?db=1"]
         );
         assert_eq!(parsed.option("drift"), Some("5%"));
-        parsed.nodes_mut()[2].servers_mut()[0] = Host::parse("d:9", 0).unwrap();
+        parsed.nodes[2].servers[0] = Host::parse("d:9", 0).unwrap();
         assert_eq!(parsed.reveal(), url.replace("c:2", "d:9"));
         // The options of the last node do not become those of all.
         parsed.options.clear();
@@ -491,7 +448,7 @@ mod tests {
             prop_assert_eq!(&StoreUrl::parse(&url.reveal()).unwrap(), &url);
             url.servers.truncate(1);
             let mut nodes = StoreUrl::parse("redlock://a").unwrap();
-            nodes.nodes_mut().push(url);
+            nodes.nodes.push(url);
             prop_assert_eq!(StoreUrl::parse(&nodes.reveal()).unwrap(), nodes);
         }
     }

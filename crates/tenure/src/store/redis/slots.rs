@@ -14,6 +14,7 @@ pub(crate) struct Range {
     pub(crate) first: u16,
     pub(crate) last: u16,
     pub(crate) master: Host,
+    #[cfg_attr(not(feature = "doctor"), expect(dead_code, reason = "the doctor asks"))]
     pub(crate) replicas: Vec<Host>,
 }
 

@@ -121,8 +121,8 @@ impl Settings {
     pub(crate) fn of_server(url: &StoreUrl, options: &mut Options, layout: Layout) -> Result<Self> {
         let (servers, database) = servers(url)?;
         let access = Access {
-            user: url.user().map(str::to_owned),
-            password: url.password().map(str::to_owned),
+            user: url.user.clone(),
+            password: url.password.clone(),
             database: options.number("db")?.unwrap_or(database),
         };
         if access.user.is_some() && access.password.is_none() {
@@ -185,7 +185,7 @@ impl Settings {
 
 /// The servers that a URL names, and the database in its path.
 fn servers(url: &StoreUrl) -> Result<(Servers, i64)> {
-    let (mut hosts, path) = (url.servers().to_vec(), url.path());
+    let (mut hosts, path) = (url.servers.clone(), url.path.as_str());
     let (_, kind) = family_and_kind(url);
     let (servers, database) = match kind {
         "unix" => (Servers::Socket(path.into()), ""),
@@ -224,17 +224,16 @@ fn servers(url: &StoreUrl) -> Result<(Servers, i64)> {
 
 /// The parts of a scheme such as `redis+cluster`.
 fn family_and_kind(url: &StoreUrl) -> (&str, &str) {
-    let scheme = url.scheme();
-    scheme.split_once('+').unwrap_or((scheme, scheme))
+    url.scheme
+        .split_once('+')
+        .unwrap_or((url.scheme, url.scheme))
 }
 
 /// Whether the scheme means TLS, which this build has to have.
 fn is_encrypted(url: &StoreUrl) -> Result<bool> {
     let (family, _) = family_and_kind(url);
     match matches!(family, "rediss" | "valkeys") {
-        true if cfg!(not(feature = "redis-tls")) => {
-            Err(schemes::missing(url.scheme(), "redis-tls"))
-        }
+        true if cfg!(not(feature = "redis-tls")) => Err(schemes::missing(url.scheme, "redis-tls")),
         encrypted => Ok(encrypted),
     }
 }

@@ -35,7 +35,7 @@ impl Settings {
         for (key, value) in DEFAULTS {
             common.set_default(key, value);
         }
-        let nodes = url.nodes().iter().enumerate();
+        let nodes = url.nodes.iter().enumerate();
         let nodes = nodes
             .map(|(index, url)| in_node(index, node(url, &common)))
             .collect::<Result<Vec<_>>>()?;
