@@ -4,18 +4,15 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use tokio::runtime::Runtime;
 
 use crate::ask::Ask;
-use crate::error::{Failure, Result};
-use crate::store::Store;
-use crate::{
-    bench, by_hand, demo, doctor, duration, exit_code, inspect, lab, output, pages, run, store,
-    torture, watch,
-};
+use crate::error::Result;
+use crate::store::{self, Store};
+use crate::workbench::{WorkbenchArgs, become_workbench};
+use crate::{by_hand, doctor, duration, exit_code, inspect, output, pages, run, usage, watch};
 
 /// Locks that hold across processes and machines.
 ///
@@ -55,20 +52,14 @@ enum Verb {
     Watch(WatchArgs),
     Evict(EvictArgs),
     Doctor(DoctorArgs),
-    Bench(bench::BenchArgs),
     #[command(hide = true)]
-    BenchChild,
-    Demo(demo::DemoArgs),
+    Bench(WorkbenchArgs),
     #[command(hide = true)]
-    DemoCacheCopy,
+    Demo(WorkbenchArgs),
     #[command(hide = true)]
-    DemoCopy,
-    Lab(lab::LabArgs),
+    Lab(WorkbenchArgs),
     #[command(hide = true)]
-    LabClient,
-    Torture(torture::TortureArgs),
-    #[command(hide = true)]
-    TortureClient,
+    Torture(WorkbenchArgs),
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:
@@ -345,9 +336,9 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 fn parse_and_run() -> Result<ExitCode> {
-    let cli = match Cli::try_parse() {
+    let cli: Cli = match usage::parse() {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(explained) => return explained,
     };
     output::start_log(cli.verbose.then_some("tenure=debug"));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -375,7 +366,7 @@ fn leave(runtime: Runtime) {
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
-    let store = cli.store;
+    let (store, verbose) = (cli.store, cli.verbose);
     match cli.verb {
         Verb::Run(args) => run::run(&store, args).await,
         Verb::Acquire(args) => by_hand::acquire(&store, args).await,
@@ -386,54 +377,13 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Verb::Watch(args) => watch::watch(&store, args).await,
         Verb::Evict(args) => inspect::evict(&store, args).await,
         Verb::Doctor(args) => doctor::doctor(&store, args).await,
-        Verb::Bench(args) => bench::bench(&store, args).await,
-        Verb::BenchChild => bench::play(&store).await,
-        Verb::Demo(args) => demo::demo(&store, args).await,
-        Verb::DemoCacheCopy => demo::cache::play(&store).await,
-        Verb::DemoCopy => demo::flash_sale::copy().await,
-        Verb::Lab(args) => lab::lab(&args),
-        Verb::LabClient => lab::play().await,
-        Verb::Torture(args) => torture::torture(&store, args).await,
-        Verb::TortureClient => torture::play(&store).await,
+        Verb::Bench(args) => Err(become_workbench("bench", &store, verbose, args)),
+        Verb::Demo(args) => Err(become_workbench("demo", &store, verbose, args)),
+        Verb::Lab(args) => Err(become_workbench("lab", &store, verbose, args)),
+        Verb::Torture(args) => Err(become_workbench("torture", &store, verbose, args)),
         Verb::Completions { shell } => pages::completions(Cli::command(), shell),
         Verb::Man => pages::manual(Cli::command()),
     }
-}
-
-/// Prints the help that was asked for, or says what is wrong with the command line.
-fn explain(error: &clap::Error) -> Result<ExitCode> {
-    if !error.use_stderr() {
-        error.print().map_err(output::unwritten)?;
-        return Ok(exit_code::DONE);
-    }
-    if matches!(
-        error.kind(),
-        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        anstream::eprint!("{}", Cli::command().render_help().ansi());
-        return Err(Failure::silent(exit_code::USAGE));
-    }
-    let text = tenure::url::redact_all(&error.to_string());
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    Err(Failure::new(exit_code::USAGE, in_one_line(text)))
-}
-
-/// Puts what is wrong, the hints and the usage into one sentence.
-fn in_one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim);
-    let told = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    let mut sentence = String::new();
-    for line in told {
-        let (join, line) = match line.split_once(": ") {
-            Some(("Usage", usage)) => ("; usage: ", usage),
-            Some(("tip", tip)) => ("; ", tip),
-            _ if sentence.is_empty() => ("", line),
-            _ => (" ", line),
-        };
-        sentence.push_str(join);
-        sentence.push_str(line);
-    }
-    sentence
 }
 
 fn after_help() -> String {
@@ -446,6 +396,9 @@ Examples:
   tenure watch
 
 {}
+In a clone of the repository there are also bench, demo, lab and torture:
+  cargo run --release -- bench --help
+
 {}",
         store::help(),
         exit_code::HELP

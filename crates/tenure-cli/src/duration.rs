@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Reads a duration such as `30s`, `1m30s` or `500ms`.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(format!("a duration is missing; {EXAMPLES}"));
@@ -49,7 +49,7 @@ fn split_at_first(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
 
 /// Shows a duration to people, in at most two units.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rounded(pub(crate) Duration);
+pub struct Rounded(pub Duration);
 
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,11 +15,11 @@ use crate::output::{escape, is_unwritten};
 use crate::run::raw::{self, Death};
 
 /// A result of the command.
-pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Why the command ends early: what it says and the code that it ends with.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     code: u8,
     /// Empty where there is nothing to say.
     sentence: String,
@@ -33,7 +33,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Ends with `code` and a sentence.
-    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
+    pub fn new(code: u8, sentence: impl Into<String>) -> Self {
         Self {
             code,
             sentence: escape(&sentence.into()),
@@ -53,12 +53,12 @@ impl Failure {
     }
 
     /// Ends with `code` and says nothing.
-    pub(crate) fn silent(code: u8) -> Self {
+    pub fn silent(code: u8) -> Self {
         Self::new(code, "")
     }
 
     /// Prints the sentence, and dies or returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         if !self.sentence.is_empty() {
             anstream::eprintln!("tenure: {self}");
         }
@@ -103,7 +103,7 @@ impl Failure {
     }
 
     /// The same failure with another exit code.
-    pub(crate) fn with_code(mut self, code: u8) -> Self {
+    pub fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }

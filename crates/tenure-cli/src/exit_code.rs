@@ -8,49 +8,47 @@ use std::process::ExitCode;
 use rustix::process::Signal;
 
 /// `show` or `evict` found that nobody holds the lock.
-pub(crate) const NOTHING: u8 = 1;
+pub const NOTHING: u8 = 1;
 /// The doctor found a problem.
-pub(crate) const PROBLEM: u8 = 1;
+pub const PROBLEM: u8 = 1;
 /// tenure broke a promise in a demonstration, in the lab or under torture, a broken lock of the lab was not flagged, or a
 /// fault that was asked for did not happen.
-pub(crate) const BROKEN: u8 = 1;
+pub const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
-pub(crate) const USAGE: u8 = 2;
+pub const USAGE: u8 = 2;
 /// A torture says nothing: it had too little of something.
-pub(crate) const UNKNOWN: u8 = 3;
+pub const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
-pub(crate) const UNAVAILABLE: u8 = 69;
+pub const UNAVAILABLE: u8 = 69;
 /// The output, or a file that was asked for, could not be written.
-pub(crate) const OUTPUT: u8 = 74;
+pub const OUTPUT: u8 = 74;
 /// The lock is busy, or was not free in time.
-pub(crate) const BUSY: u8 = 75;
+pub const BUSY: u8 = 75;
 /// The lock was lost while the command ran, or is not held by this owner.
-pub(crate) const LOST: u8 = 76;
+pub const LOST: u8 = 76;
 /// The command is there but cannot be run.
-pub(crate) const CANNOT_RUN: u8 = 126;
+pub const CANNOT_RUN: u8 = 126;
 /// There is no such command.
-pub(crate) const NOT_FOUND: u8 = 127;
+pub const NOT_FOUND: u8 = 127;
 
 /// The code of a process that a signal ended, as shells write it.
-pub(crate) fn of_signal(signal: Signal) -> u8 {
+pub fn of_signal(signal: Signal) -> u8 {
     of_signal_number(signal.as_raw())
 }
 
 /// The code of a process that the signal of this number ended.
-pub(crate) fn of_signal_number(number: i32) -> u8 {
+pub fn of_signal_number(number: i32) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX).saturating_add(128)
 }
 
 /// What `--help` and the manual page say about them.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Exit codes:
     0  done
-    1  show, evict: nobody holds the lock; doctor: a problem was found; demo, lab, torture: a
-       promise was broken, or a broken lock of the lab was not flagged
+    1  show, evict: nobody holds the lock; doctor: a problem was found
     2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
-    3  torture: unknown, the run had too little of something to say anything
    69  the store is unavailable; with --wait, still at the end of that time
-   74  the output, a report or a history could not be written; acquire has then given the lock
+   74  the output could not be written; acquire has then given the lock
        back; renew, release and evict have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner
@@ -60,5 +58,15 @@ Exit codes:
        tenure then died by it too; only for KILL it exits with 137 instead
 `run` ends with the exit code of its command otherwise.";
 
+/// What `--help` of the workbench says about them.
+pub const WORKBENCH_HELP: &str = "\
+Exit codes:
+    0  done
+    1  demo, lab, torture: a promise was broken, or a broken lock of the lab was not flagged
+    2  wrong usage
+    3  torture: inconclusive, too few grants, writes or faults
+   69  the store is unavailable
+   74  the output, a report or a history could not be written";
+
 /// The exit code of a run that ended well.
-pub(crate) const DONE: ExitCode = ExitCode::SUCCESS;
+pub const DONE: ExitCode = ExitCode::SUCCESS;

@@ -8,7 +8,8 @@ use comfy_table::{ContentArrangement, Table};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use tenure::driver::{About, Entry, Holder, Mode, Waiter};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::duration::Rounded;
 use crate::error::Result;
@@ -154,12 +155,12 @@ pub(crate) fn mode(mode: Mode) -> String {
 }
 
 /// Returns whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Prints a value as one JSON document.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+pub fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print(&json(value)?)?)
 }
 
@@ -191,12 +192,13 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 }
 
 /// Returns the output, with colours where it is a terminal. Its errors say that they are of the output.
-pub(crate) fn stdout() -> Out {
+pub fn stdout() -> Out {
     Out(anstream::stdout().lock())
 }
 
 /// The output.
-pub(crate) struct Out(anstream::AutoStream<io::StdoutLock<'static>>);
+#[derive(Debug)]
+pub struct Out(anstream::AutoStream<io::StdoutLock<'static>>);
 
 impl Write for Out {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -307,7 +309,7 @@ pub(crate) fn short(owner: &str) -> String {
 }
 
 /// Makes hidden characters visible, so that no text can steer the terminal or pass for another.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match is_hidden(c) {
@@ -347,14 +349,24 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// Starts the log on stderr, if TENURE_LOG or `default` says how much is wanted.
-pub(crate) fn start_log(default: Option<&str>) {
+pub fn start_log(default: Option<&str>) {
     let wanted = std::env::var("TENURE_LOG").ok();
     let wanted = wanted.as_deref().filter(|filter| !filter.is_empty());
     if let Some(filter) = wanted.or(default) {
-        tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::builder().parse_lossy(filter))
+        // What cannot be understood is left out, as is usual for logs.
+        let parts = filter
+            .split(',')
+            .filter(|part| part.parse::<Targets>().is_ok());
+        let targets: Targets = parts
+            .collect::<Vec<_>>()
+            .join(",")
+            .parse()
+            .unwrap_or_default();
+        let lines = tracing_subscriber::fmt::layer()
             .with_ansi(io::stderr().is_terminal())
-            .with_writer(|| Log)
+            .with_writer(|| Log);
+        tracing_subscriber::registry()
+            .with(lines.with_filter(targets))
             .init();
     }
 }
@@ -382,7 +394,7 @@ impl Write for Log {
 }
 
 /// Returns how wide the terminal is, if the output is one.
-pub(crate) fn terminal_width() -> Option<u16> {
+pub fn terminal_width() -> Option<u16> {
     // This fails where the output is no terminal.
     let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
     (size.ws_col > 0).then_some(size.ws_col)

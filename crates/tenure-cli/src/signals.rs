@@ -11,11 +11,11 @@ use crate::run::raw;
 
 /// The signals that `tenure` listens to.
 #[derive(Debug)]
-pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     /// Listens to the signals that end a wait, and that a command is told of.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub fn listen() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in ENDING {
             signals.also(signal)?;
@@ -52,7 +52,7 @@ impl Signals {
     }
 
     /// Does something unless a signal comes first.
-    pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
+    pub async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
         tokio::select! {
             done = work => Ok(done),
             signal = self.next() => Err(signal),

@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// The store to ask.
 #[derive(Debug, Args)]
-pub(crate) struct Store {
+pub struct Store {
     /// Where the locks live [default: local:]
     #[arg(
         long = "store",
@@ -23,19 +23,19 @@ pub(crate) struct Store {
 
 impl Store {
     /// Returns the store of a URL.
-    pub(crate) fn of(url: &str) -> Self {
+    pub fn of(url: &str) -> Self {
         Self {
             url: Some(url.to_owned()),
         }
     }
 
     /// Opens the store.
-    pub(crate) async fn open(&self) -> Result<Client> {
+    pub async fn open(&self) -> Result<Client> {
         Ok(tenure::open(self.url()).await?)
     }
 
     /// Returns the URL, which may hold a password.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         self.url.as_deref().unwrap_or(DEFAULT)
     }
 
@@ -54,12 +54,12 @@ impl Store {
     }
 
     /// Returns whether somebody chose the store.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.url.is_some()
     }
 
     /// Returns the same store, opened with more options, such as `a=1&b=2`.
-    pub(crate) fn with_option(&self, options: &str) -> Self {
+    pub fn with_option(&self, options: &str) -> Self {
         // A URL that makes no sense stays as it is: opening it says what is wrong.
         let url = StoreUrl::parse(self.url()).map_or_else(
             |_| self.url().to_owned(),
@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Returns the URL as it may be shown.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         redact(self.url())
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn help() -> String {
 /// The variable that names the store.
 ///
 /// A child gets its URL here and not as an argument: everybody can read those, and it may hold a password.
-pub(crate) const VARIABLE: &str = "TENURE_STORE";
+pub const VARIABLE: &str = "TENURE_STORE";
 
 const DEFAULT: &str = "local:";
 

@@ -188,7 +188,6 @@ fn an_output_that_cannot_be_written_gives_74_and_a_sentence() {
         &["--version"],
         &["completions", "bash"],
         &["man"],
-        &["lab", "--list"],
         &["evict", "a"],
     ];
     for case in cases {
@@ -220,17 +219,14 @@ fn the_manual_has_every_verb_and_the_exit_codes() {
     assert!(page.out.contains(".TH"), "a manual page");
     assert!(page.out.contains("Exit codes"));
     assert!(!page.out.contains("run(1)"), "no page that is not there");
-    assert!(
-        !page.out.contains("CHILD"),
-        "no verb that is not for people"
-    );
+    assert!(!page.out.contains("TORTURE"), "no verb of the workbench");
     for verb in VERBS {
         let title = format!(".SH \"TENURE {}\"", verb.to_uppercase());
         assert!(page.out.contains(&title), "{verb}");
     }
 }
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 11] = [
     "run",
     "acquire",
     "renew",
@@ -240,27 +236,6 @@ const VERBS: [&str; 12] = [
     "watch",
     "evict",
     "doctor",
-    "demo",
     "completions",
     "man",
 ];
-
-/// Verbs that this program calls itself, to have processes of its own.
-#[test]
-fn parts_of_other_verbs_are_not_called_by_hand() {
-    let parts = [
-        ("bench-child", "bench"),
-        ("demo-cache-copy", "demo cache"),
-        ("demo-copy", "demo flash-sale"),
-        ("lab-client", "lab"),
-        ("torture-client", "torture"),
-    ];
-    for (part, whole) in parts {
-        let ended = end(&mut bare(&[part]));
-        assert_eq!(ended.code, 2, "{part}: {ended:?}");
-        let sentence =
-            format!("tenure: {part} is a part of 'tenure {whole}' and not called by hand\n");
-        assert_eq!(ended.err, sentence);
-        assert_eq!(ended.out, "");
-    }
-}

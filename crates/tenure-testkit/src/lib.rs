@@ -24,6 +24,7 @@ mod port;
 mod process;
 mod proxy;
 mod redis;
+pub mod shared;
 mod wait;
 
 pub use browser::{Browser, Scheme};

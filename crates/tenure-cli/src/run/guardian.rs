@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::child::own_program;
+use crate::program::own_program;
 
 /// The guardian as `tenure run` sees it.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use tenure_testkit::RedisServer;
 use tokio::task::JoinHandle;
 
 mod rules {
-    tenure::conformance!(std::future::ready(super::store::Store::start()));
+    tenure::conformance!(std::future::ready(super::store::Store::shared()));
 }
 
 /// Not a test: a process that does what it is told, one order after the other.

@@ -1,27 +1,24 @@
-//! A server of its own for a test, and clients of it.
+//! A server for the rules of the contract, and clients of it.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure::conformance::Fixture;
 use tenure::driver::Driver;
-use tenure_testkit::RedisServer;
+use tenure_testkit::shared;
 
-/// One server, and how its clients are opened.
+/// The server that all rules share, and how its clients are opened.
 #[derive(Debug)]
 pub(crate) struct Store {
-    _server: RedisServer,
     url: String,
 }
 
 impl Store {
-    /// Starts a server that stops with the test.
-    pub(crate) fn start() -> Self {
-        let server = RedisServer::start().unwrap();
-        let url = crate::patient(&server.url()) + "&connect_timeout=20s";
+    pub(crate) fn shared() -> Self {
+        let port = shared::redis(1).unwrap()[0];
+        let url = format!("redis://127.0.0.1:{port}/");
         Self {
-            _server: server,
-            url,
+            url: crate::patient(&url) + "&connect_timeout=20s",
         }
     }
 }

@@ -32,7 +32,7 @@ use tenure::{Client, Error, Guard, Health};
 use tokio::task::JoinHandle;
 
 mod three {
-    tenure::conformance!(std::future::ready(crate::nodes::Nodes::start(3)));
+    tenure::conformance!(std::future::ready(crate::nodes::Shared::nodes(3)));
 }
 
 /// Not a test: a process that does what it is told, one order after the other.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tenure::conformance::Fixture;
 use tenure::driver::Driver;
-use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer};
+use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer, shared};
 
 use crate::{PATIENCE, millis, until};
 
@@ -105,11 +105,25 @@ impl Nodes {
     }
 }
 
+/// Nodes that all rules share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    url: String,
+}
+
+impl Shared {
+    pub(crate) fn nodes(count: usize) -> Self {
+        let options = "restart_delay=off&timeout=20s&connect_timeout=20s";
+        Self {
+            url: url(shared::redis(count).unwrap().into_iter(), options),
+        }
+    }
+}
+
 #[async_trait]
-impl Fixture for Nodes {
+impl Fixture for Shared {
     async fn client(&self) -> Arc<dyn Driver> {
-        let url = self.url_with("restart_delay=off&timeout=20s&connect_timeout=20s");
-        tenure::store::redlock::open(&url).await.unwrap()
+        tenure::store::redlock::open(&self.url).await.unwrap()
     }
 
     /// Long enough that even five servers on a busy machine have answered twice before its end.

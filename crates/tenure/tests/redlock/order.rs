@@ -11,7 +11,7 @@ use tenure::driver::{
 };
 use tenure::{Name, Result};
 
-use crate::nodes::Nodes;
+use crate::nodes::Shared;
 
 /// The store promises no order; but claims that come one after the other are served in theirs.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Driver for InOrder {
 }
 
 #[derive(Debug)]
-struct InTurn(Nodes);
+struct InTurn(Shared);
 
 #[async_trait]
 impl Fixture for InTurn {
@@ -83,7 +83,7 @@ impl Fixture for InTurn {
 macro_rules! rules_of_order {
     ($count:expr) => {
         tenure::conformance! {
-            std::future::ready(super::InTurn(super::Nodes::start($count)));
+            std::future::ready(super::InTurn(super::Shared::nodes($count)));
             a_place_in_line_ends_with_its_client,
             a_release_by_fence_hands_over_to_the_next,
             a_try_does_not_jump_the_line,

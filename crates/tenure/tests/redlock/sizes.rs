@@ -1,13 +1,13 @@
 //! Other numbers of nodes than three: five by all rules, and some that make little sense by a few.
 
 mod five {
-    tenure::conformance!(std::future::ready(crate::nodes::Nodes::start(5)));
+    tenure::conformance!(std::future::ready(crate::nodes::Shared::nodes(5)));
 }
 
 macro_rules! some_rules {
     ($count:expr) => {
         tenure::conformance! {
-            std::future::ready(crate::nodes::Nodes::start($count));
+            std::future::ready(crate::nodes::Shared::nodes($count));
             a_lease_by_ttl_expires,
             a_release_hands_over_to_the_next,
             a_renewal_after_expiry_does_not_revive_the_lease,

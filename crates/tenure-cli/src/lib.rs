@@ -1,0 +1,37 @@
+//! The command `tenure`: holds a lock around a command, and shows who holds what.
+//!
+//! The public modules are what the workbench of this repository shares with the command. They are
+//! not an API for other programs and change without notice; programs use the crate `tenure`.
+
+mod ask;
+mod by_hand;
+mod cli;
+mod doctor;
+pub mod duration;
+pub mod error;
+pub mod exit_code;
+mod holding;
+mod inspect;
+pub mod output;
+mod pages;
+mod pattern;
+pub mod program;
+mod run;
+pub mod signals;
+pub mod store;
+pub mod usage;
+mod watch;
+mod workbench;
+
+use std::process::ExitCode;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    if run::guardian::is_called() {
+        return run::guardian::watch_over();
+    }
+    match cli::run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,54 @@
+//! Reads a command line; what is wrong with it is said in one sentence.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use crate::error::{Failure, Result};
+use crate::{exit_code, output};
+
+/// Reads the command line of this process.
+///
+/// # Errors
+///
+/// How the process ends instead: after the help that was asked for, or because of wrong usage.
+pub fn parse<C: Parser>() -> Result<C, Result<ExitCode>> {
+    C::try_parse().map_err(|error| explain::<C>(&error))
+}
+
+/// Prints the help that was asked for, or says what is wrong with the command line.
+fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
+    if !error.use_stderr() {
+        error.print().map_err(output::unwritten)?;
+        return Ok(exit_code::DONE);
+    }
+    if matches!(
+        error.kind(),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        anstream::eprint!("{}", C::command().render_help().ansi());
+        return Err(Failure::silent(exit_code::USAGE));
+    }
+    let text = tenure::url::redact_all(&error.to_string());
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    Err(Failure::new(exit_code::USAGE, in_one_line(text)))
+}
+
+/// Puts what is wrong, the hints and the usage into one sentence.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let told = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let mut sentence = String::new();
+    for line in told {
+        let (join, line) = match line.split_once(": ") {
+            Some(("Usage", usage)) => ("; usage: ", usage),
+            Some(("tip", tip)) => ("; ", tip),
+            _ if sentence.is_empty() => ("", line),
+            _ => (" ", line),
+        };
+        sentence.push_str(join);
+        sentence.push_str(line);
+    }
+    sentence
+}

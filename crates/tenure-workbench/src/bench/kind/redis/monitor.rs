@@ -1,0 +1,148 @@
+//! Counts the commands that the server is sent, by its `MONITOR`.
+//!
+//! The counters in `INFO` also count what scripts call (in Redis 7.0, `total_commands_processed` as
+//! well as `commandstats`), and a `SET` of a script and one of a client look the same there.
+//! `MONITOR` tells them apart, but costs the server about as much as the commands themselves.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use redis::{Client, Connection, RedisResult, Value};
+
+use crate::bench::contender::redis::PATIENCE;
+use crate::bench::kind::Counter;
+use crate::bench::kind::redis::control::{Control, addresses};
+use crate::bench::kind::redis::failed;
+use tenure_cli::error::{Failure, Result};
+use tenure_cli::exit_code;
+
+/// Counts in a thread of its own, which ends with this.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    control: Control,
+    /// What was counted up to each mark.
+    counts: Receiver<u64>,
+}
+
+impl Monitor {
+    /// Begins to count the commands of clients that come after this.
+    ///
+    /// Those who are there already are strangers, or this process, which only looks.
+    pub(super) fn start(client: &Client) -> RedisResult<Self> {
+        let control = Control::open(client)?;
+        let strangers = addresses(&control.clients()?);
+        let watching = Control::open(client)?;
+        watching.ask::<()>(&redis::cmd("MONITOR"))?;
+        let watching = watching.into_inner();
+        // Nothing may come for a long time; the mark in `drop` ends it.
+        watching.set_read_timeout(None)?;
+        let (sender, counts) = mpsc::channel();
+        let count = Count {
+            strangers,
+            commands: 0,
+        };
+        std::thread::spawn(move || watch(watching, count, &sender));
+        Ok(Self { control, counts })
+    }
+
+    fn mark(&self, mark: &str) -> RedisResult<()> {
+        self.control.ask(redis::cmd("ECHO").arg(mark))
+    }
+}
+
+impl Counter for Monitor {
+    /// Marks the stream, and waits until the mark comes by: the count is exact at that point.
+    fn commands(&self) -> Result<u64> {
+        self.mark(&mark()).map_err(|error| failed(&error))?;
+        self.counts.recv_timeout(PATIENCE).map_err(|_| {
+            let sentence = "the Redis server stopped telling its commands";
+            Failure::new(exit_code::UNAVAILABLE, sentence)
+        })
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // If it fails, the server is gone, and the thread has ended.
+        let _ = self.mark(&end());
+    }
+}
+
+/// Reads the stream until its end mark, or the server's end.
+fn watch(mut watching: Connection, mut count: Count, counts: &Sender<u64>) {
+    let (mark, end) = (mark(), end());
+    while let Ok(told) = watching.recv_response() {
+        let Value::SimpleString(line) = told else {
+            continue;
+        };
+        if line.ends_with(&format!("\"{end}\"")) {
+            return;
+        }
+        if line.ends_with(&format!("\"{mark}\"")) {
+            // Nobody may be waiting for it any more.
+            let _ = counts.send(count.commands);
+        }
+        count.hear(&line);
+    }
+}
+
+/// The commands of clients that are not strangers.
+#[derive(Debug)]
+struct Count {
+    strangers: Vec<String>,
+    commands: u64,
+}
+
+impl Count {
+    fn hear(&mut self, line: &str) {
+        let Some(from) = sender_of(line) else {
+            return;
+        };
+        if from != SCRIPT && !self.strangers.iter().any(|stranger| stranger == from) {
+            self.commands += 1;
+        }
+    }
+}
+
+/// Who sent a command, by a line such as `1700000000.123456 [0 127.0.0.1:50001] "SET" "a" "b"`.
+fn sender_of(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once(" [")?;
+    let (from, _) = rest.split_once("] \"")?;
+    let (_database, from) = from.split_once(' ')?;
+    Some(from)
+}
+
+fn mark() -> String {
+    format!("tenure-bench-{}-mark", std::process::id())
+}
+
+fn end() -> String {
+    format!("tenure-bench-{}-end", std::process::id())
+}
+
+/// Who "sends" the commands that a script calls.
+const SCRIPT: &str = "lua";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_clients_send_is_counted() {
+        let mut count = Count {
+            strangers: vec!["127.0.0.1:50000".to_owned()],
+            commands: 0,
+        };
+        let lines = [
+            r#"1700000000.000001 [0 127.0.0.1:50001] "EVALSHA" "abc" "1" "key [0 lua] \"x\"""#,
+            r#"1700000000.000002 [0 lua] "GET" "key""#,
+            r#"1700000000.000003 [0 lua] "DEL" "key""#,
+            r#"1700000000.000004 [0 127.0.0.1:50000] "ECHO" "mark""#,
+            r#"1700000000.000005 [3 [::1]:50001] "SET" "key" "value""#,
+            "OK",
+        ];
+        for line in lines {
+            count.hear(line);
+        }
+        assert_eq!(count.commands, 2);
+    }
+}

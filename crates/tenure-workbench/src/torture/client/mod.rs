@@ -1,0 +1,106 @@
+//! A client of a torture: a process that locks, works and lets go until it is told to finish.
+//!
+//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. What they
+//! do is drawn by lot, from a seed.
+
+use std::cell::Cell;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tenure::Client;
+
+use crate::parent::Parent;
+use tenure_cli::error::{Failure, Result};
+use tenure_cli::exit_code;
+use tenure_cli::store::Store;
+
+use super::wire::{FINISH, Order, Said};
+use notes::Notes;
+use task::Task;
+
+mod ask;
+mod held;
+mod lots;
+mod notes;
+mod register;
+mod task;
+
+/// Plays the part of one client.
+pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
+    let (order, mut parent) = Parent::listen::<Order>("torture-client", "torture")?;
+    let notes = Notes::new(order.process);
+    let finish = Rc::new(Cell::new(false));
+    let told = async {
+        while let Ok(told) = parent.hear::<String>().await {
+            if told == FINISH {
+                finish.set(true);
+            }
+        }
+        // The thread that listens ends the process before this can be.
+        std::future::pending::<()>().await;
+    };
+    let worked = tokio::select! {
+        worked = work(store, order, &notes, &finish) => worked,
+        () = told => Ok(()),
+    };
+    if let Err(failure) = &worked {
+        notes.say(&Said::Failed(failure.to_string()));
+    }
+    worked.map(|()| exit_code::DONE)
+}
+
+async fn work(store: &Store, order: Order, notes: &Notes, finish: &Rc<Cell<bool>>) -> Result<()> {
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        match open(store, finish).await? {
+            Some(client) => clients.push(client),
+            None => return Ok(()),
+        }
+    }
+    let tasks = tokio::task::LocalSet::new();
+    let mut ends = Vec::new();
+    for (number, client) in (0..TASKS).zip(clients.iter().cycle()) {
+        let task = Task::new(client, &order, number, notes, finish).await?;
+        ends.push(tasks.spawn_local(task.run()));
+    }
+    let all = async {
+        for end in ends {
+            end.await.map_err(|error| {
+                Failure::new(
+                    exit_code::UNAVAILABLE,
+                    format!("a task of the client failed: {error}"),
+                )
+            })??;
+        }
+        // What was dropped is given back in the background.
+        for client in &clients {
+            client.settled().await;
+        }
+        Ok(())
+    };
+    tasks.run_until(all).await
+}
+
+/// Opens the store, which may be down for the moment; `None` if it is time to finish.
+async fn open(store: &Store, finish: &Cell<bool>) -> Result<Option<Client>> {
+    while !finish.get() {
+        match tenure::open(store.url()).await {
+            Ok(client) => return Ok(Some(client)),
+            Err(tenure::Error::Unavailable { .. } | tenure::Error::Indeterminate { .. }) => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// How many clients of the store a process has.
+const CLIENTS: u32 = 2;
+
+/// How many tasks of a process lock at the same time.
+const TASKS: u32 = 3;
+
+/// When to try again to open a store that is down.
+const AGAIN: Duration = Duration::from_millis(50);
