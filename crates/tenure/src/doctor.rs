@@ -72,7 +72,8 @@ pub enum Verdict {
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let store = Scheme::store(url)?;
     let mut findings = (store.doctor)(url).await?;
-    let lacks = |finding: &Finding| finding.check == RIGHTS && finding.verdict == Verdict::Problem;
+    let lacks =
+        |finding: &Finding| finding.check == RIGHTS.0 && finding.verdict == Verdict::Problem;
     // A script that lacks a right is stopped half way, and would leave behind what it has done.
     if !findings.iter().any(lacks) {
         findings.push(try_out(url).await);
@@ -86,12 +87,12 @@ async fn try_out(url: &str) -> Finding {
         Ok(Some(Outcome::NotHeld(loss))) => {
             format!("a lock was lost as soon as it was taken: {loss}")
         }
-        Ok(Some(_)) => return Finding::fine(LOCK, "a lock was taken and released"),
+        Ok(Some(_)) => return LOCK.fine("a lock was taken and released"),
         Ok(None) => "no lock can be taken: a name that nobody can know is taken".to_owned(),
         Err(error) => format!("no lock can be taken: {}", chain(&error)),
     };
     let advice = "fix this first: programs that lock fail in the same way";
-    Finding::problem(LOCK, found, advice)
+    LOCK.problem(found, advice)
 }
 
 async fn take_and_release(url: &str) -> Result<Option<Outcome>> {
@@ -151,45 +152,39 @@ pub(crate) fn merge(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Find
     said.into_iter().map(name).collect()
 }
 
-impl Finding {
+/// The name of a check, which makes its findings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check(pub(crate) &'static str);
+
+#[allow(dead_code, reason = "not every store has findings of all kinds")]
+impl Check {
     /// Nothing to do.
-    pub(crate) fn fine(check: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            check,
+    pub(crate) fn fine(self, found: impl Into<String>) -> Finding {
+        Finding {
+            check: self.0,
             verdict: Verdict::Fine,
             found: found.into(),
             advice: None,
         }
     }
 
+    /// Something that could not be checked.
+    pub(crate) fn unknown(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Unknown, advice)
+    }
+
     /// Something that may go wrong.
-    pub(crate) fn warning(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Warning, advice)
+    pub(crate) fn warning(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Warning, advice)
     }
 
     /// Something that goes wrong.
-    pub(crate) fn problem(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Problem, advice)
+    pub(crate) fn problem(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Problem, advice)
     }
+}
 
-    /// Something that could not be checked.
-    #[allow(dead_code, reason = "not every store can hide its settings")]
-    pub(crate) fn unknown(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Unknown, advice)
-    }
-
+impl Finding {
     /// The same with another verdict, and what to do.
     pub(crate) fn but(self, verdict: Verdict, advice: impl Into<String>) -> Self {
         Self {
@@ -213,9 +208,9 @@ impl Verdict {
 }
 
 /// The check of what a user may do.
-pub(crate) const RIGHTS: &str = "rights";
+pub(crate) const RIGHTS: Check = Check("rights");
 
-const LOCK: &str = "lock";
+const LOCK: Check = Check("lock");
 
 const LOCK_TTL: Duration = Duration::from_secs(5);
 
@@ -225,9 +220,9 @@ mod tests {
 
     #[test]
     fn what_all_masters_share_is_said_once() {
-        let shared = Finding::fine("eviction", "noeviction");
-        let own = Finding::fine("persistence", "always");
-        let other = Finding::warning("persistence", "none", "turn it on");
+        let shared = Check("eviction").fine("noeviction");
+        let own = Check("persistence").fine("always");
+        let other = Check("persistence").warning("none", "turn it on");
         let each = vec![
             ("a".to_owned(), vec![shared.clone(), own]),
             ("b".to_owned(), vec![shared.clone(), other]),

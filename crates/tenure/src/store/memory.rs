@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 #[cfg(feature = "doctor")]
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
     Renewed, TimeSource,
@@ -296,8 +296,7 @@ const SWEEP: usize = 4 * SWEEP_EVERY;
 /// What endangers locks in memory: nothing but their end with the process.
 #[cfg(feature = "doctor")]
 pub(crate) fn doctor() -> Vec<Finding> {
-    vec![Finding::warning(
-        "process",
+    vec![Check("process").warning(
         "nothing outlives the process, and no other process sees it",
         "use local: for processes of one machine, or redis:// for several",
     )]

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::FromRedisValue;
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Settings};
 
@@ -79,8 +79,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
         })
         .collect();
     if !far.is_empty() {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             format!("{} of this machine", far.join(", ")),
             "set the clocks (NTP); leases do not depend on them, only fences, which follow the \
              server's, and people who read times",
@@ -89,8 +88,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
     if let Some(spread) = Spread::of(readings)
         && spread.surely_ms() > FAR_MS
     {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             spread.to_string(),
             "set the clocks (NTP): a fence may become smaller when a lock moves between them",
         ));
@@ -101,7 +99,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
             "at most {} from this machine's clock",
             seconds(widest.unwrap_or(0))
         );
-        findings.push(Finding::fine(CHECK, found));
+        findings.push(CHECK.fine(found));
     }
     findings
 }
@@ -110,8 +108,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
 pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
     let unread = readings.iter().filter_map(|Reading { place, ahead }| {
         let why = ahead.as_ref().err()?;
-        Some(Finding::unknown(
-            CHECK,
+        Some(CHECK.unknown(
             format!("{place}: not checked: {why}"),
             "see that the server runs and allows TIME, which locks need as well",
         ))
@@ -194,7 +191,7 @@ fn way(ahead: i64) -> &'static str {
     }
 }
 
-pub(crate) const CHECK: &str = "clock";
+pub(crate) const CHECK: Check = Check("clock");
 
 /// From here on people notice.
 pub(crate) const FAR_MS: i64 = 1000;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::error::Result;
 use crate::lock::DEFAULT_TTL;
 use crate::store::redis::doctor::node::{Facts, Node, said};
-use crate::store::redis::doctor::server::could_not_look;
+use crate::store::redis::doctor::server::not_shown;
 use crate::store::redis::fault;
 use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
@@ -32,7 +32,7 @@ pub(super) async fn check(
                 let found = format!("{host} does not show its map of slots: {}", said(&error));
                 let advice = "allow CLUSTER SLOTS, or name one server with redis:// if it is none \
                               of a cluster";
-                let finding = Finding::problem(CHECK, found, advice);
+                let finding = CHECK.problem(found, advice);
                 return Ok((vec![node], Vec::new(), vec![finding]));
             }
         };
@@ -43,8 +43,7 @@ pub(super) async fn check(
         for master in hosts {
             match Node::open(settings, master).await {
                 Ok(node) => masters.push(node),
-                Err(error) => findings.push(Finding::problem(
-                    CHECK,
+                Err(error) => findings.push(CHECK.problem(
                     format!("{master} does not answer: {}", error.why()),
                     "start it, or let one of its replicas take over",
                 )),
@@ -58,23 +57,22 @@ pub(super) async fn check(
 
 /// How long a failover takes, against how long a lease lasts.
 pub(super) fn failover(facts: &Facts) -> Finding {
-    const CHECK: &str = "failover";
+    const CHECK: Check = Check("failover");
     let timeout = facts.config("cluster-node-timeout");
     let Some(timeout) = timeout.and_then(|timeout| timeout.parse::<u64>().ok()) else {
-        return could_not_look(CHECK, "cluster-node-timeout");
+        return not_shown(CHECK, "cluster-node-timeout");
     };
     after(CHECK, "cluster-node-timeout", timeout)
 }
 
 /// Says whether a lease lasts through a failover that begins so many milliseconds after a fault.
-pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Finding {
+pub(super) fn after(check: Check, setting: &str, timeout_ms: u64) -> Finding {
     let ttl = DEFAULT_TTL.as_secs();
     let found = format!("a failover begins {timeout_ms} ms after a master is lost ({setting})");
     if u128::from(timeout_ms) * 2 <= DEFAULT_TTL.as_millis() {
-        return Finding::fine(check, found);
+        return check.fine(found);
     }
-    Finding::warning(
-        check,
+    check.warning(
         format!("{found}, too late for locks with the usual ttl of {ttl} s"),
         format!(
             "set {setting} to {} or less, or use a longer ttl",
@@ -88,8 +86,7 @@ fn coverage(map: &[Range]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let slots: usize = map.iter().map(|it| (it.first..=it.last).len()).sum();
     if slots < SLOTS {
-        findings.push(Finding::problem(
-            CHECK,
+        findings.push(CHECK.problem(
             format!(
                 "{} of {SLOTS} slots have no master: their locks fail",
                 SLOTS - slots
@@ -101,8 +98,7 @@ fn coverage(map: &[Range]) -> Vec<Finding> {
     let alone = masters.iter().filter(|(_, replicas)| replicas.is_empty());
     let alone: Vec<_> = alone.map(|(master, _)| master.to_string()).collect();
     if !alone.is_empty() {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             format!("no replica would take over from {}", alone.join(", ")),
             "add a replica to each master",
         ));
@@ -110,12 +106,12 @@ fn coverage(map: &[Range]) -> Vec<Finding> {
     if findings.is_empty() {
         let count = masters.len();
         let found = format!("all slots are covered by {count} masters, each with a replica");
-        findings.push(Finding::fine(CHECK, found));
+        findings.push(CHECK.fine(found));
     }
     findings
 }
 
-const CHECK: &str = "cluster";
+const CHECK: Check = Check("cluster");
 const SLOTS: usize = 16384;
 
 #[cfg(test)]
@@ -161,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_failover_has_to_fit_into_a_lease() {
-        assert_eq!(after("failover", "x", 15_000).verdict, Verdict::Fine);
-        assert_eq!(after("failover", "x", 15_001).verdict, Verdict::Warning);
+        assert_eq!(after(Check("failover"), "x", 15_000).verdict, Verdict::Fine);
+        assert_eq!(
+            after(Check("failover"), "x", 15_001).verdict,
+            Verdict::Warning
+        );
     }
 }

@@ -17,7 +17,7 @@ mod sentinels;
 pub(crate) mod server;
 pub(crate) mod version;
 
-use crate::doctor::{Finding, merge};
+use crate::doctor::{Check, Finding, merge};
 use crate::error::Result;
 use crate::store::redis::acl::Use;
 use crate::store::redis::url::{Layout, Servers, Settings};
@@ -94,10 +94,7 @@ async fn check(settings: &Settings, master: &mut Node) -> Vec<Finding> {
         findings.push(server::compare(settings, native, scripts, fences));
         findings.push(server::news(settings, master).await);
     } else {
-        findings.push(Finding::fine(
-            "news",
-            "waiters are told by messages (RESP3 on one connection)",
-        ));
+        findings.push(Check("news").fine("waiters are told by messages (RESP3 on one connection)"));
     }
     findings.push(permissions::check(settings, master, Use::of(settings, native)).await);
     findings

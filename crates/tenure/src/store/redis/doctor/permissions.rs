@@ -30,7 +30,7 @@ pub(crate) async fn check(settings: &Settings, node: &Node, of: Use) -> Finding 
 
 fn unknown(why: &str, line: &str) -> Finding {
     let found = format!("not checked: {why}");
-    Finding::unknown(RIGHTS, found, format!("the least that works: {line}"))
+    RIGHTS.unknown(found, format!("the least that works: {line}"))
 }
 
 /// What a user may not do.
@@ -118,11 +118,11 @@ impl Missing {
             if !self.untried.is_empty() {
                 found = format!("{found}; not tried: {}", self.untried.join(", "));
             }
-            return Finding::problem(RIGHTS, found, line);
+            return RIGHTS.problem(found, line);
         }
         Finding {
             advice: Some(line),
-            ..Finding::fine(RIGHTS, "the user may do all that locks need")
+            ..RIGHTS.fine("the user may do all that locks need")
         }
     }
 }

@@ -36,7 +36,7 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
             "{spread}, more than restart_delay ({delay:?}): a fence may become smaller when a node \
              forgets"
         );
-        return Finding::problem(CHECK, found, set);
+        return CHECK.problem(found, set);
     }
     if spread.apart_ms + spread.doubt_ms >= limit {
         let found = format!(
@@ -44,15 +44,11 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
              cannot be told from here",
             seconds(spread.doubt_ms)
         );
-        return Finding::unknown(
-            CHECK,
-            found,
-            "look from nearer by, or use a longer restart_delay",
-        );
+        return CHECK.unknown(found, "look from nearer by, or use a longer restart_delay");
     }
     if spread.surely_ms() > FAR_MS {
         let found = format!("{spread}, less than restart_delay ({delay:?}): fences grow");
-        return Finding::fine(CHECK, found).but(Verdict::Fine, set);
+        return CHECK.fine(found).but(Verdict::Fine, set);
     }
     near(spread)
 }
@@ -60,14 +56,14 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
 fn without_delay(spread: &Spread<'_>) -> Finding {
     if spread.surely_ms() > FAR_MS {
         let found = format!("{spread}: a fence may become smaller if a node forgets after all");
-        return Finding::warning(CHECK, found, "set the clocks (NTP)");
+        return CHECK.warning(found, "set the clocks (NTP)");
     }
     near(spread)
 }
 
 fn near(spread: &Spread<'_>) -> Finding {
     let most = seconds(spread.apart_ms + spread.doubt_ms);
-    Finding::fine(CHECK, format!("the nodes' clocks are at most {most} apart"))
+    CHECK.fine(format!("the nodes' clocks are at most {most} apart"))
 }
 
 #[cfg(test)]

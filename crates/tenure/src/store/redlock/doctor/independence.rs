@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::Facts;
-use crate::store::redis::doctor::server::{could_not_look, online_replicas};
+use crate::store::redis::doctor::server::{not_shown, online_replicas};
 use crate::store::redis::parts::all;
 use crate::store::redis::url::{Servers, Settings as NodeSettings};
 use crate::store::redlock::doctor::majority::unanswered;
@@ -21,7 +21,7 @@ pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
     let silent = |node: &&Seen| node.facts.info("run_id").is_none();
     let silent: Vec<_> = seen.iter().filter(silent).map(place).collect();
     if !silent.is_empty() {
-        let unknown = could_not_look(CHECK, "run_id");
+        let unknown = not_shown(CHECK, "run_id");
         findings.push(Finding {
             found: format!("{}: {}", silent.join(", "), unknown.found),
             ..unknown
@@ -32,7 +32,7 @@ pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
     findings.extend(seen.iter().filter_map(in_cluster));
     if findings.is_empty() {
         let found = "each node is a server of its own, no replica and in no cluster";
-        findings.push(Finding::fine(CHECK, found));
+        findings.push(CHECK.fine(found));
     }
     findings
 }
@@ -47,9 +47,7 @@ fn duplicates(seen: &[Seen]) -> Vec<Finding> {
             .map(place)
             .collect();
         (nodes.len() > 1).then(|| {
-            Finding::problem(
-                CHECK,
-                format!(
+            CHECK.problem(format!(
                     "{} are the same server, with {} votes: what it forgets or loses counts as often",
                     nodes.join(" and "),
                     nodes.len()
@@ -88,8 +86,7 @@ fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
     if !together.is_empty() {
         found += &format!(", as is {}", together.join(", "));
     }
-    Some(Finding::problem(
-        CHECK,
+    Some(CHECK.problem(
         found + ": it cannot vote",
         "name servers that follow no other (REPLICAOF NO ONE)",
     ))
@@ -99,8 +96,7 @@ fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
 fn in_cluster(node: &Seen) -> Option<Finding> {
     let in_cluster = node.facts.info("cluster_enabled") == Some("1");
     in_cluster.then(|| {
-        Finding::problem(
-            CHECK,
+        CHECK.problem(
             format!(
                 "{} is in a cluster: it votes on the names of its own slots alone, and a failover \
                  there may forget votes",
@@ -119,8 +115,7 @@ pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
         1 => "1 replica is connected".to_owned(),
         _ => format!("{count} replicas are connected"),
     };
-    Some(Finding::warning(
-        "replicas",
+    Some(Check("replicas").warning(
         format!(
             "{have}: one that takes over the node's address may lack votes, and restart_delay does \
              not see it"
@@ -137,7 +132,7 @@ pub(super) async fn shared_machines(settings: &Settings) -> Finding {
 }
 
 fn same_address(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
-    const CHECK: &str = "machines";
+    const CHECK: Check = Check("machines");
     let every: BTreeSet<_> = addresses.iter().flatten().collect();
     let mut groups = Vec::new();
     for address in every {
@@ -153,16 +148,16 @@ fn same_address(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
         let found = format!("{} have the same address", groups.join("; and "));
         let advice =
             "where that is one machine, these votes are lost with it: put each node on its own";
-        return Finding::warning(CHECK, found, advice);
+        return CHECK.warning(found, advice);
     }
     let lost = places.iter().zip(addresses);
     let lost = lost.filter(|(_, known)| known.is_empty());
     let lost: Vec<_> = lost.map(|(place, _)| place.as_str()).collect();
     if lost.is_empty() {
-        return Finding::fine(CHECK, "no two nodes have the same address");
+        return CHECK.fine("no two nodes have the same address");
     }
     let found = format!("not checked: no address was found for {}", lost.join(", "));
-    Finding::unknown(CHECK, found, "see that the names of all nodes lead to them")
+    CHECK.unknown(found, "see that the names of all nodes lead to them")
 }
 
 /// Where a node's name leads; nowhere if nobody knows in time.
@@ -201,7 +196,7 @@ fn master(facts: &Facts) -> Option<String> {
     Some(format!("{host}:{port}"))
 }
 
-const CHECK: &str = "independence";
+const CHECK: Check = Check("independence");
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -226,7 +221,7 @@ mod tests {
 
     fn found(seen: &[Seen]) -> Vec<String> {
         let found = independence(seen, &[]);
-        assert!(found.iter().all(|found| found.check == CHECK));
+        assert!(found.iter().all(|found| found.check == CHECK.0));
         found.into_iter().map(|found| found.found).collect()
     }
 

@@ -1,6 +1,6 @@
 //! How many nodes there are, and whether enough of them can vote.
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redlock::doctor::persistence::excluded_for;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::fault;
@@ -23,15 +23,13 @@ pub(super) fn summary(settings: &Settings) -> Vec<Finding> {
          {drift}% of a ttl",
         counted(all)
     );
-    let figures = Finding::fine(CHECK, found);
+    let figures = CHECK.fine(found);
     let better = match all {
-        0..3 => Finding::warning(
-            CHECK,
+        0..3 => CHECK.warning(
             format!("{}: none may be away", counted(all)),
             "name three or five, on different machines; for one server redis:// does more",
         ),
-        all if all % 2 == 0 => Finding::warning(
-            CHECK,
+        all if all % 2 == 0 => CHECK.warning(
             format!(
                 "{all} is an even number: {spare} may be away, as with {} nodes",
                 all - 1
@@ -52,16 +50,15 @@ pub(super) fn unreachable(away: &[Away]) -> impl Iterator<Item = Finding> {
         };
         let advice = "start it, or see why it cannot be reached from here; until then fewer others \
                       may be away";
-        Finding::problem(CHECK, found, advice)
+        CHECK.problem(found, advice)
     })
 }
 
 /// A finding about all nodes is not known while some do not answer.
-pub(super) fn unanswered(check: &'static str, away: &[Away]) -> Option<Finding> {
+pub(super) fn unanswered(check: Check, away: &[Away]) -> Option<Finding> {
     let places: Vec<_> = away.iter().map(|(place, _)| place.as_str()).collect();
     (!places.is_empty()).then(|| {
-        Finding::unknown(
-            check,
+        check.unknown(
             format!("not checked: {} did not answer", places.join(", ")),
             "run this again once every node answers",
         )
@@ -79,7 +76,7 @@ pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
     (votes < majority).then(|| {
         let too_few = fault::too_few(votes, all, majority, &[]);
         let found = format!("{too_few}: no lock can be taken");
-        Finding::problem("majority", found, "see the findings for each node")
+        Check("majority").problem(found, "see the findings for each node")
     })
 }
 
@@ -90,7 +87,7 @@ fn counted(nodes: usize) -> String {
     }
 }
 
-const CHECK: &str = "nodes";
+const CHECK: Check = Check("nodes");
 
 #[cfg(test)]
 mod tests {

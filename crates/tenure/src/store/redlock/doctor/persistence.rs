@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::doctor::{Finding, Verdict};
+use crate::doctor::{Check, Finding, Verdict};
 use crate::lock::DEFAULT_TTL;
 use crate::store::redis::doctor::node::Facts;
-use crate::store::redis::doctor::server::{self, could_not_look};
+use crate::store::redis::doctor::server::{self, not_shown};
 use crate::store::redlock::url::Settings;
 
 /// Whether a node forgets, and whether it then waits until nobody counts on what it forgot.
@@ -22,7 +22,7 @@ pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Fin
                 "{forgets} after a start it does not count for {delay:?} (restart_delay), longer \
                  than any lease"
             );
-            Finding::fine(kept.check, found)
+            Check(kept.check).fine(found)
         }
         None => without_delay(kept, facts),
     }
@@ -40,9 +40,7 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
         (Verdict::Unknown, Some(setting)) => format!("a power cut forgets locks ({setting})"),
         _ => kept.found,
     };
-    Finding::problem(
-        kept.check,
-        format!(
+    Check(kept.check).problem(format!(
             "{forgets}; and with restart_delay=off it votes again at once, so that two may hold one \
              lock"
         ),
@@ -55,11 +53,10 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
 pub(super) fn restarted(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
     restart_delay?;
     let Some(up) = uptime(facts) else {
-        return Some(could_not_look(CHECK, "uptime_in_seconds"));
+        return Some(not_shown(CHECK, "uptime_in_seconds"));
     };
     let left = excluded_for(facts, restart_delay)?;
-    Some(Finding::warning(
-        CHECK,
+    Some(CHECK.warning(
         format!(
             "the node started {} s ago and counts in {} s (restart_delay)",
             up.as_secs(),
@@ -81,9 +78,7 @@ pub(super) fn excluded_for(facts: &Facts, restart_delay: Option<Duration>) -> Op
 pub(super) fn delay(settings: &Settings) -> Option<Finding> {
     let delay = settings.restart_delay?;
     (settings.longest_ttl() < DEFAULT_TTL).then(|| {
-        Finding::warning(
-            CHECK,
-            format!(
+        CHECK.warning(format!(
                 "every ttl has to be shorter than restart_delay, {delay:?}: locks with the usual ttl of \
                  {DEFAULT_TTL:?} are refused"
             ),
@@ -97,7 +92,7 @@ fn uptime(facts: &Facts) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-const CHECK: &str = "restarts";
+const CHECK: Check = Check("restarts");
 
 #[cfg(test)]
 mod tests {
