@@ -2,7 +2,7 @@
 
 use redis::{RedisResult, Value};
 
-use crate::doctor::{Check, Finding, Verdict};
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::{Facts, Node, said};
 use crate::store::redis::string::Native;
 use crate::store::redis::url::{Servers, Settings};
@@ -257,12 +257,13 @@ pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
 pub(crate) fn not_shown(check: Check, setting: &str) -> Finding {
     let found = format!("not checked: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";
-    check.fine(found).but(Verdict::Unknown, advice)
+    check.unknown(found, advice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Verdict;
 
     fn settings(url: &str) -> Settings {
         Settings::parse(url).unwrap()
