@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::ask::Ask;
 use crate::error::Result;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::workbench::{WorkbenchArgs, become_workbench};
 use crate::{by_hand, doctor, duration, exit_code, inspect, output, pages, run, usage, watch};
 
@@ -395,17 +395,12 @@ Examples:
   tenure ls
   tenure watch
 
-Stores:
-  local:               this machine, no server: a folder under the user's state directory
-  local:/some/folder   this machine, a folder of your choice
-  redis://host:6379/   a Redis or Valkey server; also rediss://, unix:/path,
-                       redis+sentinel://host1,host2/master, redis+cluster://host1,host2
-  redlock://h1,h2,h3   a majority of independent Redis servers; also redlocks://
-
+{}
 In a clone of the repository there are also bench, demo, lab and torture:
   cargo run --release -- bench --help
 
 {}",
+        store::help(),
         exit_code::HELP
     )
 }

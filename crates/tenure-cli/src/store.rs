@@ -2,6 +2,7 @@
 
 use clap::Args;
 use tenure::Client;
+use tenure::url::{StoreUrl, redact};
 
 use crate::error::Result;
 
@@ -57,80 +58,34 @@ impl Store {
         self.url.is_some()
     }
 
-    /// Returns the same store, opened with one more option.
-    pub fn with_option(&self, option: &str) -> Self {
-        let url = self.url();
-        let separator = if url.contains('?') { '&' } else { '?' };
-        Self {
-            url: Some(format!("{url}{separator}{option}")),
-        }
+    /// Returns the same store, opened with more options, such as `a=1&b=2`.
+    pub fn with_option(&self, options: &str) -> Self {
+        // A URL that makes no sense stays as it is: opening it says what is wrong.
+        let url = StoreUrl::parse(self.url()).map_or_else(
+            |_| self.url().to_owned(),
+            |mut url| {
+                for (key, value) in options.split('&').filter_map(|pair| pair.split_once('=')) {
+                    url.set_option(key, value);
+                }
+                url.reveal()
+            },
+        );
+        Self { url: Some(url) }
     }
 
     /// Returns the URL as it may be shown.
     pub fn shown(&self) -> String {
-        // Whatever follows the scheme belongs to the URL, also a quote in a password.
-        match self.url().split_once("://") {
-            Some((scheme, nodes)) if scheme.starts_with("redlock") => {
-                let nodes = nodes.split(',').map(shown_node);
-                format!("{scheme}://{}", nodes.collect::<Vec<_>>().join(","))
-            }
-            Some((scheme, address)) => format!("{scheme}://{}", without_password(address)),
-            None => self.url().to_owned(),
-        }
+        redact(self.url())
     }
 }
 
-/// One of several servers, without its password.
-fn shown_node(node: &str) -> String {
-    let (scheme, address) = match node.split_once("://") {
-        Some((scheme, address)) => (format!("{scheme}://"), address),
-        None => (String::new(), node),
-    };
-    let shown = without_password(address);
-    if let Some((_, server)) = shown.rsplit_once('@') {
-        // Not even the user: behind a comma in a password that is its rest.
-        return format!("{scheme}…@{server}");
-    }
-    let place = shown.split(['?', '/']).next().unwrap_or_default();
-    let port = place.rsplit_once(':').map_or("", |(_, port)| port);
-    if place.ends_with(']') || port.bytes().all(|digit| digit.is_ascii_digit()) {
-        return format!("{scheme}{shown}");
-    }
-    // What looks like no server may be the beginning of such a password.
-    "…".to_owned()
-}
-
-/// Replaces the passwords of all URLs in a text.
-pub(crate) fn without_passwords(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + "://".len());
-        shown.push_str(before);
-        let end = after
-            .find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'))
-            .unwrap_or(after.len());
-        let (address, next) = after.split_at(end);
-        shown.push_str(&without_password(address));
-        rest = next;
-    }
-    shown.push_str(rest);
-    shown
-}
-
-/// Replaces what stands between the first colon and the last at sign, and every query value.
-fn without_password(address: &str) -> String {
-    let (address, query) = match address.split_once('?') {
-        Some((address, _)) => (address, "?…"),
-        None => (address, ""),
-    };
-    match address.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{user}:…@{host}{query}")
-        }
-        None => format!("{address}{query}"),
-    }
+/// The stores of this build, as the help lists them.
+pub(crate) fn help() -> String {
+    let schemes = tenure::schemes().iter().filter(|row| row.is_available());
+    let width = schemes.clone().map(|row| row.example.len()).max();
+    let width = width.unwrap_or_default();
+    let line = |row: &tenure::Scheme| format!("  {:<width$}  {}\n", row.example, row.summary);
+    format!("Stores:\n{}", schemes.map(line).collect::<String>())
 }
 
 /// The variable that names the store.
@@ -145,37 +100,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_not_shown() {
-        let cases = [
-            ("redis://user:secret@x:6379/0", "redis://user:…@x:6379/0"),
-            ("redis://:se@cr:et@x", "redis://:…@x"),
-            ("redis://x/0?password=secret", "redis://x/0?…"),
-            ("local:/some/folder", "local:/some/folder"),
-            (
-                "unknown 'a://b:secret@c' and d://e:secret@f",
-                "unknown 'a://b:…@c' and d://e:…@f",
-            ),
-        ];
-        for (url, shown) in cases {
-            assert_eq!(without_passwords(url), shown);
-        }
-        let cases = [
-            (
-                "redlock://u:it's secret@a,u:secret@b?db=1,c",
-                "redlock://…@a,…@b?…,c",
-            ),
-            (
-                "redlock://a:1,redis://:secret@b:2/3,[::1],[::1]:7?drift=1",
-                "redlock://a:1,redis://…@b:2/3,[::1],[::1]:7?…",
-            ),
-            ("redlock://u:sec,ret@a", "redlock://…,…@a"),
-            ("redlock://u:secr,e:t@a", "redlock://…,…@a"),
-        ];
-        for (url, shown) in cases {
-            let store = Store {
-                url: Some(url.to_owned()),
-            };
-            assert_eq!(store.shown(), shown);
-        }
+    fn a_store_is_shown_without_its_password_and_opened_with_it() {
+        let store = Store::of("redlock://a?db=1,u:secret@b");
+        assert_eq!(store.shown(), "redlock://a?…,…@b");
+        let with = store.with_option("drift=5%");
+        assert_eq!(with.url(), "redlock://a?db=1,u:secret@b?drift=5%25");
+    }
+
+    #[test]
+    fn the_help_lists_the_stores_that_are_there() {
+        let help = help();
+        assert!(help.contains("\n  redis://host:6379/0 "), "{help}");
+        let tls = tenure::schemes()
+            .iter()
+            .any(|row| row.names[0] == "rediss" && row.is_available());
+        assert_eq!(help.contains("rediss://"), tls, "{help}");
     }
 }

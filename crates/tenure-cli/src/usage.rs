@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::error::{Failure, Result};
-use crate::{exit_code, output, store};
+use crate::{exit_code, output};
 
 /// Reads the command line of this process.
 ///
@@ -30,7 +30,7 @@ fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
         anstream::eprint!("{}", C::command().render_help().ansi());
         return Err(Failure::silent(exit_code::USAGE));
     }
-    let text = store::without_passwords(&error.to_string());
+    let text = tenure::url::redact_all(&error.to_string());
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     Err(Failure::new(exit_code::USAGE, in_one_line(text)))
 }

@@ -9,12 +9,13 @@ use crate::error::{Error, Result};
 use crate::guard::Outcome;
 use crate::open;
 use crate::random::random_u128;
+use crate::schemes::Scheme;
 
-/// What one look at a store found.
+/// The result of one check of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in one word such as `"eviction"`.
+    /// What was checked, in one word such as `"eviction"`.
     pub check: &'static str,
     /// How it is.
     pub verdict: Verdict,
@@ -24,13 +25,13 @@ pub struct Finding {
     pub advice: Option<String>,
 }
 
-/// How a finding is to be taken.
+/// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Verdict {
     /// Locks are as safe as they can be in this respect.
     Fine,
-    /// Nobody could look, so nothing is known; it is no pass.
+    /// Could not be checked, so nothing is known; this is not a pass.
     Unknown,
     /// Locks hold, but not through everything that may happen.
     Warning,
@@ -38,16 +39,16 @@ pub enum Verdict {
     Problem,
 }
 
-/// Looks at the store that a URL names for what endangers locks.
+/// Checks the store that a URL names for what endangers locks.
 ///
-/// The URL is that of [`open`](crate::open()). Where the store has to be tried out, keys of a
-/// random name are used that end by themselves. At last one lock of a random name is taken and
-/// released. Nobody else's lock is touched.
+/// The URL is that of [`open`](crate::open()). Checks that have to write use keys of a random name
+/// that expire by themselves. Last, a lock of a random name is taken and released. Nobody else's lock
+/// is touched.
 ///
 /// # Errors
 ///
 /// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that names no store, and what the store
-/// reports if it cannot be reached. What it refuses to show is a finding.
+/// reports if it cannot be reached. A setting that it refuses to show is a finding.
 ///
 /// # Panics
 ///
@@ -69,8 +70,10 @@ pub enum Verdict {
 /// # }
 /// ```
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
-    let mut findings = open::doctor(url).await?;
-    let lacks = |finding: &Finding| finding.check == RIGHTS && finding.verdict == Verdict::Problem;
+    let store = Scheme::store(url)?;
+    let mut findings = (store.doctor)(url).await?;
+    let lacks =
+        |finding: &Finding| finding.check == RIGHTS.0 && finding.verdict == Verdict::Problem;
     // A script that lacks a right is stopped half way, and would leave behind what it has done.
     if !findings.iter().any(lacks) {
         findings.push(try_out(url).await);
@@ -84,12 +87,12 @@ async fn try_out(url: &str) -> Finding {
         Ok(Some(Outcome::NotHeld(loss))) => {
             format!("a lock was lost as soon as it was taken: {loss}")
         }
-        Ok(Some(_)) => return Finding::fine(LOCK, "a lock was taken and released"),
+        Ok(Some(_)) => return LOCK.fine("a lock was taken and released"),
         Ok(None) => "no lock can be taken: a name that nobody can know is taken".to_owned(),
         Err(error) => format!("no lock can be taken: {}", chain(&error)),
     };
-    let advice = "mend this first: programs that lock fail in the same way";
-    Finding::problem(LOCK, found, advice)
+    let advice = "fix this first: programs that lock fail in the same way";
+    LOCK.problem(found, advice)
 }
 
 async fn take_and_release(url: &str) -> Result<Option<Outcome>> {
@@ -118,45 +121,70 @@ fn chain(error: &Error) -> String {
     text
 }
 
-impl Finding {
+/// Merges the findings of servers: one that all `count` of them share is listed once, any other says
+/// which servers it is about.
+#[allow(dead_code, reason = "not every store has several servers")]
+pub(crate) fn merge(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Finding> {
+    let mut said: Vec<(Finding, Vec<String>)> = Vec::new();
+    for (place, findings) in each {
+        for finding in findings {
+            match said.iter_mut().find(|(known, _)| *known == finding) {
+                Some((_, places)) => places.push(place.clone()),
+                None => said.push((finding, vec![place.clone()])),
+            }
+        }
+    }
+    // The servers' findings of one check stand together.
+    let mut order: Vec<&str> = Vec::new();
+    for (finding, _) in &said {
+        if !order.contains(&finding.check) {
+            order.push(finding.check);
+        }
+    }
+    said.sort_by_key(|(finding, _)| order.iter().position(|check| *check == finding.check));
+    let name = |(finding, places): (Finding, Vec<String>)| match places.len() < count {
+        true => Finding {
+            found: format!("{}: {}", places.join(", "), finding.found),
+            ..finding
+        },
+        false => finding,
+    };
+    said.into_iter().map(name).collect()
+}
+
+/// The name of a check, which makes its findings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check(pub(crate) &'static str);
+
+#[allow(dead_code, reason = "not every store has findings of all kinds")]
+impl Check {
     /// Nothing to do.
-    pub(crate) fn fine(check: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            check,
+    pub(crate) fn fine(self, found: impl Into<String>) -> Finding {
+        Finding {
+            check: self.0,
             verdict: Verdict::Fine,
             found: found.into(),
             advice: None,
         }
     }
 
+    /// Something that could not be checked.
+    pub(crate) fn unknown(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Unknown, advice)
+    }
+
     /// Something that may go wrong.
-    pub(crate) fn warning(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Warning, advice)
+    pub(crate) fn warning(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Warning, advice)
     }
 
     /// Something that goes wrong.
-    pub(crate) fn problem(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Problem, advice)
+    pub(crate) fn problem(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.fine(found).but(Verdict::Problem, advice)
     }
+}
 
-    /// Something that could not be looked at.
-    #[cfg(feature = "redis")]
-    pub(crate) fn unknown(
-        check: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self::fine(check, found).but(Verdict::Unknown, advice)
-    }
-
+impl Finding {
     /// The same with another verdict, and what to do.
     pub(crate) fn but(self, verdict: Verdict, advice: impl Into<String>) -> Self {
         Self {
@@ -180,8 +208,30 @@ impl Verdict {
 }
 
 /// The check of what a user may do.
-pub(crate) const RIGHTS: &str = "rights";
+pub(crate) const RIGHTS: Check = Check("rights");
 
-const LOCK: &str = "lock";
+const LOCK: Check = Check("lock");
 
 const LOCK_TTL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_masters_share_is_said_once() {
+        let shared = Check("eviction").fine("noeviction");
+        let own = Check("persistence").fine("always");
+        let other = Check("persistence").warning("none", "turn it on");
+        let each = vec![
+            ("a".to_owned(), vec![shared.clone(), own]),
+            ("b".to_owned(), vec![shared.clone(), other]),
+        ];
+        let found = merge(each.clone(), 2);
+        let told: Vec<_> = found.iter().map(|finding| finding.found.as_str()).collect();
+        assert_eq!(told, ["noeviction", "a: always", "b: none"]);
+        assert_eq!(found[0], shared);
+        // A third one said nothing.
+        assert_eq!(merge(each, 3)[0].found, "a, b: noeviction");
+    }
+}

@@ -23,7 +23,8 @@
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
 //! - [`Lock::once`] makes a result once for all who want it: a cache entry, a report.
-//! - [`doctor()`] looks at a store for settings that endanger locks.
+//! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
+//! - [`url`] reads the URLs of stores, and shows them without passwords.
 //! - [`blocking`] has the same words for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
 //!
@@ -32,9 +33,15 @@
 //! | feature | adds |
 //! |---|---|
 //! | `local` (default) | the store `local:`, for processes of one Linux machine |
+//! | `redis` | the stores `redis://`, `redis+sentinel://`, `redis+cluster://`, `unix:` and `redlock://` |
+//! | `redis-tls` | TLS for them by rustls: `rediss://`, `redlocks://` and the like |
+//! | `doctor` | the function `doctor`, which checks a store for settings that endanger locks |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
 //! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
+//! | `serde` | nothing by itself: `local` needs it to write its state |
 //! | `simulation` | a seed for all that is random, so that a simulated run can be repeated |
+//!
+//! The store `memory:` is always there. No feature changes a type or a behaviour.
 //!
 //! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields
 //! `name`, `fence`, `loss` and `error`. Owners and URLs never get there.
@@ -46,6 +53,7 @@ mod client;
 mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(feature = "doctor")]
 mod doctor;
 pub mod driver;
 mod engine;
@@ -59,11 +67,14 @@ mod name;
 mod once;
 mod open;
 mod random;
+mod schemes;
 pub mod store;
 mod thread;
+pub mod url;
 
 pub use crate::by_hand::Lease;
 pub use crate::client::Client;
+#[cfg(feature = "doctor")]
 pub use crate::doctor::{Finding, Verdict, doctor};
 pub use crate::driver::Loss;
 pub use crate::error::{BoxError, Error, Result};
@@ -74,6 +85,7 @@ pub use crate::once::{Once, Seen};
 pub use crate::open::open;
 #[cfg(feature = "simulation")]
 pub use crate::random::seeded::seed;
+pub use crate::schemes::{Scheme, schemes};
 
 /// The README's examples are compiled.
 #[cfg(all(doctest, feature = "local"))]
@@ -84,3 +96,23 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cookbook.md")]
 struct Cookbook;
+
+#[cfg(test)]
+mod tests {
+    /// The feature table in the docs of this crate.
+    #[test]
+    fn the_docs_list_the_features_of_the_manifest() {
+        let manifest = include_str!("../Cargo.toml");
+        let (_, features) = manifest.split_once("\n[features]\n").unwrap();
+        let features = features.split("\n[").next().unwrap().lines();
+        let features = features.filter_map(|line| line.split_once(" = ["));
+        let mut declared: Vec<_> = features.map(|(name, _)| name).collect();
+        declared.retain(|name| *name != "default");
+        let docs = include_str!("lib.rs").lines();
+        let rows = docs.filter_map(|line| line.strip_prefix("//! | `"));
+        let mut documented: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
+        declared.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(documented, declared);
+    }
+}

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::doctor::Finding;
+#[cfg(feature = "doctor")]
+use crate::doctor::{Check, Finding};
 use crate::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
     Renewed, TimeSource,
@@ -293,9 +294,9 @@ const SWEEP_EVERY: usize = 256;
 const SWEEP: usize = 4 * SWEEP_EVERY;
 
 /// What endangers locks in memory: nothing but their end with the process.
+#[cfg(feature = "doctor")]
 pub(crate) fn doctor() -> Vec<Finding> {
-    vec![Finding::warning(
-        "process",
+    vec![Check("process").warning(
         "nothing outlives the process, and no other process sees it",
         "use local: for processes of one machine, or redis:// for several",
     )]

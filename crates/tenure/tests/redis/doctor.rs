@@ -102,7 +102,7 @@ async fn what_a_user_may_not_see_is_unknown_and_no_pass() {
     for check in ["version", "eviction", "persistence", "replicas", "clock"] {
         let found = find(&url, check).await;
         assert_eq!(found[0].verdict, Verdict::Unknown, "{found:?}");
-        assert!(found[0].found.contains("could not look"), "{found:?}");
+        assert!(found[0].found.contains("not checked"), "{found:?}");
     }
     let lacks = find(&url, "rights").await;
     assert_eq!(lacks[0].found, "the user lacks the right to time");

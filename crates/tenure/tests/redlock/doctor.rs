@@ -193,7 +193,7 @@ async fn what_was_not_heard_is_no_pass() {
     let away = format!("{}, {}", place(&nodes.0[1]), place(&nodes.0[2]));
     for check in ["independence", "clock"] {
         assert_eq!(of(check).verdict, Verdict::Unknown, "{found:#?}");
-        let said = format!("could not look: {away} were not heard");
+        let said = format!("not checked: {away} did not answer");
         assert_eq!(of(check).found, said);
     }
     for check in ["version", "eviction", "persistence", "rights"] {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::store::local::{Local, fault, fence, folder, presence};
@@ -26,25 +26,22 @@ pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
         Ok(store) => store,
         Err(Error::InvalidUrl { reason }) => {
             let advice = "choose a folder on a disk of this machine with local:/some/folder";
-            return Ok(vec![Finding::problem("folder", reason, advice)]);
+            return Ok(vec![Check("folder").problem(reason, advice)]);
         }
         Err(error) => return Err(error),
     };
     let folder = &store.state.folder;
     let path = folder.path().to_owned();
     let shown = path.display();
-    let mut findings = vec![Finding::fine(
-        "folder",
-        format!("{shown} can be written to, and is on a file system of this machine"),
-    )];
+    let mut findings = vec![Check("folder").fine(format!(
+        "{shown} can be written to, and is on a file system of this machine"
+    ))];
     findings.push(space(&path)?);
     findings.push(match fence::read(folder)? {
-        Some(ceiling) => Finding::fine(
-            "fences",
-            format!("fences grow through reboots, up to {ceiling} so far"),
-        ),
-        None => Finding::problem(
-            "fences",
+        Some(ceiling) => Check("fences").fine(format!(
+            "fences grow through reboots, up to {ceiling} so far"
+        )),
+        None => Check("fences").problem(
             format!("{shown} has no ceiling of fences: after a reboot they may begin anew"),
             "stop the programs that use the folder, and put the file back from a backup",
         ),
@@ -55,7 +52,7 @@ pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
     let clients = (sessions.len() - dead).saturating_sub(1);
     let names = store.list(None).await?.len();
     let found = format!("other clients: {clients}, names held or waited for: {names}");
-    findings.push(Finding::fine("use", found));
+    findings.push(Check("use").fine(found));
     Ok(findings)
 }
 
@@ -69,13 +66,13 @@ fn room(free: u64) -> Finding {
     let found = format!("{} MiB are free", free >> 20);
     if free < LEAST {
         let advice = "make room: a lock that cannot be written is not granted";
-        return Finding::problem("space", found, advice);
+        return Check("space").problem(found, advice);
     }
     if free < LITTLE {
         let advice = "make room before it is used up: then no lock can be taken or renewed";
-        return Finding::warning("space", found, advice);
+        return Check("space").warning(found, advice);
     }
-    Finding::fine("space", found)
+    Check("space").fine(found)
 }
 
 /// Less than a state of a few thousand names takes.

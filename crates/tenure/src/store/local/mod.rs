@@ -52,6 +52,7 @@ mod change;
 mod check;
 mod clock;
 mod dir;
+#[cfg(feature = "doctor")]
 mod doctor;
 mod fault;
 mod fence;
@@ -72,6 +73,7 @@ use presence::Presence;
 use state::State;
 use watch::Watches;
 
+#[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
 /// One client of the locks in a folder.

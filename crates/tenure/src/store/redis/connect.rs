@@ -1,4 +1,4 @@
-//! How a connection is made: to which address, by which rights, and what it is prepared for.
+//! How a connection is made: to which address, as which user, and what it is prepared for.
 
 use std::time::Duration;
 
@@ -69,14 +69,8 @@ pub(crate) async fn connect(
             return Ok((connection, None));
         }
     };
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(1024)
-        .set_push_sender(listener);
-    let client = settings.client(address, &settings.access)?;
-    let mut connection = client
-        .get_multiplexed_async_connection_with_config(&config)
+    let mut connection = settings
+        .connect(address, &settings.access, listener)
         .await?;
     if master.is_some() {
         sentinel::expect_master(&mut connection).await?;
@@ -108,7 +102,7 @@ async fn connect_cluster(
         .iter()
         .map(|node| settings.info(settings.address(node), &settings.access))
         .collect::<RedisResult<_>>()?;
-    let mut builder = ClusterClientBuilder::new(nodes)
+    let builder = ClusterClientBuilder::new(nodes)
         .use_protocol(ProtocolVersion::RESP3)
         .connection_timeout(settings.connect_timeout)
         .response_timeout(settings.timeout)
@@ -117,7 +111,13 @@ async fn connect_cluster(
         .retries(0)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
         .push_sender(listener);
-    builder = settings.certify(builder)?;
+    #[cfg(feature = "redis-tls")]
+    let builder = match &settings.tls {
+        Some(tls) => builder
+            .tls(redis::cluster::TlsMode::Secure)
+            .certs(tls.certificates()?),
+        None => builder,
+    };
     let mut connection = builder.build()?.get_async_connection().await?;
     if let Greeting::Subscribe(channel) | Greeting::Join(channel) = greeting {
         connection.subscribe(channel).await?;
@@ -218,7 +218,8 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Settings {
-    fn address(&self, host: &Host) -> ConnectionAddr {
+    /// The address of a server or a sentinel.
+    pub(crate) fn address(&self, host: &Host) -> ConnectionAddr {
         let Host { name, port } = host.clone();
         if self.tls.is_some() {
             ConnectionAddr::TcpTls {
@@ -249,39 +250,31 @@ impl Settings {
             .set_redis_settings(redis))
     }
 
-    /// A client of one server, which says nothing before it is asked to connect.
-    pub(crate) fn client(&self, address: ConnectionAddr, access: &Access) -> RedisResult<Client> {
-        let info = self.info(address, access)?;
-        match &self.tls {
-            None => Client::open(info),
-            #[cfg(feature = "redis-tls")]
-            Some(tls) => Client::build_with_tls(info, tls.certificates()?),
-            #[cfg(not(feature = "redis-tls"))]
-            Some(_) => Err(no_tls()),
+    /// Connects to one server or sentinel, for as long as it takes.
+    pub(crate) async fn connect(
+        &self,
+        address: ConnectionAddr,
+        access: &Access,
+        listener: impl AsyncPushSender,
+    ) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(1024)
+            .set_push_sender(listener);
+        let client = self.client(self.info(address, access)?)?;
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    fn client(&self, info: ConnectionInfo) -> RedisResult<Client> {
+        // Without the feature no URL asks for TLS: `url.rs` has refused it.
+        #[cfg(feature = "redis-tls")]
+        if let Some(tls) = &self.tls {
+            return Client::build_with_tls(info, tls.certificates()?);
         }
-    }
-
-    /// A client of a host that is no Redis server but a sentinel.
-    pub(crate) fn client_of(&self, host: &Host, access: &Access) -> RedisResult<Client> {
-        self.client(self.address(host), access)
-    }
-
-    #[cfg(feature = "redis-tls")]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        Ok(match &self.tls {
-            Some(tls) => builder
-                .tls(redis::cluster::TlsMode::Secure)
-                .certs(tls.certificates()?),
-            None => builder,
-        })
-    }
-
-    #[cfg(not(feature = "redis-tls"))]
-    fn certify(&self, builder: ClusterClientBuilder) -> RedisResult<ClusterClientBuilder> {
-        match &self.tls {
-            Some(_) => Err(no_tls()),
-            None => Ok(builder),
-        }
+        Client::open(info)
     }
 }
 
@@ -311,12 +304,6 @@ impl crate::store::redis::url::Tls {
             root_cert: self.ca.as_ref().map(read).transpose()?,
         })
     }
-}
-
-#[cfg(not(feature = "redis-tls"))]
-fn no_tls() -> RedisError {
-    let why = "TLS needs the feature \"redis-tls\" of the crate tenure";
-    (ErrorKind::InvalidClientConfig, why).into()
 }
 
 /// Asks what the server's clocks show.

@@ -135,6 +135,7 @@ pub(crate) fn garbled() -> Error {
 }
 
 /// The error when a connection cannot be made: nothing was sent.
+#[cfg(any(test, feature = "doctor"))]
 pub(crate) fn unreachable(place: &str, encrypted: bool, error: &RedisError) -> Error {
     Trouble::of(place, encrypted, error).error()
 }

@@ -1,8 +1,7 @@
 //! From a name to the keys of its lock, and back.
 
-use percent_encoding::percent_decode_str;
-
 use crate::name::Name;
+use crate::url::decode;
 
 /// The keys and channels of one store.
 #[derive(Debug, Clone)]
@@ -49,7 +48,7 @@ impl Keys {
         if text.contains('}') {
             return None;
         }
-        Name::new(&percent_decode_str(text).decode_utf8().ok()?).ok()
+        Name::new(&decode(text).ok()?).ok()
     }
 
     /// What the inbox of every client begins with.

@@ -13,14 +13,17 @@
 //! | `parts` | renewals that fail one by one |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
-//! | `rights` | the commands that a user needs |
+//! | `acl` | the commands that a user needs |
 //! | `doctor` | settings of a deployment that endanger locks |
 //!
 //! What is promised for each kind of deployment, and what every key holds, stands in
 //! `docs/stores/redis.md`.
 
+#[cfg(feature = "doctor")]
+pub(crate) mod acl;
 mod answers;
 pub(crate) mod connect;
+#[cfg(feature = "doctor")]
 pub(crate) mod doctor;
 mod fault;
 pub(crate) mod hash;
@@ -32,7 +35,6 @@ pub(crate) mod look;
 mod mutants;
 pub(crate) mod parts;
 mod patience;
-pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
 mod sentinel;
@@ -49,13 +51,14 @@ use hash::Hash;
 use string::StringLocks;
 use url::{Layout, Settings};
 
+#[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
 /// Opens a client of the locks in a Redis deployment.
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
 /// [`Unavailable`](crate::Error::Unavailable) if no connection can be made.
 ///
 /// # Panics

@@ -16,36 +16,34 @@ use crate::store::redis::url::Host;
 
 /// Returns the names that are held or waited for, sorted.
 pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
-    let mut names = BTreeSet::new();
-    match link.connection().await? {
-        Connection::Server(_) => {
-            let mut cursor = 0;
-            loop {
-                let answer = link.send(&scan(cursor, keys)).await?;
-                cursor = take(answer, keys, &mut names)?;
-                if cursor == 0 {
-                    break;
-                }
-            }
-        }
-        Connection::Cluster(mut cluster) => {
+    // `None` is the one server that the link leads to.
+    let servers = match link.connection().await? {
+        Connection::Server(_) => vec![None],
+        Connection::Cluster(cluster) => {
             let ranges = slots::ranges(link).await?;
             let masters: BTreeSet<_> = ranges.into_iter().map(|range| range.master).collect();
-            for master in masters {
-                let mut cursor = 0;
-                loop {
-                    let Host { name: host, port } = master.clone();
-                    let node = SingleNodeRoutingInfo::ByAddress { host, port };
-                    let scan = scan(cursor, keys);
-                    let answer = cluster
-                        .route_command(scan, RoutingInfo::SingleNode(node))
-                        .await;
-                    let answer = answer.map_err(|error| fault::Fault::of(error).error)?;
-                    cursor = take(answer, keys, &mut names)?;
-                    if cursor == 0 {
-                        break;
-                    }
+            let node = |Host { name: host, port }| {
+                let node = SingleNodeRoutingInfo::ByAddress { host, port };
+                Some((cluster.clone(), RoutingInfo::SingleNode(node)))
+            };
+            masters.into_iter().map(node).collect()
+        }
+    };
+    let mut names = BTreeSet::new();
+    for mut server in servers {
+        let mut cursor = 0;
+        loop {
+            let scan = scan(cursor, keys);
+            let answer = match &mut server {
+                None => link.send(&scan).await?,
+                Some((cluster, node)) => {
+                    let answer = cluster.route_command(scan, node.clone()).await;
+                    answer.map_err(|error| fault::Fault::of(error).error)?
                 }
+            };
+            cursor = take(answer, keys, &mut names)?;
+            if cursor == 0 {
+                break;
             }
         }
     }

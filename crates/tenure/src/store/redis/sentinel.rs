@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -37,7 +37,10 @@ pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     let sentinels = Sentinel::all(settings);
     let count = sentinels.len();
     for sentinel in sentinels {
-        asked.spawn(async move { sentinel.connect(|_| Ok::<_, ()>(())).await?.ask().await });
+        asked.spawn(async move {
+            let mut connection = sentinel.connect(|_| Ok::<_, ()>(())).await?;
+            sentinel.ask(&mut connection).await
+        });
     }
     let (mut newest, mut answers): (Option<Master>, usize) = (None, 0);
     let mut fault: RedisError = (ErrorKind::Io, "no sentinel answers").into();
@@ -187,12 +190,6 @@ struct Sentinel {
     name: String,
 }
 
-/// A connection to a sentinel.
-struct Connected<'a> {
-    sentinel: &'a Sentinel,
-    connection: MultiplexedConnection,
-}
-
 impl Sentinel {
     /// All that the URL names; none if it names no sentinels.
     fn all(settings: &Settings) -> Vec<Self> {
@@ -231,15 +228,15 @@ impl Sentinel {
         let (tell, mut told) = mpsc::unbounded_channel();
         let patience = ANSWER.min(self.settings.connect_timeout);
         let listening = async {
-            let mut connected = self.connect(move |push| tell.send(push)).await?;
-            let connection = &mut connected.connection;
+            let mut connection = self.connect(move |push| tell.send(push)).await?;
             connection.subscribe("+switch-master").await?;
-            RedisResult::Ok(connected)
+            RedisResult::Ok(connection)
         };
-        let mut connected = timeout(patience, listening).await.map_err(silent)??;
+        let mut connection = timeout(patience, listening).await.map_err(silent)??;
         let mut switched = false;
         loop {
-            let named = timeout(patience, connected.ask()).await.map_err(silent)??;
+            let answer = timeout(patience, self.ask(&mut connection)).await;
+            let named = answer.map_err(silent)??;
             if is_later(&named, current, switched) {
                 return Ok(named);
             }
@@ -270,43 +267,29 @@ impl Sentinel {
                 _ => {}
             }
         }
-        Err((ErrorKind::Io, "the sentinel has hung up").into())
+        Err((ErrorKind::Io, "the sentinel closed the connection").into())
     }
 
-    async fn connect(
-        &self,
-        listener: impl redis::aio::AsyncPushSender,
-    ) -> RedisResult<Connected<'_>> {
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_push_sender(listener);
-        let client = self.settings.client_of(&self.host, &self.access)?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        Ok(Connected {
-            sentinel: self,
-            connection,
-        })
+    async fn connect(&self, listener: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
+        let address = self.settings.address(&self.host);
+        let connecting = self.settings.connect(address, &self.access, listener);
+        connecting.await
     }
-}
 
-impl Connected<'_> {
     /// Asks the sentinel for the master.
-    async fn ask(&mut self) -> RedisResult<Master> {
-        let name = &self.sentinel.name;
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Master> {
+        let name = &self.name;
         // The epoch first, so that an address never has a larger one than its own.
         let mut cmd = redis::cmd("SENTINEL");
         cmd.arg("MASTER").arg(name);
-        let fields: RedisResult<HashMap<String, String>> =
-            cmd.query_async(&mut self.connection).await;
+        let fields: RedisResult<HashMap<String, String>> = cmd.query_async(connection).await;
         let epoch = fields.ok().and_then(|fields| {
             let epoch = fields.get("config-epoch")?;
             epoch.parse().ok()
         });
         let mut cmd = redis::cmd("SENTINEL");
         cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let address: Option<(String, u16)> = cmd.query_async(&mut self.connection).await?;
+        let address: Option<(String, u16)> = cmd.query_async(connection).await?;
         let Some((host, port)) = address else {
             let why = "the sentinels know no master of that name";
             let unknown = (ErrorKind::MasterNameNotFoundBySentinel, why, name.clone());

@@ -8,12 +8,14 @@ use crate::store::redis::fault;
 use crate::store::redis::link::Link;
 use crate::store::redis::url::{Host, Servers};
 
-/// Slots that follow each other, and the master that has them.
+/// Slots that follow each other, and the servers that have them.
 #[derive(Debug)]
 pub(crate) struct Range {
-    first: u16,
-    last: u16,
+    pub(crate) first: u16,
+    pub(crate) last: u16,
     pub(crate) master: Host,
+    #[cfg_attr(not(feature = "doctor"), expect(dead_code, reason = "the doctor asks"))]
+    pub(crate) replicas: Vec<Host>,
 }
 
 impl Range {
@@ -24,43 +26,55 @@ impl Range {
         (self.first..=self.last).any(|number| Slot::new(number) == slot)
     }
 
-    /// Reads a range; a node without a name is at the host where the map was asked for.
-    fn read(range: &Value, host: &str) -> Option<Self> {
-        // First slot, last slot, and the nodes that have them: the master first.
+    /// Reads a range: the first slot, the last, the master, and its replicas.
+    fn read(range: &Value, asked: &str) -> Option<Self> {
         let Value::Array(parts) = range else {
             return None;
         };
-        let number = |index: usize| u16::from_redis_value(parts.get(index)?.clone()).ok();
-        let Value::Array(node) = parts.get(2)? else {
+        let [first, last, master, replicas @ ..] = &parts[..] else {
             return None;
         };
-        let name = <Option<String>>::from_redis_value(node.first()?.clone()).ok()?;
-        let name = name.filter(|name| !name.is_empty());
-        let port = u16::from_redis_value(node.get(1)?.clone()).ok()?;
+        let replicas = replicas.iter().map(|node| host(node, asked));
         Some(Self {
-            first: number(0)?,
-            last: number(1)?,
-            master: Host {
-                name: name.unwrap_or_else(|| host.to_owned()),
-                port,
-            },
+            first: u16::from_redis_value(first.clone()).ok()?,
+            last: u16::from_redis_value(last.clone()).ok()?,
+            master: host(master, asked)?,
+            replicas: replicas.collect::<Option<_>>()?,
         })
     }
 }
 
-/// Asks the cluster for its map.
-pub(crate) async fn ranges(cluster: &Link) -> Result<Vec<Range>> {
-    let mut cmd = redis::cmd("CLUSTER");
-    cmd.arg("SLOTS");
-    let Value::Array(ranges) = cluster.send(&cmd).await? else {
+/// Reads a node: its name or address, its port, and more. One that does not know its own name is
+/// at the host that was asked.
+fn host(node: &Value, asked: &str) -> Option<Host> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let name = <Option<String>>::from_redis_value(node.first()?.clone()).ok()?;
+    let name = name.filter(|name| !matches!(name.as_str(), "" | "?"));
+    Some(Host {
+        name: name.unwrap_or_else(|| asked.to_owned()),
+        port: u16::from_redis_value(node.get(1)?.clone()).ok()?,
+    })
+}
+
+/// Reads the answer to `CLUSTER SLOTS` of a server.
+pub(crate) fn read(slots: &Value, asked: &str) -> Result<Vec<Range>> {
+    let Value::Array(ranges) = slots else {
         return Err(fault::garbled());
     };
-    let host = match &cluster.settings().servers {
+    let ranges = ranges.iter().map(|range| Range::read(range, asked));
+    ranges.collect::<Option<_>>().ok_or_else(fault::garbled)
+}
+
+/// Asks the cluster for its map.
+pub(crate) async fn ranges(cluster: &Link) -> Result<Vec<Range>> {
+    let slots = cluster.send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    let asked = match &cluster.settings().servers {
         Servers::Cluster(nodes) => nodes.first().map_or("", |node| &node.name),
         _ => "",
     };
-    let ranges = ranges.iter().map(|range| Range::read(range, host));
-    ranges.collect::<Option<_>>().ok_or_else(fault::garbled)
+    read(&slots, asked)
 }
 
 #[cfg(test)]
@@ -76,6 +90,7 @@ mod tests {
         };
         assert_eq!(range(Value::BulkString(b"there".to_vec())), "there:7000");
         assert_eq!(range(Value::BulkString(Vec::new())), "here:7000");
+        assert_eq!(range(Value::BulkString(b"?".to_vec())), "here:7000");
         assert_eq!(range(Value::Nil), "here:7000");
     }
 
@@ -88,6 +103,7 @@ mod tests {
                 name: String::new(),
                 port: 1,
             },
+            replicas: Vec::new(),
         };
         // By CRC16, as the specification of clusters has it.
         assert!(range(12182, 12182).has("foo"));

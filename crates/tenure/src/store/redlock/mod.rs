@@ -21,6 +21,7 @@
 
 mod claims;
 mod clocks;
+#[cfg(feature = "doctor")]
 mod doctor;
 mod fault;
 mod group;
@@ -55,13 +56,14 @@ use group::Group;
 use inbox::Inbox;
 use url::Settings;
 
+#[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
 /// Opens a client of the locks that several Redis servers vote on.
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
 /// [`Unavailable`](crate::Error::Unavailable) if a majority of the nodes cannot be reached.
 ///
 /// # Panics

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::driver::Capabilities;
-use crate::error::{Error, Result};
-use crate::store::redis::url::{Options, Servers, Settings as Node, invalid};
+use crate::error::Result;
+use crate::store::redis::url::{Layout, Servers, Settings as Node};
+use crate::url::{Options, StoreUrl, in_node, invalid};
 
 /// Everything that a URL says about servers that vote.
 #[derive(Debug, Clone)]
@@ -19,39 +20,33 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads a URL `redlock://node,node,node?options`.
     ///
-    /// A node is `[user:password@]host[:port]`, or a whole URL of one Redis server. Options behind
-    /// the last node are for all; options right behind a node are its own and come first.
+    /// Options behind the last node are for all; options right behind a node are its own and come
+    /// first.
     ///
     /// # Errors
     ///
     /// [`InvalidUrl`](crate::Error::InvalidUrl) with what is wrong and what would be right; never
     /// quotes a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-        let server = match scheme {
-            "redlock" => "redis://",
-            "redlocks" => "rediss://",
-            _ => return Err(invalid("nodes follow as in redlock://host1,host2,host3")),
-        };
-        let (rest, common) = split_common(rest);
-        let common = Options::parse(common)?;
-        let drift_percent = percent(&common, "drift")?.unwrap_or(1);
-        let restart_delay = restart_delay(&common)?;
-        check(&common)?;
-        let common = common.without(&FOR_ALL);
-        let nodes = rest.split(',').enumerate();
+        let url = StoreUrl::parse(url)?;
+        let mut common = url.options();
+        let drift_percent = drift(&mut common)?;
+        let restart_delay = restart_delay(&mut common)?;
+        for (key, value) in DEFAULTS {
+            common.set_default(key, value);
+        }
+        let nodes = url.nodes.iter().enumerate();
         let nodes = nodes
-            .map(|(index, text)| at(index, node(text, server, &common)))
+            .map(|(index, url)| in_node(index, node(url, &common)))
             .collect::<Result<Vec<_>>>()?;
         if nodes.len() > MOST_NODES {
-            return Err(invalid(&format!("there are more than {MOST_NODES} nodes")));
+            return Err(invalid(format!("there are more than {MOST_NODES} nodes")));
         }
         for (index, node) in nodes.iter().enumerate() {
-            let same = |other: &&Node| other.place() == node.place();
-            if nodes[..index].iter().any(|other| same(&other)) {
-                return Err(invalid(&format!(
-                    "{} is there twice: each node is a server of its own",
-                    node.place()
+            let place = node.place();
+            if nodes[..index].iter().any(|other| other.place() == place) {
+                return Err(invalid(format!(
+                    "{place} is there twice: each node is a server of its own"
                 )));
             }
         }
@@ -82,86 +77,46 @@ impl Settings {
     }
 }
 
-/// Splits off the options for all nodes: those behind the last `?` of the last node.
-fn split_common(rest: &str) -> (&str, &str) {
-    let last = rest.rfind(',').map_or(0, |comma| comma + 1);
-    match rest[last..].rfind('?') {
-        Some(mark) => (&rest[..last + mark], &rest[last + mark + 1..]),
-        None => (rest, ""),
-    }
-}
-
-/// Reads one node.
-fn node(text: &str, server: &str, common: &Options) -> Result<Node> {
-    let (place, own) = text.split_once('?').unwrap_or((text, ""));
-    let place = place.trim_end_matches('/');
-    let whole = place.contains("://") || place.starts_with("unix:");
-    if place.is_empty() {
-        return Err(invalid("a node is missing: redlock://host1,host2,host3"));
-    }
-    if !whole && place.contains('/') {
-        return Err(invalid(
-            "a node has no path: a database is ?db=1 behind the last node for all, or behind one",
-        ));
-    }
-    let own = Options::parse(own)?;
-    if own.has_any(&FOR_ALL) {
+/// Reads one node; what its own options leave out is for all nodes.
+fn node(url: &StoreUrl, common: &Options) -> Result<Node> {
+    let mut options = url.options();
+    if options.has_any(&FOR_ALL) {
         return Err(invalid(
             "drift and restart_delay are for all nodes: write them behind the last",
         ));
     }
-    check(&own)?;
-    let options = own.or(common).or(&Options::parse(DEFAULTS)?);
-    let place = if whole {
-        place.to_owned()
-    } else {
-        format!("{server}{place}")
-    };
-    let node = Node::read(&place, &options)?;
-    if !matches!(node.servers, Servers::One(_) | Servers::Socket(_)) {
-        return Err(invalid(
-            "a node is one server: neither sentinels nor a cluster can vote",
-        ));
-    }
-    Ok(node)
-}
-
-/// Refuses options that servers which vote do not have.
-fn check(options: &Options) -> Result<()> {
+    options.set_defaults(common);
     if options.has_any(&NOT_HERE) {
         return Err(invalid(
             "layout=… and replicas=… are for redis://: the nodes are each other's replicas",
         ));
     }
-    options.only(&KNOWN)
+    let node = Node::of_server(url, &mut options, Layout::Hash)?;
+    if !matches!(node.servers, Servers::One(_) | Servers::Socket(_)) {
+        return Err(invalid(
+            "a node is one server: neither sentinels nor a cluster can vote",
+        ));
+    }
+    options.finish()?;
+    Ok(node)
 }
 
-/// Says which node an error is about, but not what it is called: that may be a part of a password.
-fn at(index: usize, node: Result<Node>) -> Result<Node> {
-    node.map_err(|error| match error {
-        Error::InvalidUrl { reason } => invalid(&format!("node {}: {reason}", index + 1)),
-        other => other,
-    })
-}
-
-fn percent(options: &Options, key: &str) -> Result<Option<u32>> {
-    let Some(text) = options.text(key) else {
-        return Ok(None);
+fn drift(options: &mut Options) -> Result<u32> {
+    let Some(text) = options.text("drift") else {
+        return Ok(1);
     };
     let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
     match number {
-        Some(number) if (1..=50).contains(&number) => Ok(Some(number)),
-        _ => Err(invalid(&format!(
-            "{key} is between 1% and 50% (written %25)"
-        ))),
+        Some(number) if (1..=50).contains(&number) => Ok(number),
+        _ => Err(invalid("drift is between 1% and 50% (written %25)")),
     }
 }
 
-fn restart_delay(options: &Options) -> Result<Option<Duration>> {
-    if options.text("restart_delay").as_deref() == Some("off") {
+fn restart_delay(options: &mut Options) -> Result<Option<Duration>> {
+    if options.take_off("restart_delay") {
         return Ok(None);
     }
-    let delay = options.time("restart_delay");
+    let delay = options.duration("restart_delay");
     let delay = delay.map_err(|_| invalid("restart_delay is a time such as 60s, or off"))?;
     Ok(Some(delay.unwrap_or(RESTART_DELAY)))
 }
@@ -178,24 +133,11 @@ const NOT_HERE: [&str; 5] = [
     "scripts",
 ];
 
-const KNOWN: [&str; 10] = [
-    "ca",
-    "cert",
-    "connect_timeout",
-    "db",
-    "drift",
-    "fence_memory",
-    "key",
-    "prefix",
-    "restart_delay",
-    "timeout",
-];
-
 /// More than anybody runs, and as many as a number has bits.
 const MOST_NODES: usize = 64;
 
 /// Short against a ttl of 30 seconds, so that a node that is away costs little of it.
-const DEFAULTS: &str = "timeout=250ms&connect_timeout=1s";
+const DEFAULTS: [(&str, &str); 2] = [("timeout", "250ms"), ("connect_timeout", "1s")];
 
 /// Twice the ttl that locks have by default.
 const RESTART_DELAY: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::FromRedisValue;
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Settings};
 
@@ -18,7 +18,7 @@ pub(crate) struct Reading {
 }
 
 /// Reads a server's clock: the best of a few tries, by how long the answer took.
-pub(crate) async fn look(node: &mut Node) -> Reading {
+pub(crate) async fn read(node: &mut Node) -> Reading {
     let mut best: Option<(i64, i64)> = None;
     let mut trouble = "no answer".to_owned();
     for _ in 0..TRIES {
@@ -27,7 +27,7 @@ pub(crate) async fn look(node: &mut Node) -> Reading {
         let after = now();
         let time = answer.map_err(|error| said(&error)).and_then(|answer| {
             let time = <(u64, u64)>::from_redis_value(answer);
-            time.map_err(|_| "its answer makes no sense".to_owned())
+            time.map_err(|_| "unexpected reply".to_owned())
         });
         match time {
             Ok((seconds, micros)) => {
@@ -47,12 +47,12 @@ pub(crate) async fn look(node: &mut Node) -> Reading {
 }
 
 /// Reads the clocks of servers that may become masters.
-pub(super) async fn look_at(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
+pub(super) async fn read_all(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
     let mut readings = Vec::with_capacity(hosts.len());
     for host in hosts {
         readings.push(
             match Node::open_as(settings, host, &settings.access).await {
-                Ok(mut node) => look(&mut node).await,
+                Ok(mut node) => read(&mut node).await,
                 Err(error) => Reading {
                     place: host.to_string(),
                     ahead: Err(said(&error)),
@@ -79,8 +79,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
         })
         .collect();
     if !far.is_empty() {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             format!("{} of this machine", far.join(", ")),
             "set the clocks (NTP); leases do not depend on them, only fences, which follow the \
              server's, and people who read times",
@@ -89,8 +88,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
     if let Some(spread) = Spread::of(readings)
         && spread.surely_ms() > FAR_MS
     {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             spread.to_string(),
             "set the clocks (NTP): a fence may become smaller when a lock moves between them",
         ));
@@ -101,7 +99,7 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
             "at most {} from this machine's clock",
             seconds(widest.unwrap_or(0))
         );
-        findings.push(Finding::fine(CHECK, found));
+        findings.push(CHECK.fine(found));
     }
     findings
 }
@@ -110,9 +108,8 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
 pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
     let unread = readings.iter().filter_map(|Reading { place, ahead }| {
         let why = ahead.as_ref().err()?;
-        Some(Finding::unknown(
-            CHECK,
-            format!("{place}: could not look: {why}"),
+        Some(CHECK.unknown(
+            format!("{place}: not checked: {why}"),
             "see that the server runs and allows TIME, which locks need as well",
         ))
     });
@@ -194,7 +191,7 @@ fn way(ahead: i64) -> &'static str {
     }
 }
 
-pub(crate) const CHECK: &str = "clock";
+pub(crate) const CHECK: Check = Check("clock");
 
 /// From here on people notice.
 pub(crate) const FAR_MS: i64 = 1000;

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{FromRedisValue, Value};
-
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::error::Result;
 use crate::lock::DEFAULT_TTL;
 use crate::store::redis::doctor::node::{Facts, Node, said};
-use crate::store::redis::doctor::server::could_not_look;
+use crate::store::redis::doctor::server::not_shown;
 use crate::store::redis::fault;
+use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
 
-/// Looks at the cluster's map, and connects to its masters; returns also where the replicas are.
-pub(super) async fn look(
+/// Checks the cluster's map and connects to its masters; returns also where the replicas are.
+pub(super) async fn check(
     settings: &Settings,
     hosts: &[Host],
 ) -> Result<(Vec<Node>, Vec<Host>, Vec<Finding>)> {
@@ -33,49 +32,47 @@ pub(super) async fn look(
                 let found = format!("{host} does not show its map of slots: {}", said(&error));
                 let advice = "allow CLUSTER SLOTS, or name one server with redis:// if it is none \
                               of a cluster";
-                let finding = Finding::problem(CHECK, found, advice);
+                let finding = CHECK.problem(found, advice);
                 return Ok((vec![node], Vec::new(), vec![finding]));
             }
         };
-        let map = Map::read(&slots, host).ok_or_else(fault::garbled)?;
-        let mut findings = map.findings();
+        let map = slots::read(&slots, &host.name)?;
+        let mut findings = coverage(&map);
         let mut masters = Vec::new();
-        for master in map.masters.keys() {
-            match Node::open(settings, &host_of(master)).await {
+        let hosts: BTreeSet<_> = map.iter().map(|range| &range.master).collect();
+        for master in hosts {
+            match Node::open(settings, master).await {
                 Ok(node) => masters.push(node),
-                Err(error) => findings.push(Finding::problem(
-                    CHECK,
-                    format!("{} does not answer: {}", host_of(master), cause(&error)),
+                Err(error) => findings.push(CHECK.problem(
+                    format!("{master} does not answer: {}", error.why()),
                     "start it, or let one of its replicas take over",
                 )),
             }
         }
-        let replicas: BTreeSet<_> = map.masters.values().flatten().collect();
-        let replicas = replicas.into_iter().map(host_of).collect();
-        return Ok((masters, replicas, findings));
+        let replicas: BTreeSet<_> = map.into_iter().flat_map(|range| range.replicas).collect();
+        return Ok((masters, replicas.into_iter().collect(), findings));
     }
     Err(last.unwrap_or_else(|| fault::unavailable("no node is named")))
 }
 
 /// How long a failover takes, against how long a lease lasts.
 pub(super) fn failover(facts: &Facts) -> Finding {
-    const CHECK: &str = "failover";
+    const CHECK: Check = Check("failover");
     let timeout = facts.config("cluster-node-timeout");
     let Some(timeout) = timeout.and_then(|timeout| timeout.parse::<u64>().ok()) else {
-        return could_not_look(CHECK, "cluster-node-timeout");
+        return not_shown(CHECK, "cluster-node-timeout");
     };
     after(CHECK, "cluster-node-timeout", timeout)
 }
 
 /// Says whether a lease lasts through a failover that begins so many milliseconds after a fault.
-pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Finding {
+pub(super) fn after(check: Check, setting: &str, timeout_ms: u64) -> Finding {
     let ttl = DEFAULT_TTL.as_secs();
     let found = format!("a failover begins {timeout_ms} ms after a master is lost ({setting})");
     if u128::from(timeout_ms) * 2 <= DEFAULT_TTL.as_millis() {
-        return Finding::fine(check, found);
+        return check.fine(found);
     }
-    Finding::warning(
-        check,
+    check.warning(
         format!("{found}, too late for locks with the usual ttl of {ttl} s"),
         format!(
             "set {setting} to {} or less, or use a longer ttl",
@@ -84,102 +81,43 @@ pub(super) fn after(check: &'static str, setting: &str, timeout_ms: u64) -> Find
     )
 }
 
-/// How many slots have a master, and which replicas each master has.
-#[derive(Debug, Default)]
-struct Map {
-    slots: u64,
-    masters: BTreeMap<(String, u16), Vec<(String, u16)>>,
-}
-
-impl Map {
-    /// Reads `CLUSTER SLOTS`: ranges of slots, each with its master and then its replicas.
-    fn read(slots: &Value, asked: &Host) -> Option<Self> {
-        let Value::Array(ranges) = slots else {
-            return None;
-        };
-        let mut map = Self::default();
-        for range in ranges {
-            let Value::Array(parts) = range else {
-                return None;
-            };
-            let [first, last, master, replicas @ ..] = &parts[..] else {
-                return None;
-            };
-            let number = |value: &Value| u64::from_redis_value(value.clone()).ok();
-            map.slots += (number(last)? + 1).checked_sub(number(first)?)?;
-            let replicas = replicas.iter().map(|node| address(node, asked));
-            let replicas = replicas.collect::<Option<_>>()?;
-            map.masters.insert(address(master, asked)?, replicas);
-        }
-        Some(map)
+/// Whether every slot has a master, and every master a replica.
+fn coverage(map: &[Range]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let slots: usize = map.iter().map(|it| (it.first..=it.last).len()).sum();
+    if slots < SLOTS {
+        findings.push(CHECK.problem(
+            format!(
+                "{} of {SLOTS} slots have no master: their locks fail",
+                SLOTS - slots
+            ),
+            "see `redis-cli --cluster check`, and give the slots to a master",
+        ));
     }
-
-    fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        if self.slots < SLOTS {
-            findings.push(Finding::problem(
-                CHECK,
-                format!(
-                    "{} of {SLOTS} slots have no master: their locks fail",
-                    SLOTS - self.slots
-                ),
-                "see `redis-cli --cluster check`, and give the slots to a master",
-            ));
-        }
-        let alone = self
-            .masters
-            .iter()
-            .filter(|(_, replicas)| replicas.is_empty());
-        let alone: Vec<_> = alone
-            .map(|(master, _)| host_of(master).to_string())
-            .collect();
-        if !alone.is_empty() {
-            findings.push(Finding::warning(
-                CHECK,
-                format!("no replica would take over from {}", alone.join(", ")),
-                "add a replica to each master",
-            ));
-        }
-        if findings.is_empty() {
-            let count = self.masters.len();
-            let found = format!("all slots are covered by {count} masters, each with a replica");
-            findings.push(Finding::fine(CHECK, found));
-        }
-        findings
+    let masters: BTreeMap<_, _> = map.iter().map(|it| (&it.master, &it.replicas)).collect();
+    let alone = masters.iter().filter(|(_, replicas)| replicas.is_empty());
+    let alone: Vec<_> = alone.map(|(master, _)| master.to_string()).collect();
+    if !alone.is_empty() {
+        findings.push(CHECK.warning(
+            format!("no replica would take over from {}", alone.join(", ")),
+            "add a replica to each master",
+        ));
     }
-}
-
-/// Reads a node: its name or address, its port, and more.
-fn address(node: &Value, asked: &Host) -> Option<(String, u16)> {
-    let Value::Array(node) = node else {
-        return None;
-    };
-    let name = String::from_redis_value(node.first()?.clone()).unwrap_or_default();
-    // A node that does not know its own address has none, or a question mark.
-    let name = match name.as_str() {
-        "" | "?" => asked.name.clone(),
-        _ => name,
-    };
-    Some((name, u16::from_redis_value(node.get(1)?.clone()).ok()?))
-}
-
-fn host_of((name, port): &(String, u16)) -> Host {
-    Host {
-        name: name.clone(),
-        port: *port,
+    if findings.is_empty() {
+        let count = masters.len();
+        let found = format!("all slots are covered by {count} masters, each with a replica");
+        findings.push(CHECK.fine(found));
     }
+    findings
 }
 
-/// The innermost text of an error.
-fn cause(error: &crate::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-const CHECK: &str = "cluster";
-const SLOTS: u64 = 16384;
+const CHECK: Check = Check("cluster");
+const SLOTS: usize = 16384;
 
 #[cfg(test)]
 mod tests {
+    use redis::Value;
+
     use super::*;
     use crate::doctor::Verdict;
 
@@ -199,12 +137,8 @@ mod tests {
     }
 
     fn verdicts(ranges: Vec<Value>) -> Vec<Verdict> {
-        let asked = Host {
-            name: "x".to_owned(),
-            port: 1,
-        };
-        let map = Map::read(&Value::Array(ranges), &asked).unwrap();
-        map.findings()
+        let map = slots::read(&Value::Array(ranges), "x").unwrap();
+        coverage(&map)
             .iter()
             .map(|finding| finding.verdict)
             .collect()
@@ -223,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_failover_has_to_fit_into_a_lease() {
-        assert_eq!(after("failover", "x", 15_000).verdict, Verdict::Fine);
-        assert_eq!(after("failover", "x", 15_001).verdict, Verdict::Warning);
+        assert_eq!(after(Check("failover"), "x", 15_000).verdict, Verdict::Fine);
+        assert_eq!(
+            after(Check("failover"), "x", 15_001).verdict,
+            Verdict::Warning
+        );
     }
 }

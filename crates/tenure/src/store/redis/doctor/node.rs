@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ErrorKind, FromRedisValue, RedisError, RedisResult,
-    Value,
-};
+use redis::{ConnectionAddr, ErrorKind, FromRedisValue, RedisError, RedisResult, Value};
 use tokio::time::timeout;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::store::redis::connect::Connection;
 use crate::store::redis::fault;
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
@@ -18,28 +15,18 @@ use crate::store::redis::url::{Access, Host, Servers, Settings};
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) place: String,
-    client: redis::Client,
+    address: ConnectionAddr,
     connection: Connection,
     patience: Duration,
     /// Whether it stopped answering: then nothing more is asked.
     pub(crate) is_silent: bool,
 }
 
-#[derive(Clone)]
-struct Connection(MultiplexedConnection);
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Connection")
-    }
-}
-
 impl Node {
     /// Connects to a host, with the user of the URL.
     pub(super) async fn open(settings: &Settings, host: &Host) -> Result<Self> {
         let opened = Self::open_as(settings, host, &settings.access).await;
-        opened
-            .map_err(|error| fault::unreachable(&host.to_string(), settings.is_encrypted(), &error))
+        opened.map_err(|error| unreachable(settings, &host.to_string(), &error))
     }
 
     /// Connects to a host, with another user.
@@ -48,53 +35,46 @@ impl Node {
         host: &Host,
         access: &Access,
     ) -> RedisResult<Self> {
-        let client = settings.client_of(host, access)?;
-        Self::connect(settings, client, host.to_string()).await
+        let address = settings.address(host);
+        Self::connect(settings, address, access, host.to_string()).await
     }
 
     /// Connects to the one server that a URL names.
     pub(crate) async fn open_only(settings: &Settings) -> Result<Self> {
-        let path = match &settings.servers {
-            Servers::One(host) => return Self::open(settings, host).await,
-            Servers::Socket(path) => path.clone(),
+        let address = match &settings.servers {
+            Servers::One(host) => settings.address(host),
+            Servers::Socket(path) => ConnectionAddr::Unix(path.clone()),
             Servers::Sentinel { .. } | Servers::Cluster(_) => {
                 return Err(fault::unavailable("there is more than one server"));
             }
         };
         let place = settings.place();
-        let opened = async {
-            let client = settings.client(ConnectionAddr::Unix(path), &settings.access)?;
-            Self::connect(settings, client, place.clone()).await
-        };
-        opened
-            .await
-            .map_err(|error| fault::unreachable(&place, settings.is_encrypted(), &error))
+        let opened = Self::connect(settings, address, &settings.access, place.clone()).await;
+        opened.map_err(|error| unreachable(settings, &place, &error))
+    }
+
+    /// Connects to the same server once more, with the user of the URL.
+    pub(super) async fn another(&self, settings: &Settings) -> RedisResult<Self> {
+        let (address, place) = (self.address.clone(), self.place.clone());
+        Self::connect(settings, address, &settings.access, place).await
     }
 
     async fn connect(
         settings: &Settings,
-        client: redis::Client,
+        address: ConnectionAddr,
+        access: &Access,
         place: String,
     ) -> RedisResult<Self> {
         // Nobody reads what the server says of its own accord.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(|_| Ok::<(), ()>(()));
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let connecting = settings.connect(address.clone(), access, |_| Ok::<(), ()>(()));
         let connected = timeout(settings.connect_timeout, connecting).await;
         Ok(Self {
-            connection: Connection(connected.map_err(|_| late())??),
+            connection: Connection::Server(connected.map_err(|_| late())??),
             patience: settings.timeout,
             is_silent: false,
-            client,
+            address,
             place,
         })
-    }
-
-    /// Connects to the same server once more.
-    pub(super) async fn another(&self, settings: &Settings) -> RedisResult<Self> {
-        Self::connect(settings, self.client.clone(), self.place.clone()).await
     }
 
     /// Sends a command, and waits for its answer.
@@ -104,27 +84,29 @@ impl Node {
         }
         let mut cmd = redis::Cmd::new();
         cmd.arg(words);
-        let answer = self.connection.0.send_packed_command(&cmd);
-        let answer = timeout(self.patience, answer).await;
+        let answer = timeout(self.patience, self.connection.send(&cmd)).await;
         let answer = answer.unwrap_or_else(|_| Err(late()));
-        let answer = answer.and_then(Value::extract_error);
         self.is_silent = matches!(&answer, Err(error) if error.kind() == ErrorKind::Io);
         answer
     }
+}
+
+fn unreachable(settings: &Settings, place: &str, error: &RedisError) -> Error {
+    fault::unreachable(place, settings.is_encrypted(), error)
 }
 
 fn late() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-/// Whether a server refused a command because of the user's rights.
+/// Whether a server refused a command because the user lacks a permission.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
     // A refused EXEC is an abort, which says why.
     let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
     error.code() == Some("NOPERM") || in_words
 }
 
-/// What a server answers, in words without line breaks.
+/// A server's error reply on one line.
 pub(super) fn said(error: &RedisError) -> String {
     let detail = error.detail().unwrap_or_default().trim();
     match error.code() {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, Value};
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::cluster;
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Servers, Settings};
 
 /// Asks each sentinel of the URL; returns also where the replicas are.
-pub(super) async fn look(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
+pub(super) async fn check(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     let Servers::Sentinel {
         hosts,
         master,
@@ -32,16 +32,14 @@ pub(super) async fn look(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
         }
     }
     if !silent.is_empty() {
-        findings.push(Finding::warning(
-            CHECK,
+        findings.push(CHECK.warning(
             format!("no view of the master from {}", silent.join(", ")),
             "start these sentinels, or take them out of the URL",
         ));
     }
     for (host, view) in &views {
         if let Err(why) = &view.quorum {
-            findings.push(Finding::problem(
-                CHECK,
+            findings.push(CHECK.problem(
                 format!("{host} sees no quorum: {why}"),
                 "start sentinels: without a quorum no other server becomes master",
             ));
@@ -50,11 +48,11 @@ pub(super) async fn look(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     if let Some((_, view)) = views.first() {
         findings.extend(view.findings(hosts));
     }
-    if findings.iter().all(|finding| finding.check != CHECK)
+    if findings.iter().all(|finding| finding.check != CHECK.0)
         && let Some((_, view)) = views.first()
     {
         let found = format!("{} sentinels, quorum reachable", view.sentinels);
-        findings.insert(0, Finding::fine(CHECK, found));
+        findings.insert(0, CHECK.fine(found));
     }
     let replicas = views.into_iter().next().map(|(_, view)| view.replicas);
     (replicas.unwrap_or_default(), findings)
@@ -74,7 +72,7 @@ impl View {
         let answer = sentinel.ask(&["SENTINEL", "MASTER", master]).await;
         let answer = answer.map_err(|error| said(&error))?;
         let fields = <BTreeMap<String, String>>::from_redis_value(answer);
-        let fields = fields.map_err(|_| "its answer makes no sense".to_owned())?;
+        let fields = fields.map_err(|_| "unexpected reply".to_owned())?;
         let quorum = sentinel.ask(&["SENTINEL", "CKQUORUM", master]).await;
         let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", master]).await;
         Ok(Self {
@@ -98,23 +96,20 @@ impl View {
         let mut findings = Vec::new();
         let (count, named) = (self.sentinels, named.len());
         if count < ENOUGH {
-            findings.push(Finding::warning(
-                CHECK,
+            findings.push(CHECK.warning(
                 format!("{count} sentinels in all: one lost and no failover happens"),
                 "run three or more, on different machines",
             ));
         } else if named == 1 {
-            findings.push(Finding::warning(
-                CHECK,
+            findings.push(CHECK.warning(
                 format!("the URL names 1 of {count} sentinels: without it no client can connect"),
                 "name them all, with commas between them",
             ));
         }
         findings.push(match self.down_after_ms {
-            Some(time) => cluster::after("failover", "down-after-milliseconds", time),
-            None => Finding::unknown(
-                "failover",
-                "could not look: the sentinels do not say after which time a master is lost",
+            Some(time) => cluster::after(Check("failover"), "down-after-milliseconds", time),
+            None => Check("failover").unknown(
+                "not checked: the sentinels do not say after which time a master is lost",
                 "see down-after-milliseconds in their configuration",
             ),
         });
@@ -138,7 +133,7 @@ fn addresses(answer: Value) -> Vec<Host> {
         .collect()
 }
 
-const CHECK: &str = "sentinels";
+const CHECK: Check = Check("sentinels");
 
 /// Two can still decide when one is lost.
 const ENOUGH: usize = 3;

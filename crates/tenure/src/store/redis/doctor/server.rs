@@ -2,43 +2,39 @@
 
 use redis::{RedisResult, Value};
 
-use crate::doctor::{Finding, Verdict};
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::{Facts, Node, said};
 use crate::store::redis::string::Native;
 use crate::store::redis::url::{Servers, Settings};
 
 /// Whether the server throws locks away when its memory is full.
 pub(crate) fn eviction(facts: &Facts) -> Finding {
-    const CHECK: &str = "eviction";
+    const CHECK: Check = Check("eviction");
     let Some(policy) = facts.either("maxmemory-policy", "maxmemory_policy") else {
-        return could_not_look(CHECK, "maxmemory-policy");
+        return not_shown(CHECK, "maxmemory-policy");
     };
     if policy == "noeviction" {
-        return Finding::fine(CHECK, "maxmemory-policy is noeviction");
+        return CHECK.fine("maxmemory-policy is noeviction");
     }
     let advice = "set maxmemory-policy to noeviction, or give locks a server of their own";
     match facts.either("maxmemory", "maxmemory") {
-        Some("0") => Finding::warning(
-            CHECK,
-            format!("maxmemory-policy is {policy}, and only without maxmemory evicts nothing"),
+        Some("0") => CHECK.warning(format!("maxmemory-policy is {policy}, and only without maxmemory evicts nothing"),
             advice,
         ),
-        Some(limit) => Finding::problem(
-            CHECK,
-            format!(
+        Some(limit) => CHECK.problem(format!(
                 "the server evicts locks when full: maxmemory-policy is {policy}, maxmemory is {limit}"
             ),
             advice,
         ),
-        None => could_not_look(CHECK, "maxmemory"),
+        None => not_shown(CHECK, "maxmemory"),
     }
 }
 
 /// What a restart or a power cut makes the server forget.
 pub(crate) fn persistence(facts: &Facts) -> Finding {
-    const CHECK: &str = "persistence";
+    const CHECK: Check = Check("persistence");
     let Some(appends) = appends(facts) else {
-        return could_not_look(CHECK, "appendonly");
+        return not_shown(CHECK, "appendonly");
     };
     let advice =
         "set appendonly to yes, and appendfsync to always if a power cut must not free a lock";
@@ -46,34 +42,30 @@ pub(crate) fn persistence(facts: &Facts) -> Finding {
         return match facts.config("save") {
             Some("") => {
                 let found = "nothing is kept on disk: a restart forgets all locks, held or not";
-                Finding::problem(CHECK, found, advice)
+                CHECK.problem(found, advice)
             }
             Some(save) => {
                 let found = format!(
                     "only snapshots are kept (save {save}): a crash forgets the locks since the last one"
                 );
-                Finding::warning(CHECK, found, advice)
+                CHECK.warning(found, advice)
             }
             None => {
                 let found = "appendonly is no, and the server does not show its setting save";
-                Finding::unknown(CHECK, found, advice)
+                CHECK.unknown(found, advice)
             }
         };
     }
     let lost = match facts.config("appendfsync") {
         Some("always") => {
-            return Finding::fine(
-                CHECK,
-                "every change is on disk before its answer (appendfsync always)",
-            );
+            return CHECK.fine("every change is on disk before its answer (appendfsync always)");
         }
         Some("everysec") => "the last second or two",
         Some(_) => "the last half a minute or so",
-        None => return could_not_look(CHECK, "appendfsync"),
+        None => return not_shown(CHECK, "appendfsync"),
     };
     let how = facts.config("appendfsync").unwrap_or_default();
-    Finding::warning(
-        CHECK,
+    CHECK.warning(
         format!(
             "a power cut forgets the locks of {lost} (appendfsync {how}), a killed process none"
         ),
@@ -98,25 +90,23 @@ fn appends(facts: &Facts) -> Option<bool> {
 
 /// How many replicas have what the master has, and whether anybody waits for them.
 pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), String>) -> Finding {
-    const CHECK: &str = "replicas";
+    const CHECK: Check = Check("replicas");
     let wanted = settings.replicas;
     if let (Err(why), true) = (wait, wanted > 0) {
-        return Finding::problem(
-            CHECK,
+        return CHECK.problem(
             format!("replicas={wanted} needs WAIT, which the server refuses: {why}"),
             "allow WAIT, or leave replicas out of the URL",
         );
     }
     let role = facts.info("role");
     if role.is_some_and(|role| role != "master") {
-        return Finding::problem(
-            CHECK,
+        return CHECK.problem(
             "the server is a replica, where no lock can be taken",
             "name the master in the URL, or sentinels that know it",
         );
     }
     let Some(connected) = online_replicas(facts) else {
-        return could_not_look(CHECK, "connected_slaves");
+        return not_shown(CHECK, "connected_slaves");
     };
     let found = match connected {
         0 => "no replica is connected".to_owned(),
@@ -124,8 +114,7 @@ pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), Str
         some => format!("{some} replicas are connected"),
     };
     if connected < wanted {
-        return Finding::problem(
-            CHECK,
+        return CHECK.problem(
             format!("{found}, fewer than replicas={wanted}: every lock fails"),
             "start replicas, or lower replicas in the URL",
         );
@@ -133,7 +122,7 @@ pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), Str
     if connected == 0 {
         let found = format!("{found}: while the server is away nobody can lock");
         let advice = "add a replica and sentinels, or accept it where one server is enough";
-        return Finding::warning(CHECK, found, advice);
+        return CHECK.warning(found, advice);
     }
     if wanted == 0 {
         let found = format!("{found}, asynchronously: a failover may forget a lock that is held");
@@ -143,47 +132,40 @@ pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), Str
             }
             Err(_) => "let the resource check fences; WAIT is not possible here".to_owned(),
         };
-        return Finding::warning(CHECK, found, advice);
+        return CHECK.warning(found, advice);
     }
     let found = format!("{found}, {wanted} confirm each lock");
     match wanted < connected {
-        true => Finding::warning(
-            CHECK,
+        true => CHECK.warning(
             format!("{found}: a failover to another may forget it"),
             format!("replicas={connected} is safer, but then none of them may be away"),
         ),
-        false => Finding::fine(CHECK, found),
+        false => CHECK.fine(found),
     }
 }
 
 /// Whether a master that is cut off from its replicas goes on granting locks.
 pub(super) fn cut_off(settings: &Settings, facts: &Facts) -> Option<Finding> {
-    const CHECK: &str = "cut-off";
+    const CHECK: Check = Check("cut-off");
     let has_failover = !matches!(settings.servers, Servers::One(_) | Servers::Socket(_));
     let connected = online_replicas(facts).unwrap_or(0);
     if !has_failover && connected == 0 {
         return None;
     }
     let Some(least) = facts.config("min-replicas-to-write") else {
-        return Some(could_not_look(CHECK, "min-replicas-to-write"));
+        return Some(not_shown(CHECK, "min-replicas-to-write"));
     };
     let lag = facts.config("min-replicas-max-lag").unwrap_or("10");
     match least.parse::<u32>().unwrap_or(0) {
-        0 => Some(Finding::warning(
-            CHECK,
-            "a master that is cut off goes on granting locks (min-replicas-to-write is 0)",
+        0 => Some(CHECK.warning("a master that is cut off goes on granting locks (min-replicas-to-write is 0)",
             "set min-replicas-to-write to 1, or replicas in the URL",
         )),
-        least if least > connected => Some(Finding::problem(
-            CHECK,
-            format!(
+        least if least > connected => Some(CHECK.problem(format!(
                 "the server refuses every write: min-replicas-to-write is {least}, {connected} are connected"
             ),
             "start replicas, or lower min-replicas-to-write",
         )),
-        least => Some(Finding::fine(
-            CHECK,
-            format!(
+        least => Some(CHECK.fine(format!(
                 "a master that is cut off stops after {lag} s (min-replicas-to-write is {least})"
             ),
         )),
@@ -197,7 +179,7 @@ pub(super) fn compare(
     scripts: bool,
     fences: bool,
 ) -> Finding {
-    const CHECK: &str = "layout";
+    const CHECK: Check = Check("layout");
     let how = match native {
         Some(Native::Delex) => "DELEX",
         Some(Native::Delifeq) => "DELIFEQ",
@@ -208,26 +190,24 @@ pub(super) fn compare(
     if !fences {
         let found = format!("{found}; fences=off gives every lock the fence 1");
         let advice = "leave out fences=off, unless nothing checks fences";
-        return Finding::warning(CHECK, found, advice);
+        return CHECK.warning(found, advice);
     }
     if settings.replicas > 0 {
         let found =
             format!("{found}; replicas is in the URL, but strings are not confirmed by replicas");
-        return Finding::warning(
-            CHECK,
+        return CHECK.warning(
             found,
             "use layout=hash if a failover must not forget a lock",
         );
     }
-    Finding::fine(CHECK, found)
+    CHECK.fine(found)
 }
 
 /// How waiters for a string learn that it changed.
 pub(super) async fn news(settings: &Settings, node: &mut Node) -> Finding {
-    const CHECK: &str = "news";
+    const CHECK: Check = Check("news");
     if settings.is_cluster() {
-        return Finding::warning(
-            CHECK,
+        return CHECK.warning(
             "a cluster tells nothing of changed strings: waiters ask again every 250 ms",
             "use layout=hash if that is too slow",
         );
@@ -236,12 +216,8 @@ pub(super) async fn news(settings: &Settings, node: &mut Node) -> Finding {
         .ask(&["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"])
         .await
     {
-        Ok(_) => Finding::fine(
-            CHECK,
-            "the server tells waiters of changed strings (CLIENT TRACKING)",
-        ),
-        Err(error) => Finding::problem(
-            CHECK,
+        Ok(_) => CHECK.fine("the server tells waiters of changed strings (CLIENT TRACKING)"),
+        Err(error) => CHECK.problem(
             format!(
                 "the server refuses CLIENT TRACKING, which layout=string needs: {}",
                 said(&error)
@@ -262,7 +238,7 @@ pub(super) async fn wait(node: &mut Node) -> Result<(), String> {
     let answer: RedisResult<Value> = node.ask(&["WAIT", "0", "1"]).await;
     match answer {
         Ok(Value::Int(_)) => Ok(()),
-        Ok(_) => Err("its answer makes no sense".to_owned()),
+        Ok(_) => Err("unexpected reply".to_owned()),
         Err(error) => Err(said(&error)),
     }
 }
@@ -278,15 +254,16 @@ pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
 }
 
 /// Nothing is known: that is no pass.
-pub(crate) fn could_not_look(check: &'static str, setting: &str) -> Finding {
-    let found = format!("could not look: the server does not show {setting}");
+pub(crate) fn not_shown(check: Check, setting: &str) -> Finding {
+    let found = format!("not checked: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";
-    Finding::fine(check, found).but(Verdict::Unknown, advice)
+    check.unknown(found, advice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Verdict;
 
     fn settings(url: &str) -> Settings {
         Settings::parse(url).unwrap()

@@ -1,6 +1,6 @@
 //! Which server it is, and what is known of its version.
 
-use crate::doctor::{Finding, Verdict};
+use crate::doctor::{Check, Finding, Verdict};
 use crate::store::redis::doctor::node::Facts;
 
 /// Looks at the version.
@@ -9,28 +9,26 @@ pub(crate) fn version(facts: &Facts) -> Finding {
         return of_valkey(valkey);
     }
     let Some(text) = facts.info("redis_version") else {
-        return Finding::unknown(
-            CHECK,
-            "could not look: the server does not answer INFO",
+        return CHECK.unknown(
+            "not checked: the server does not answer INFO",
             "run this as a user with +info, and see that it is Redis 6.2 or newer",
         );
     };
     let Some(version) = Version::read(text) else {
-        return Finding::unknown(
-            CHECK,
-            format!("the server's version {text:?} makes no sense"),
+        return CHECK.unknown(
+            format!("the server's version {text:?} could not be parsed"),
             "see that it is Redis 6.2 or newer, or any Valkey",
         );
     };
     let found = format!("Redis {text}");
     if version < Version(6, 2, 0) {
         let advice = "update: locks need Redis 6.2 or newer, or any Valkey";
-        return Finding::problem(CHECK, found, advice);
+        return CHECK.problem(found, advice);
     }
     if !version.is_patched(&REDIS_FIXED) {
-        return Finding::warning(CHECK, found + UNPATCHED, advice(&REDIS_FIXED));
+        return CHECK.warning(found + UNPATCHED, advice(&REDIS_FIXED));
     }
-    let fine = Finding::fine(CHECK, found);
+    let fine = CHECK.fine(found);
     match version < Version(7, 0, 0) {
         true => fine.but(
             Verdict::Fine,
@@ -43,9 +41,9 @@ pub(crate) fn version(facts: &Facts) -> Finding {
 fn of_valkey(text: &str) -> Finding {
     let found = format!("Valkey {text}");
     match Version::read(text) {
-        Some(version) if version.is_patched(&VALKEY_FIXED) => Finding::fine(CHECK, found),
-        Some(_) => Finding::warning(CHECK, found + UNPATCHED, advice(&VALKEY_FIXED)),
-        None => Finding::fine(CHECK, found),
+        Some(version) if version.is_patched(&VALKEY_FIXED) => CHECK.fine(found),
+        Some(_) => CHECK.warning(found + UNPATCHED, advice(&VALKEY_FIXED)),
+        None => CHECK.fine(found),
     }
 }
 
@@ -90,7 +88,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-const CHECK: &str = "version";
+const CHECK: Check = Check("version");
 
 const UNPATCHED: &str = ", where a user who may run scripts can take over the server \
                          (CVE-2025-49844)";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::doctor::{Finding, Verdict};
 use crate::store::redis::doctor::clock::{CHECK, FAR_MS, Reading, Spread, seconds, unread};
 use crate::store::redlock::doctor::Away;
-use crate::store::redlock::doctor::count::not_heard;
+use crate::store::redlock::doctor::majority::unanswered;
 
 /// Says how the clocks stand to each other.
 pub(super) fn compare(
@@ -17,7 +17,7 @@ pub(super) fn compare(
     restart_delay: Option<Duration>,
 ) -> Vec<Finding> {
     let mut findings = unread(readings);
-    findings.extend(not_heard(CHECK, away));
+    findings.extend(unanswered(CHECK, away));
     let spread = Spread::of(readings).map(|spread| match restart_delay {
         Some(delay) => against(&spread, delay),
         None => without_delay(&spread),
@@ -36,7 +36,7 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
             "{spread}, more than restart_delay ({delay:?}): a fence may become smaller when a node \
              forgets"
         );
-        return Finding::problem(CHECK, found, set);
+        return CHECK.problem(found, set);
     }
     if spread.apart_ms + spread.doubt_ms >= limit {
         let found = format!(
@@ -44,15 +44,11 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
              cannot be told from here",
             seconds(spread.doubt_ms)
         );
-        return Finding::unknown(
-            CHECK,
-            found,
-            "look from nearer by, or use a longer restart_delay",
-        );
+        return CHECK.unknown(found, "look from nearer by, or use a longer restart_delay");
     }
     if spread.surely_ms() > FAR_MS {
         let found = format!("{spread}, less than restart_delay ({delay:?}): fences grow");
-        return Finding::fine(CHECK, found).but(Verdict::Fine, set);
+        return CHECK.fine(found).but(Verdict::Fine, set);
     }
     near(spread)
 }
@@ -60,14 +56,14 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
 fn without_delay(spread: &Spread<'_>) -> Finding {
     if spread.surely_ms() > FAR_MS {
         let found = format!("{spread}: a fence may become smaller if a node forgets after all");
-        return Finding::warning(CHECK, found, "set the clocks (NTP)");
+        return CHECK.warning(found, "set the clocks (NTP)");
     }
     near(spread)
 }
 
 fn near(spread: &Spread<'_>) -> Finding {
     let most = seconds(spread.apart_ms + spread.doubt_ms);
-    Finding::fine(CHECK, format!("the nodes' clocks are at most {most} apart"))
+    CHECK.fine(format!("the nodes' clocks are at most {most} apart"))
 }
 
 #[cfg(test)]
@@ -122,7 +118,7 @@ mod tests {
         let found = compare(&silent, &[], None);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].verdict, Verdict::Unknown);
-        assert!(found[0].found.starts_with("b:2: could not look"));
+        assert!(found[0].found.starts_with("b:2: not checked"));
     }
 
     #[test]
@@ -132,7 +128,7 @@ mod tests {
         let minute = Some(Duration::from_secs(60));
         let verdicts = |ahead: &[(i64, i64)]| {
             let found = compare(&readings(ahead), &away, minute);
-            assert_eq!(found[0].found, "could not look: c:3 was not heard");
+            assert_eq!(found[0].found, "not checked: c:3 did not answer");
             found.iter().map(|found| found.verdict).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(&[(0, 1)]), [Verdict::Unknown]);

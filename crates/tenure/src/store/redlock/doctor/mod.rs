@@ -2,35 +2,35 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `count` | how many nodes there are, and whether enough of them can vote |
-//! | `kin` | nodes that are not independent of each other |
-//! | `memory` | what nodes forget, and what protects then |
+//! | `majority` | how many nodes there are, and whether enough of them can vote |
+//! | `independence` | nodes that are not independent of each other |
+//! | `persistence` | what nodes forget when they restart, and what protects then |
 //! | `clock` | how far the clocks of the nodes are apart |
 //!
-//! What one Redis server can have wrong is looked at by the doctor of the `redis` store.
+//! The settings of each single server are checked by the doctor of the `redis` store.
 
 mod clock;
-mod count;
-mod kin;
-mod memory;
+mod independence;
+mod majority;
+mod persistence;
 
-use crate::doctor::Finding;
+use crate::doctor::{Finding, merge};
 use crate::error::Result;
+use crate::store::redis::acl::Use;
 use crate::store::redis::doctor::clock::Reading;
 use crate::store::redis::doctor::node::{Facts, Node};
-use crate::store::redis::doctor::{access, server, together, version};
+use crate::store::redis::doctor::{permissions, server, version};
 use crate::store::redis::parts::all;
-use crate::store::redis::rights::Use;
 use crate::store::redis::url::Settings as NodeSettings;
 use crate::store::redis::{self, use_a_crypto_provider};
 use crate::store::redlock::fault;
 use crate::store::redlock::url::Settings;
 
-/// Looks at all nodes.
+/// Checks all nodes.
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that makes no sense;
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
 /// [`Unavailable`](crate::Error::Unavailable) if no node can be reached. One that is away while
 /// others are there is a finding.
 ///
@@ -44,35 +44,35 @@ use crate::store::redlock::url::Settings;
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let settings = Settings::parse(url)?;
     settings.nodes.iter().for_each(use_a_crypto_provider);
-    let looks = settings.nodes.iter().map(|node| look(&settings, node));
+    let checks = settings.nodes.iter().map(|node| check(&settings, node));
     let (mut seen, mut away) = (Vec::new(), Vec::new());
-    for (node, looked) in settings.nodes.iter().zip(all(looks.collect()).await) {
-        match looked {
+    for (node, checked) in settings.nodes.iter().zip(all(checks.collect()).await) {
+        match checked {
             Ok(one) => seen.push(one),
-            Err(error) => away.push((node.place(), fault::why(&error))),
+            Err(error) => away.push((node.place(), error.why())),
         }
     }
     if seen.is_empty() {
         let why = fault::too_few(0, settings.nodes.len(), settings.majority(), &away);
         return Err(fault::unavailable(why));
     }
-    let mut findings = count::figures(&settings);
-    findings.extend(count::away(&away));
-    findings.extend(count::can_vote(&settings, &seen));
-    findings.extend(kin::independence(&seen, &away));
-    findings.push(kin::machines(&settings).await);
-    findings.extend(memory::delay(&settings));
+    let mut findings = majority::summary(&settings);
+    findings.extend(majority::unreachable(&away));
+    findings.extend(majority::can_vote(&settings, &seen));
+    findings.extend(independence::independence(&seen, &away));
+    findings.push(independence::shared_machines(&settings).await);
+    findings.extend(persistence::delay(&settings));
     let clocks: Vec<_> = seen.iter().map(|node| node.clock.clone()).collect();
     let each = seen.into_iter().map(|node| (node.place, node.findings));
-    findings.extend(together(each.collect(), settings.nodes.len()));
+    findings.extend(merge(each.collect(), settings.nodes.len()));
     findings.extend(clock::compare(&clocks, &away, settings.restart_delay));
     Ok(findings)
 }
 
-/// A node that was not heard: its place, and why.
+/// A node that did not answer: its place, and why.
 type Away = (String, String);
 
-/// What one node says.
+/// What is known of one node.
 #[derive(Debug)]
 struct Seen {
     place: String,
@@ -82,19 +82,19 @@ struct Seen {
     findings: Vec<Finding>,
 }
 
-/// Looks at one node.
-async fn look(settings: &Settings, of: &NodeSettings) -> Result<Seen> {
+/// Checks one node.
+async fn check(settings: &Settings, of: &NodeSettings) -> Result<Seen> {
     let mut node = Node::open_only(of).await?;
-    let clock = redis::doctor::clock::look(&mut node).await;
+    let clock = redis::doctor::clock::read(&mut node).await;
     let facts = Facts::ask(&mut node).await;
     let mut findings = vec![
         version::version(&facts),
         server::eviction(&facts),
-        memory::persistence(&facts, settings.restart_delay),
+        persistence::persistence(&facts, settings.restart_delay),
     ];
-    findings.extend(memory::young(&facts, settings.restart_delay));
-    findings.extend(kin::replicas(&facts));
-    findings.push(access::look(of, &node, Use::of_voter(of)).await);
+    findings.extend(persistence::restarted(&facts, settings.restart_delay));
+    findings.extend(independence::replicas(&facts));
+    findings.push(permissions::check(of, &node, Use::of_voter(of)).await);
     if node.is_silent {
         let why = format!("{} does not answer in {:?}", node.place, of.timeout);
         return Err(fault::unavailable(why));

@@ -6,39 +6,39 @@ use std::net::{IpAddr, Ipv4Addr};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::doctor::Finding;
+use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::Facts;
-use crate::store::redis::doctor::server::{could_not_look, online_replicas};
+use crate::store::redis::doctor::server::{not_shown, online_replicas};
 use crate::store::redis::parts::all;
 use crate::store::redis::url::{Servers, Settings as NodeSettings};
-use crate::store::redlock::doctor::count::not_heard;
+use crate::store::redlock::doctor::majority::unanswered;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::url::Settings;
 
 /// Whether each node is a server of its own, which follows no other.
 pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
-    let mut findings = Vec::from_iter(not_heard(CHECK, away));
+    let mut findings = Vec::from_iter(unanswered(CHECK, away));
     let silent = |node: &&Seen| node.facts.info("run_id").is_none();
     let silent: Vec<_> = seen.iter().filter(silent).map(place).collect();
     if !silent.is_empty() {
-        let unknown = could_not_look(CHECK, "run_id");
+        let unknown = not_shown(CHECK, "run_id");
         findings.push(Finding {
             found: format!("{}: {}", silent.join(", "), unknown.found),
             ..unknown
         });
     }
-    findings.extend(same(seen));
+    findings.extend(duplicates(seen));
     findings.extend(seen.iter().filter_map(|node| replica(node, seen)));
-    findings.extend(seen.iter().filter_map(of_a_cluster));
+    findings.extend(seen.iter().filter_map(in_cluster));
     if findings.is_empty() {
         let found = "each node is a server of its own, no replica and in no cluster";
-        findings.push(Finding::fine(CHECK, found));
+        findings.push(CHECK.fine(found));
     }
     findings
 }
 
 /// Nodes that are one server, reached by different ways.
-fn same(seen: &[Seen]) -> Vec<Finding> {
+fn duplicates(seen: &[Seen]) -> Vec<Finding> {
     let ids: BTreeSet<_> = seen.iter().filter_map(run_id).collect();
     let shared = ids.into_iter().filter_map(|id| {
         let nodes: Vec<_> = seen
@@ -47,9 +47,7 @@ fn same(seen: &[Seen]) -> Vec<Finding> {
             .map(place)
             .collect();
         (nodes.len() > 1).then(|| {
-            Finding::problem(
-                CHECK,
-                format!(
+            CHECK.problem(format!(
                     "{} are the same server, with {} votes: what it forgets or loses counts as often",
                     nodes.join(" and "),
                     nodes.len()
@@ -88,19 +86,17 @@ fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
     if !together.is_empty() {
         found += &format!(", as is {}", together.join(", "));
     }
-    Some(Finding::problem(
-        CHECK,
+    Some(CHECK.problem(
         found + ": it cannot vote",
         "name servers that follow no other (REPLICAOF NO ONE)",
     ))
 }
 
 /// A node of a cluster, which answers for some of the names alone.
-fn of_a_cluster(node: &Seen) -> Option<Finding> {
+fn in_cluster(node: &Seen) -> Option<Finding> {
     let in_cluster = node.facts.info("cluster_enabled") == Some("1");
     in_cluster.then(|| {
-        Finding::problem(
-            CHECK,
+        CHECK.problem(
             format!(
                 "{} is in a cluster: it votes on the names of its own slots alone, and a failover \
                  there may forget votes",
@@ -119,8 +115,7 @@ pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
         1 => "1 replica is connected".to_owned(),
         _ => format!("{count} replicas are connected"),
     };
-    Some(Finding::warning(
-        "replicas",
+    Some(Check("replicas").warning(
         format!(
             "{have}: one that takes over the node's address may lack votes, and restart_delay does \
              not see it"
@@ -130,14 +125,14 @@ pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
 }
 
 /// Nodes with the same address: a hint that one machine has them all, or that one leads to them.
-pub(super) async fn machines(settings: &Settings) -> Finding {
-    let looks = settings.nodes.iter().map(addresses).collect();
+pub(super) async fn shared_machines(settings: &Settings) -> Finding {
+    let lookups = settings.nodes.iter().map(addresses).collect();
     let places: Vec<_> = settings.nodes.iter().map(NodeSettings::place).collect();
-    shared(&places, &all(looks).await)
+    same_address(&places, &all(lookups).await)
 }
 
-fn shared(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
-    const CHECK: &str = "machines";
+fn same_address(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
+    const CHECK: Check = Check("machines");
     let every: BTreeSet<_> = addresses.iter().flatten().collect();
     let mut groups = Vec::new();
     for address in every {
@@ -153,19 +148,16 @@ fn shared(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
         let found = format!("{} have the same address", groups.join("; and "));
         let advice =
             "where that is one machine, these votes are lost with it: put each node on its own";
-        return Finding::warning(CHECK, found, advice);
+        return CHECK.warning(found, advice);
     }
     let lost = places.iter().zip(addresses);
     let lost = lost.filter(|(_, known)| known.is_empty());
     let lost: Vec<_> = lost.map(|(place, _)| place.as_str()).collect();
     if lost.is_empty() {
-        return Finding::fine(CHECK, "no two nodes have the same address");
+        return CHECK.fine("no two nodes have the same address");
     }
-    let found = format!(
-        "could not look: no address was found for {}",
-        lost.join(", ")
-    );
-    Finding::unknown(CHECK, found, "see that the names of all nodes lead to them")
+    let found = format!("not checked: no address was found for {}", lost.join(", "));
+    CHECK.unknown(found, "see that the names of all nodes lead to them")
 }
 
 /// Where a node's name leads; nowhere if nobody knows in time.
@@ -204,7 +196,7 @@ fn master(facts: &Facts) -> Option<String> {
     Some(format!("{host}:{port}"))
 }
 
-const CHECK: &str = "independence";
+const CHECK: Check = Check("independence");
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -229,7 +221,7 @@ mod tests {
 
     fn found(seen: &[Seen]) -> Vec<String> {
         let found = independence(seen, &[]);
-        assert!(found.iter().all(|found| found.check == CHECK));
+        assert!(found.iter().all(|found| found.check == CHECK.0));
         found.into_iter().map(|found| found.found).collect()
     }
 
@@ -284,13 +276,13 @@ mod tests {
         let told = independence(&[seen("a:1", &[]), in_cluster()], &[]);
         let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
-        assert!(told[0].found.starts_with("a:1: could not look"), "{told:?}");
+        assert!(told[0].found.starts_with("a:1: not checked"), "{told:?}");
         assert!(told[1].found.starts_with("b:2 is in a cluster"), "{told:?}");
         let away = ["a:1", "c:3"].map(|place| (place.to_owned(), "refused".to_owned()));
         let told = independence(&[in_cluster()], &away);
         let verdicts: Vec<_> = told.iter().map(|found| found.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unknown, Verdict::Problem], "{told:?}");
-        assert_eq!(told[0].found, "could not look: a:1, c:3 were not heard");
+        assert_eq!(told[0].found, "not checked: a:1, c:3 did not answer");
     }
 
     #[test]
@@ -298,7 +290,7 @@ mod tests {
         let places = ["a:1", "b:1", "c:1"].map(str::to_owned);
         let at = |addresses: [&str; 3]| {
             let address = |text: &str| BTreeSet::from([machine(text.parse().unwrap())]);
-            shared(&places, &addresses.map(address))
+            same_address(&places, &addresses.map(address))
         };
         let apart = at(["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
         assert_eq!((apart.verdict, apart.advice), (Verdict::Fine, None));
@@ -306,11 +298,11 @@ mod tests {
         assert_eq!(here.verdict, Verdict::Warning);
         assert_eq!(here.found, "a:1, c:1 have the same address");
         let known = || BTreeSet::from([HERE]);
-        let unknown = shared(&places, &[known(), BTreeSet::new(), BTreeSet::new()]);
+        let unknown = same_address(&places, &[known(), BTreeSet::new(), BTreeSet::new()]);
         assert_eq!(unknown.verdict, Verdict::Unknown);
-        let said = "could not look: no address was found for b:1, c:1";
+        let said = "not checked: no address was found for b:1, c:1";
         assert_eq!(unknown.found, said);
-        let two = shared(&places, &[known(), BTreeSet::new(), known()]);
+        let two = same_address(&places, &[known(), BTreeSet::new(), known()]);
         assert_eq!(two.verdict, Verdict::Warning);
     }
 }

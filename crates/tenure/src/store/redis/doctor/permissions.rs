@@ -4,15 +4,15 @@ use redis::Value;
 
 use crate::doctor::{Finding, RIGHTS};
 use crate::random::random_u128;
+use crate::store::redis::acl::{self, Right, Use};
 use crate::store::redis::doctor::node::{Node, is_forbidden, said};
 use crate::store::redis::keys::Keys;
-use crate::store::redis::rights::{self, Right, Use};
 use crate::store::redis::string::fence_key;
 use crate::store::redis::url::{Layout, Settings};
 
-/// Finds out which rights are missing, and says which rule grants them all.
-pub(crate) async fn look(settings: &Settings, node: &Node, of: Use) -> Finding {
-    let line = rights::line(settings, of);
+/// Finds missing permissions, and gives the ACL rule that grants all of them.
+pub(crate) async fn check(settings: &Settings, node: &Node, of: Use) -> Finding {
+    let line = acl::line(settings, of);
     // A connection of its own: some calls change what it may be used for.
     let mut own = match node.another(settings).await {
         Ok(own) => own,
@@ -29,8 +29,8 @@ pub(crate) async fn look(settings: &Settings, node: &Node, of: Use) -> Finding {
 }
 
 fn unknown(why: &str, line: &str) -> Finding {
-    let found = format!("could not look: {why}");
-    Finding::unknown(RIGHTS, found, format!("the least that works: {line}"))
+    let found = format!("not checked: {why}");
+    RIGHTS.unknown(found, format!("the least that works: {line}"))
 }
 
 /// What a user may not do.
@@ -118,11 +118,11 @@ impl Missing {
             if !self.untried.is_empty() {
                 found = format!("{found}; not tried: {}", self.untried.join(", "));
             }
-            return Finding::problem(RIGHTS, found, line);
+            return RIGHTS.problem(found, line);
         }
         Finding {
             advice: Some(line),
-            ..Finding::fine(RIGHTS, "the user may do all that locks need")
+            ..RIGHTS.fine("the user may do all that locks need")
         }
     }
 }

@@ -11,8 +11,8 @@ pub(crate) struct Right {
     pub(crate) rule: &'static str,
     /// Whether it is called.
     needed: fn(&Use) -> bool,
-    /// A call of it that changes nothing where [`KEY`] is a string.
-    call: &'static [&'static str],
+    /// A call of it, as words, that changes nothing where `<key>` is a string.
+    call: &'static str,
 }
 
 /// What of the driver is in use.
@@ -98,12 +98,12 @@ impl Right {
 
     /// A call with this key and this channel, which changes nothing if the key is a string.
     pub(crate) fn call<'a>(&self, key: &'a str, channel: &'a str) -> Vec<&'a str> {
-        let word = |word: &&'static str| match *word {
-            KEY => key,
-            CHANNEL => channel,
+        let word = |word: &'static str| match word {
+            "<key>" => key,
+            "<channel>" => channel,
             word => word,
         };
-        self.call.iter().map(word).collect()
+        self.call.split(' ').map(word).collect()
     }
 }
 
@@ -142,111 +142,62 @@ fn quoted(word: &str) -> String {
     }
 }
 
-const fn right(
-    rule: &'static str,
-    needed: fn(&Use) -> bool,
-    call: &'static [&'static str],
-) -> Right {
+const fn right(rule: &'static str, needed: fn(&Use) -> bool, call: &'static str) -> Right {
     Right { rule, needed, call }
 }
 
-/// Stands for a key of the store.
-const KEY: &str = "<key>";
-/// Stands for a channel of the store.
-const CHANNEL: &str = "<channel>";
-
 /// All commands. A call with a wrong argument is refused after the user's rights were checked.
+#[rustfmt::skip]
 const RIGHTS: &[Right] = &[
-    right(
-        "client|caching",
-        |of| of.string() && !of.cluster,
-        &["CLIENT", "CACHING", "YES"],
-    ),
-    right(
-        "client|tracking",
-        |of| of.string() && !of.cluster,
-        &["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"],
-    ),
-    right("cluster|slots", |of| of.cluster, &["CLUSTER", "SLOTS"]),
-    right(
-        "command|info",
-        Use::native,
-        &["COMMAND", "INFO", "DELEX", "DELIFEQ"],
-    ),
-    right("del", |of| of.hash || of.string(), &["DEL", KEY]),
-    right("delex", |of| of.delex, &["DELEX", KEY, "IFEQ", ""]),
-    right("delifeq", |of| of.delifeq, &["DELIFEQ", KEY, ""]),
-    right("eval", Use::any_script, &["EVAL", "return 1", "1", KEY]),
-    right(
-        "evalsha",
-        Use::any_script,
-        &[
-            "EVALSHA",
-            "0000000000000000000000000000000000000000",
-            "1",
-            KEY,
-        ],
-    ),
+    right("client|caching", |of| of.string() && !of.cluster, "CLIENT CACHING YES"),
+    right("client|tracking", |of| of.string() && !of.cluster, "CLIENT TRACKING ON OPTIN NOLOOP"),
+    right("cluster|slots", |of| of.cluster, "CLUSTER SLOTS"),
+    right("command|info", Use::native, "COMMAND INFO DELEX DELIFEQ"),
+    right("del", |of| of.hash || of.string(), "DEL <key>"),
+    right("delex", |of| of.delex, "DELEX <key> IFEQ x"),
+    right("delifeq", |of| of.delifeq, "DELIFEQ <key> x"),
+    right("eval", Use::any_script, "EVAL return(1) 1 <key>"),
+    right("evalsha", Use::any_script, "EVALSHA 0000000000000000000000000000000000000000 1 <key>"),
     // On its own it is an error, and changes nothing.
-    right("exec", |of| of.watch, &["EXEC"]),
-    right("exists", |of| of.hash || of.string(), &["EXISTS", KEY]),
-    right("get", |of| of.string() || of.voter, &["GET", KEY]),
-    right("hdel", |of| of.hash, &["HDEL", KEY, "field"]),
-    right("hexists", |of| of.hash, &["HEXISTS", KEY, "field"]),
-    right("hget", |of| of.hash, &["HGET", KEY, "field"]),
-    right("hgetall", |of| of.hash, &["HGETALL", KEY]),
-    right("hincrby", |of| of.hash, &["HINCRBY", KEY, "field", "x"]),
-    right("hkeys", |of| of.hash, &["HKEYS", KEY]),
-    right("hmget", |of| of.hash, &["HMGET", KEY, "field"]),
+    right("exec", |of| of.watch, "EXEC"),
+    right("exists", |of| of.hash || of.string(), "EXISTS <key>"),
+    right("get", |of| of.string() || of.voter, "GET <key>"),
+    right("hdel", |of| of.hash, "HDEL <key> field"),
+    right("hexists", |of| of.hash, "HEXISTS <key> field"),
+    right("hget", |of| of.hash, "HGET <key> field"),
+    right("hgetall", |of| of.hash, "HGETALL <key>"),
+    right("hincrby", |of| of.hash, "HINCRBY <key> field x"),
+    right("hkeys", |of| of.hash, "HKEYS <key>"),
+    right("hmget", |of| of.hash, "HMGET <key> field"),
     // Half a pair.
-    right("hset", |of| of.hash, &["HSET", KEY, "field", "", "half"]),
-    right("info", |of| of.voter, &["INFO", "server"]),
-    right("lindex", |of| of.hash, &["LINDEX", KEY, "0"]),
-    right("lpos", |of| of.hash, &["LPOS", KEY, "x"]),
-    right("lrange", |of| of.hash, &["LRANGE", KEY, "0", "0"]),
-    right("lrem", |of| of.hash, &["LREM", KEY, "1", ""]),
-    right("multi", |of| of.watch, &["MULTI"]),
-    right(
-        "pexpire",
-        |of| of.hash || !of.native(),
-        &["PEXPIRE", KEY, "1000"],
-    ),
-    right("pexpireat", |of| of.hash, &["PEXPIREAT", KEY, "x"]),
-    right("ping", |of| of.cluster, &["PING"]),
-    right("pttl", |of| of.hash || of.string(), &["PTTL", KEY]),
-    right("publish", |of| of.hash, &["PUBLISH", CHANNEL, ""]),
-    right(
-        "pubsub|numsub",
-        Use::counts_listeners,
-        &["PUBSUB", "NUMSUB", CHANNEL],
-    ),
-    right("role", |of| of.sentinel, &["ROLE"]),
-    right("rpush", |of| of.hash, &["RPUSH", KEY, ""]),
-    right("scan", |of| of.hash, &["SCAN", "0", "COUNT", "1"]),
-    right("select", |of| of.database, &["SELECT", "x"]),
-    right(
-        "set",
-        |of| of.hash || of.string(),
-        &["SET", KEY, "", "PX", "1000"],
-    ),
-    right("subscribe", |of| of.hash, &["SUBSCRIBE", CHANNEL]),
-    right(
-        "time",
-        |of| of.hash || of.fence_script || of.fence_time,
-        &["TIME"],
-    ),
-    right("unwatch", |of| of.watch, &["UNWATCH"]),
-    right("wait", |of| of.hash && of.replicas, &["WAIT", "0", "1"]),
-    right("watch", |of| of.watch, &["WATCH", KEY]),
-    right("zadd", |of| of.hash, &["ZADD", KEY, "x", ""]),
-    right("zcard", |of| of.hash, &["ZCARD", KEY]),
-    right("zrange", |of| of.hash, &["ZRANGE", KEY, "0", "0"]),
-    right(
-        "zrangebyscore",
-        |of| of.hash,
-        &["ZRANGEBYSCORE", KEY, "0", "0"],
-    ),
-    right("zrem", |of| of.hash, &["ZREM", KEY, ""]),
+    right("hset", |of| of.hash, "HSET <key> field x half"),
+    right("info", |of| of.voter, "INFO server"),
+    right("lindex", |of| of.hash, "LINDEX <key> 0"),
+    right("lpos", |of| of.hash, "LPOS <key> x"),
+    right("lrange", |of| of.hash, "LRANGE <key> 0 0"),
+    right("lrem", |of| of.hash, "LREM <key> 1 x"),
+    right("multi", |of| of.watch, "MULTI"),
+    right("pexpire", |of| of.hash || !of.native(), "PEXPIRE <key> 1000"),
+    right("pexpireat", |of| of.hash, "PEXPIREAT <key> x"),
+    right("ping", |of| of.cluster, "PING"),
+    right("pttl", |of| of.hash || of.string(), "PTTL <key>"),
+    right("publish", |of| of.hash, "PUBLISH <channel> x"),
+    right("pubsub|numsub", Use::counts_listeners, "PUBSUB NUMSUB <channel>"),
+    right("role", |of| of.sentinel, "ROLE"),
+    right("rpush", |of| of.hash, "RPUSH <key> x"),
+    right("scan", |of| of.hash, "SCAN 0 COUNT 1"),
+    right("select", |of| of.database, "SELECT x"),
+    right("set", |of| of.hash || of.string(), "SET <key> x PX 1000"),
+    right("subscribe", |of| of.hash, "SUBSCRIBE <channel>"),
+    right("time", |of| of.hash || of.fence_script || of.fence_time, "TIME"),
+    right("unwatch", |of| of.watch, "UNWATCH"),
+    right("wait", |of| of.hash && of.replicas, "WAIT 0 1"),
+    right("watch", |of| of.watch, "WATCH <key>"),
+    right("zadd", |of| of.hash, "ZADD <key> x x"),
+    right("zcard", |of| of.hash, "ZCARD <key>"),
+    right("zrange", |of| of.hash, "ZRANGE <key> 0 0"),
+    right("zrangebyscore", |of| of.hash, "ZRANGEBYSCORE <key> 0 0"),
+    right("zrem", |of| of.hash, "ZREM <key> x"),
 ];
 
 #[cfg(test)]

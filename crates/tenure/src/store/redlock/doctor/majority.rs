@@ -1,13 +1,13 @@
 //! How many nodes there are, and whether enough of them can vote.
 
-use crate::doctor::Finding;
-use crate::store::redlock::doctor::memory::left;
+use crate::doctor::{Check, Finding};
+use crate::store::redlock::doctor::persistence::excluded_for;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::fault;
 use crate::store::redlock::url::Settings;
 
-/// Says what the URL amounts to, and whether another number of nodes would be better.
-pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
+/// Sums up what the URL means, and says whether another number of nodes would be better.
+pub(super) fn summary(settings: &Settings) -> Vec<Finding> {
     let (all, majority) = (settings.nodes.len(), settings.majority());
     let spare = all - majority;
     let delay = match settings.restart_delay {
@@ -23,15 +23,13 @@ pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
          {drift}% of a ttl",
         counted(all)
     );
-    let figures = Finding::fine(CHECK, found);
+    let figures = CHECK.fine(found);
     let better = match all {
-        0..3 => Finding::warning(
-            CHECK,
+        0..3 => CHECK.warning(
             format!("{}: none may be away", counted(all)),
             "name three or five, on different machines; for one server redis:// does more",
         ),
-        all if all % 2 == 0 => Finding::warning(
-            CHECK,
+        all if all % 2 == 0 => CHECK.warning(
             format!(
                 "{all} is an even number: {spare} may be away, as with {} nodes",
                 all - 1
@@ -44,7 +42,7 @@ pub(super) fn figures(settings: &Settings) -> Vec<Finding> {
 }
 
 /// Names the nodes that cannot be reached.
-pub(super) fn away(away: &[Away]) -> impl Iterator<Item = Finding> {
+pub(super) fn unreachable(away: &[Away]) -> impl Iterator<Item = Finding> {
     away.iter().map(|(place, why)| {
         let found = match why.contains(place.as_str()) {
             true => why.clone(),
@@ -52,19 +50,17 @@ pub(super) fn away(away: &[Away]) -> impl Iterator<Item = Finding> {
         };
         let advice = "start it, or see why it cannot be reached from here; until then fewer others \
                       may be away";
-        Finding::problem(CHECK, found, advice)
+        CHECK.problem(found, advice)
     })
 }
 
-/// What is said of all nodes is not known while some are not heard.
-pub(super) fn not_heard(check: &'static str, away: &[Away]) -> Option<Finding> {
+/// A finding about all nodes is not known while some do not answer.
+pub(super) fn unanswered(check: Check, away: &[Away]) -> Option<Finding> {
     let places: Vec<_> = away.iter().map(|(place, _)| place.as_str()).collect();
-    let were = if places.len() == 1 { "was" } else { "were" };
     (!places.is_empty()).then(|| {
-        Finding::unknown(
-            check,
-            format!("could not look: {} {were} not heard", places.join(", ")),
-            "look again once every node answers",
+        check.unknown(
+            format!("not checked: {} did not answer", places.join(", ")),
+            "run this again once every node answers",
         )
     })
 }
@@ -74,13 +70,13 @@ pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
     let (all, majority) = (settings.nodes.len(), settings.majority());
     let votes = seen.iter().filter(|node| {
         let is_replica = node.facts.info("role") == Some("slave");
-        !is_replica && left(&node.facts, settings.restart_delay).is_none()
+        !is_replica && excluded_for(&node.facts, settings.restart_delay).is_none()
     });
     let votes = votes.count();
     (votes < majority).then(|| {
         let too_few = fault::too_few(votes, all, majority, &[]);
         let found = format!("{too_few}: no lock can be taken");
-        Finding::problem("majority", found, "see what is said of each node")
+        Check("majority").problem(found, "see the findings for each node")
     })
 }
 
@@ -91,7 +87,7 @@ fn counted(nodes: usize) -> String {
     }
 }
 
-const CHECK: &str = "nodes";
+const CHECK: Check = Check("nodes");
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +95,7 @@ mod tests {
     use crate::doctor::Verdict;
 
     fn of(url: &str) -> Vec<Finding> {
-        figures(&Settings::parse(url).unwrap())
+        summary(&Settings::parse(url).unwrap())
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::doctor::{Finding, Verdict};
+use crate::doctor::{Check, Finding, Verdict};
 use crate::lock::DEFAULT_TTL;
 use crate::store::redis::doctor::node::Facts;
-use crate::store::redis::doctor::server::{self, could_not_look};
+use crate::store::redis::doctor::server::{self, not_shown};
 use crate::store::redlock::url::Settings;
 
 /// Whether a node forgets, and whether it then waits until nobody counts on what it forgot.
@@ -22,7 +22,7 @@ pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Fin
                 "{forgets} after a start it does not count for {delay:?} (restart_delay), longer \
                  than any lease"
             );
-            Finding::fine(kept.check, found)
+            Check(kept.check).fine(found)
         }
         None => without_delay(kept, facts),
     }
@@ -40,9 +40,7 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
         (Verdict::Unknown, Some(setting)) => format!("a power cut forgets locks ({setting})"),
         _ => kept.found,
     };
-    Finding::problem(
-        kept.check,
-        format!(
+    Check(kept.check).problem(format!(
             "{forgets}; and with restart_delay=off it votes again at once, so that two may hold one \
              lock"
         ),
@@ -51,15 +49,14 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
     )
 }
 
-/// Whether a node has started so lately that it does not count.
-pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
+/// Whether a node restarted so recently that it is excluded from voting.
+pub(super) fn restarted(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
     restart_delay?;
     let Some(up) = uptime(facts) else {
-        return Some(could_not_look(CHECK, "uptime_in_seconds"));
+        return Some(not_shown(CHECK, "uptime_in_seconds"));
     };
-    let left = left(facts, restart_delay)?;
-    Some(Finding::warning(
-        CHECK,
+    let left = excluded_for(facts, restart_delay)?;
+    Some(CHECK.warning(
         format!(
             "the node started {} s ago and counts in {} s (restart_delay)",
             up.as_secs(),
@@ -69,8 +66,8 @@ pub(super) fn young(facts: &Facts, restart_delay: Option<Duration>) -> Option<Fi
     ))
 }
 
-/// How long a node still does not count, `None` if it does.
-pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
+/// How long a node stays excluded from voting, `None` if it counts.
+pub(super) fn excluded_for(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
     // A node that does not say is taken for one that has just started.
     let up = uptime(facts).unwrap_or_default();
     let left = restart_delay?.checked_sub(up);
@@ -81,9 +78,7 @@ pub(super) fn left(facts: &Facts, restart_delay: Option<Duration>) -> Option<Dur
 pub(super) fn delay(settings: &Settings) -> Option<Finding> {
     let delay = settings.restart_delay?;
     (settings.longest_ttl() < DEFAULT_TTL).then(|| {
-        Finding::warning(
-            CHECK,
-            format!(
+        CHECK.warning(format!(
                 "every ttl has to be shorter than restart_delay, {delay:?}: locks with the usual ttl of \
                  {DEFAULT_TTL:?} are refused"
             ),
@@ -97,7 +92,7 @@ fn uptime(facts: &Facts) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-const CHECK: &str = "restarts";
+const CHECK: Check = Check("restarts");
 
 #[cfg(test)]
 mod tests {
@@ -145,16 +140,19 @@ mod tests {
     #[test]
     fn a_node_counts_once_the_delay_is_over() {
         let up = |seconds| Facts::of(&[("uptime_in_seconds", seconds)], &[]);
-        let found = young(&up("7"), MINUTE).unwrap();
+        let found = restarted(&up("7"), MINUTE).unwrap();
         assert_eq!(
             found.found,
             "the node started 7 s ago and counts in 53 s (restart_delay)"
         );
-        assert_eq!(young(&up("60"), MINUTE), None);
-        assert_eq!(young(&up("7"), None), None);
+        assert_eq!(restarted(&up("60"), MINUTE), None);
+        assert_eq!(restarted(&up("7"), None), None);
         let silent = Facts::default();
-        assert_eq!(young(&silent, MINUTE).unwrap().verdict, Verdict::Unknown);
-        assert_eq!(left(&silent, MINUTE), MINUTE);
+        assert_eq!(
+            restarted(&silent, MINUTE).unwrap().verdict,
+            Verdict::Unknown
+        );
+        assert_eq!(excluded_for(&silent, MINUTE), MINUTE);
     }
 
     #[test]
