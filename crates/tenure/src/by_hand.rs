@@ -28,6 +28,26 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
+/// What became of the renewal of a lease by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the lease may be lost"]
+pub enum LeaseRenewal {
+    /// The lease goes on for another ttl.
+    Renewed(Fence),
+    /// The lease is over, and nothing was changed.
+    Lost(Loss),
+}
+
+impl LeaseRenewal {
+    /// Returns the fence of the lease if it goes on.
+    pub fn fence(self) -> Option<Fence> {
+        match self {
+            Self::Renewed(fence) => Some(fence),
+            Self::Lost(_) => None,
+        }
+    }
+}
+
 impl Client {
     /// Returns the leases by hand of one owner on a name, oldest first.
     ///
@@ -61,7 +81,7 @@ impl Client {
         Ok(leases.collect())
     }
 
-    /// Restarts the ttl of a lease by hand; `Err(loss)` inside if it is over.
+    /// Restarts the ttl of a lease by hand, unless it is over.
     ///
     /// # Errors
     ///
@@ -71,7 +91,7 @@ impl Client {
     ///
     /// Cancel safe: a renewal that was begun goes on in the background, and the lease ends either
     /// at its old deadline or at the new one.
-    pub async fn renew(&self, lease: &Lease) -> Result<Result<Fence, Loss>> {
+    pub async fn renew(&self, lease: &Lease) -> Result<LeaseRenewal> {
         self.engine.check_origin()?;
         check_ttl(lease.ttl, &self.engine.capabilities)?;
         let renewal = Renewal {
@@ -85,10 +105,10 @@ impl Client {
         let renewed = async move { driver.renew(&[renewal]).await };
         let answers = to_end(&self.engine.background, renewed).await?;
         match answers.first() {
-            Some(Renewed::Kept { fence, .. }) => Ok(Ok(*fence)),
-            Some(Renewed::Lost(loss)) => Ok(Err(*loss)),
+            Some(Renewed::Kept { fence, .. }) => Ok(LeaseRenewal::Renewed(*fence)),
+            Some(Renewed::Lost(loss)) => Ok(LeaseRenewal::Lost(*loss)),
             Some(Renewed::Unknown) => Err(self.engine.broken("it answered none of one")),
-            None => Ok(Err(Loss::Gone)),
+            None => Ok(LeaseRenewal::Lost(Loss::Gone)),
         }
     }
 

@@ -62,7 +62,7 @@ mod random;
 pub mod store;
 mod thread;
 
-pub use crate::by_hand::Lease;
+pub use crate::by_hand::{Lease, LeaseRenewal};
 pub use crate::client::Client;
 pub use crate::doctor::{Finding, Verdict, doctor};
 pub use crate::driver::Loss;

@@ -93,13 +93,13 @@ async fn a_lease_by_hand_outlives_its_client_and_is_released_by_its_owner_alone(
         world.there.renew(&endless).await.is_err(),
         "no ttl is longer than a year"
     );
-    assert!(world.there.renew(&lease).await.unwrap().is_ok());
+    assert!(world.there.renew(&lease).await.unwrap().fence().is_some());
     sleep(secs(50)).await;
     assert_eq!(
         world.there.release(&lease).await.unwrap(),
         Outcome::Released
     );
-    assert!(world.there.renew(&lease).await.unwrap().is_err());
+    assert!(world.there.renew(&lease).await.unwrap().fence().is_none());
     assert!(world.is_empty().await);
 }
 
@@ -117,7 +117,7 @@ async fn a_lease_by_hand_ends_by_its_ttl() {
     assert!(world.here.mutex("a").try_lease().await.unwrap().is_none());
     sleep(secs(6)).await;
     assert!(
-        world.there.renew(&lease).await.unwrap().is_err(),
+        world.there.renew(&lease).await.unwrap().fence().is_none(),
         "it is not revived"
     );
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_some());

@@ -65,8 +65,8 @@ async fn three_leases_by_hand_of_one_owner_are_a_depth_of_three() {
     let again = client.release(&leases[1]).await.unwrap();
     assert!(matches!(again, Outcome::NotHeld(_)), "{again:?}");
     assert_eq!(server.cli(&["HGET", key, "job-7"]), "2");
-    assert!(client.renew(&leases[0]).await.unwrap().is_ok());
-    assert!(client.renew(&leases[1]).await.unwrap().is_err());
+    assert!(client.renew(&leases[0]).await.unwrap().fence().is_some());
+    assert!(client.renew(&leases[1]).await.unwrap().fence().is_none());
     let lowered = client.release(&leases[0]).await.unwrap();
     assert_eq!(lowered, Outcome::Lowered { depth: 1 });
     let last = client.release(&leases[2]).await.unwrap();
