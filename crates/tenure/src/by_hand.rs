@@ -94,18 +94,18 @@ impl Client {
     pub async fn renew(&self, lease: &Lease) -> Result<LeaseRenewal> {
         self.engine.check_origin()?;
         check_ttl(lease.ttl, &self.engine.capabilities)?;
-        let renewal = Renewal {
-            name: lease.name.clone(),
-            claim: lease.claim.clone(),
-            fence: lease.fence,
-            life: Life::Ttl,
-            ttl: lease.ttl,
-        };
+        let renewal = Renewal::new(
+            lease.name.clone(),
+            lease.claim.clone(),
+            Life::Ttl,
+            lease.ttl,
+        )
+        .with_fence(lease.fence);
         let driver = Arc::clone(&self.engine.driver);
         let renewed = async move { driver.renew(&[renewal]).await };
         let answers = to_end(&self.engine.background, renewed).await?;
         match answers.first() {
-            Some(Renewed::Kept { fence, .. }) => Ok(LeaseRenewal::Renewed(*fence)),
+            Some(Renewed::Extended { fence, .. }) => Ok(LeaseRenewal::Renewed(*fence)),
             Some(Renewed::Lost(loss)) => Ok(LeaseRenewal::Lost(*loss)),
             Some(Renewed::Unknown) => Err(self.engine.broken("it answered none of one")),
             None => Ok(LeaseRenewal::Lost(Loss::Gone)),
@@ -125,13 +125,8 @@ impl Client {
     /// Cancel safe: a release that was begun goes on in the background.
     pub async fn release(&self, lease: &Lease) -> Result<Outcome> {
         self.engine.check_origin()?;
-        let release = Release {
-            name: lease.name.clone(),
-            claim: lease.claim.clone(),
-            fence: lease.fence,
-            life: Life::Ttl,
-            stays_taken: Duration::ZERO,
-        };
+        let release = Release::new(lease.name.clone(), lease.claim.clone(), Life::Ttl)
+            .with_fence(lease.fence);
         let driver = Arc::clone(&self.engine.driver);
         let released = async move { driver.release(&release).await };
         Ok(match to_end(&self.engine.background, released).await? {

@@ -37,7 +37,7 @@ pub async fn a_grant_lasts_for_as_long_as_the_store_says(fixture: &dyn Fixture) 
     assert!(grant.valid > TTL / 2, "asked for {TTL:?}, got {grant:?}");
     assert!(grant.fences >= 1);
     let asked = Instant::now();
-    let Renewed::Kept { valid, .. } = ann.ttl(TTL * 2).renews(None).await else {
+    let Renewed::Extended { valid, .. } = ann.ttl(TTL * 2).renews(None).await else {
         panic!("the lease has just been granted");
     };
     let left = ann.entry().await.holders[0].expires_in;
@@ -70,7 +70,9 @@ pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
         let fence = ann.ttl(first_ttl).locks().await;
         let past_first_end = Instant::now() + first_ttl + TOLERANCE;
         match ann.renews(Some(fence)).await {
-            Renewed::Kept { fence: kept, .. } if kept == fence => break (fence, past_first_end),
+            Renewed::Extended { fence: kept, .. } if kept == fence => {
+                break (fence, past_first_end);
+            }
             // The machine stood still for so long.
             Renewed::Lost(_) if asked.elapsed() + TOLERANCE >= first_ttl => {}
             other => panic!("expected to keep {fence}, got {other:?}"),
@@ -114,7 +116,7 @@ pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
             let fence = party.locks().await;
             renewals.push(party.renewal(Some(fence)));
             let valid = TTL;
-            expected.push(Renewed::Kept { fence, valid });
+            expected.push(Renewed::Extended { fence, valid });
         } else {
             bob.at(party.claim().name).locks().await;
             renewals.push(party.renewal(None));
@@ -123,7 +125,7 @@ pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
     }
     let answers = ann.driver().renew(&renewals).await;
     let whatever_its_time = |renewed: Renewed| match renewed {
-        Renewed::Kept { fence, .. } => Renewed::Kept { fence, valid: TTL },
+        Renewed::Extended { fence, .. } => Renewed::Extended { fence, valid: TTL },
         other => other,
     };
     let answers = answers.expect("the store answers").into_iter();

@@ -208,23 +208,8 @@ pub(crate) struct Turn {
 
 impl Party {
     fn new(client: Arc<Client>, name: Name) -> Self {
-        let claim = Claim {
-            name,
-            id: ClaimId::unique(),
-            owner: None,
-            mode: Mode::Exclusive,
-            ttl: TTL,
-            wait: Wait::InLine,
-            life: Life::Client,
-            fences: 1,
-            tell_if_wanted: false,
-            about: About {
-                reason: Some("conformance".into()),
-                host: "here".into(),
-                pid: std::process::id(),
-            },
-        };
-        Self::with(client, claim)
+        let about = About::new("here", std::process::id()).with_reason("conformance");
+        Self::with(client, Claim::new(name, TTL).with_about(about))
     }
 
     fn with(client: Arc<Client>, claim: Claim) -> Self {
@@ -313,10 +298,7 @@ impl Party {
             let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
             claim.id = ClaimId::unique();
         }
-        let claim = Claim {
-            wait,
-            ..self.claim()
-        };
+        let claim = self.claim().with_wait(wait);
         let sent = Instant::now();
         let answer = self.client.driver.acquire(&claim).await?;
         let mut waiting = self.waiting();
@@ -509,14 +491,7 @@ impl Party {
     }
 
     pub(crate) async fn releases_with(&self, change: impl FnOnce(&mut Release)) -> Released {
-        let claim = self.claim();
-        let mut release = Release {
-            name: claim.name,
-            claim: claim.id,
-            fence: None,
-            life: claim.life,
-            stays_taken: Duration::ZERO,
-        };
+        let mut release = Release::of(&self.claim());
         change(&mut release);
         let released = self.client.driver.release(&release).await;
         let released = released.expect("the store answers");
@@ -525,21 +500,14 @@ impl Party {
     }
 
     pub(crate) fn renewal(&self, fence: Option<Fence>) -> Renewal {
-        let claim = self.claim();
-        Renewal {
-            name: claim.name,
-            claim: claim.id,
-            fence,
-            life: claim.life,
-            ttl: claim.ttl,
-        }
+        Renewal::of(&self.claim()).with_fence(fence)
     }
 
     /// Renews its lease, and is told that it goes on.
     pub(crate) async fn extends(&self, fence: Fence) {
         let kept = self.renews(Some(fence)).await;
         assert!(
-            matches!(kept, Renewed::Kept { fence: kept, .. } if kept == fence),
+            matches!(kept, Renewed::Extended { fence: kept, .. } if kept == fence),
             "expected fence {fence} to be kept, got {kept:?}"
         );
     }
@@ -578,11 +546,7 @@ impl Party {
         let listed = self.client.driver.list(Some(&name)).await;
         let mut listed = listed.expect("the store answers");
         assert!(listed.len() <= 1, "one name, listed {listed:?}");
-        listed.pop().unwrap_or_else(|| Entry {
-            name,
-            holders: Vec::new(),
-            waiters: Vec::new(),
-        })
+        listed.pop().unwrap_or_else(|| Entry::new(name))
     }
 
     /// Fails unless these parties, and nobody else, wait in this order.

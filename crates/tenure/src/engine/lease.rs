@@ -234,24 +234,15 @@ impl HeldLease {
     /// What to send to renew the lease at `now`.
     pub(crate) fn renewal(&self, now: Tick) -> Renewal {
         let left = self.ends_by.map_or(Duration::MAX, |end| end.since(now));
-        Renewal {
-            name: self.claim.name.clone(),
-            claim: self.claim.id.clone(),
-            fence: Some(self.fence),
-            life: self.claim.life,
-            ttl: self.claim.ttl.min(left),
-        }
+        let mut renewal = Renewal::of(&self.claim).with_fence(self.fence);
+        renewal.ttl = renewal.ttl.min(left);
+        renewal
     }
 
     /// What to send to free the lease.
     pub(crate) fn release(&self, stays_taken: Duration) -> Release {
-        Release {
-            name: self.claim.name.clone(),
-            claim: self.claim.id.clone(),
-            fence: Some(self.fence),
-            life: self.claim.life,
-            stays_taken,
-        }
+        let release = Release::of(&self.claim).with_fence(self.fence);
+        release.with_stays_taken(stays_taken)
     }
 
     fn why_over(&self, state: &State) -> Loss {

@@ -16,8 +16,6 @@ pub(crate) mod to_end;
 mod watchdog;
 
 use std::sync::{Arc, Once, OnceLock, Weak};
-use std::time::Duration;
-
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -53,9 +51,6 @@ pub(crate) struct Engine {
     /// The process that it was started in.
     origin: Origin,
 }
-
-/// A lease is renewed after a third of its ttl, and once more if that fails.
-const LEAST_TTL_IN_TIMEOUTS: u32 = 3;
 
 impl Engine {
     /// Starts an engine on the runtime that the caller is in.
@@ -110,10 +105,9 @@ impl Engine {
 
     /// Warns, once, of leases that one lost answer would end.
     pub(crate) fn warn_of_a_short_ttl(&self, order: &Order) {
-        let is_short = |timeout: &Duration| order.ttl < *timeout * LEAST_TTL_IN_TIMEOUTS;
-        if let Some(timeout) = self.capabilities.timeout.filter(is_short) {
+        if order.ttl < self.capabilities.shortest_safe_ttl() {
             self.short_ttl.call_once(|| {
-                let (name, ttl) = (&order.name, order.ttl);
+                let (name, ttl, timeout) = (&order.name, order.ttl, self.capabilities.timeout);
                 tracing::warn!(
                     %name, ?ttl, ?timeout,
                     "one lost answer can end this lease: make its ttl at least three times the \

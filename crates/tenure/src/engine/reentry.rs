@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::clock::Tick;
-use crate::driver::Mode;
 use crate::engine::Engine;
 use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::{Standing, Turn};
@@ -83,7 +82,7 @@ impl Engine {
         let Some(outer) = held.as_ref().filter(|outer| outer.is_held(self)) else {
             return Ok(None);
         };
-        if !covers(outer.order.mode, order.mode) {
+        if !outer.order.mode.covers(order.mode) {
             let name = order.name.clone();
             return Err(Error::ModeConflict { name });
         }
@@ -249,11 +248,6 @@ impl Nest {
     fn calls(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a holder in one mode may enter again in another.
-fn covers(held: Mode, asked: Mode) -> bool {
-    held == asked || (held == Mode::Exclusive && asked == Mode::Shared)
 }
 
 #[cfg(test)]

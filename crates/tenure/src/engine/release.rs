@@ -145,15 +145,9 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        let request = Release {
-            name: name.clone(),
-            claim: claim.clone(),
-            fence: Some(fence),
-            // A lease by hand may be in use although the engine does not know it any more.
-            life: Life::Client,
-            stays_taken: Duration::ZERO,
-        };
-        self.release_later(request, A_WHILE);
+        // A lease by hand may be in use although the engine does not know it any more.
+        let request = Release::new(name.clone(), claim.clone(), Life::Client);
+        self.release_later(request.with_fence(fence), A_WHILE);
     }
 
     /// Sends a release in the background until the store confirms it or the lease is over anyway.

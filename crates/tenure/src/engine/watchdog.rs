@@ -185,12 +185,12 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
     };
     for (lease, answer) in leases.iter().zip(answers) {
         match answer {
-            Renewed::Kept { fence, valid } if fence == lease.fence => {
+            Renewed::Extended { fence, valid } if fence == lease.fence => {
                 if let Err(loss) = lease.renewed(sent, valid, engine.clock.now()) {
                     engine.lose(lease, loss);
                 }
             }
-            Renewed::Kept { .. } => engine.lose(lease, Loss::TakenOver),
+            Renewed::Extended { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {
                 lease.not_renewed(engine.clock.now());

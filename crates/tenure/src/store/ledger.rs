@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::driver::{
-    About, Answer, Claim, Grant, Holder, Life, Loss, Mode, Release, Released, Renewal, Renewed,
-    Wait, Waiter,
+    About, Answer, Claim, Entry, Grant, Holder, Life, Loss, Mode, News, Release, Released, Renewal,
+    Renewed, Wait, Waiter,
 };
 use crate::name::{ClaimId, Fence, Name, Owner};
 
@@ -158,7 +158,7 @@ impl Ledger {
             Ok(mine) => {
                 let row = &mut self.rows[mine];
                 row.ends = at.now.saturating_add(nanos(renewal.ttl));
-                Renewed::Kept {
+                Renewed::Extended {
                     fence: row.fence(),
                     valid: renewal.ttl,
                 }
@@ -249,8 +249,17 @@ impl Ledger {
         self.line.is_empty() && self.rows.iter().all(|row| row.ends <= now)
     }
 
+    /// Lists who holds the name and who waits for it.
+    pub(crate) fn entry(&self, name: Name, now: Nanos) -> Entry {
+        Entry {
+            name,
+            holders: self.holders(now),
+            waiters: self.waiters(now),
+        }
+    }
+
     /// Lists the claims that hold the name, oldest first.
-    pub(crate) fn holders(&self, now: Nanos) -> Vec<Holder> {
+    fn holders(&self, now: Nanos) -> Vec<Holder> {
         let alive = || self.rows.iter().filter(|row| row.ends > now);
         let depth = |row: &Row| match &row.owner {
             _ if row.released => 0,
@@ -264,10 +273,9 @@ impl Ledger {
                 mode: row.mode,
                 fence: row.fence(),
                 depth: depth(row),
-                life: if row.session == NOBODY {
-                    Life::Ttl
-                } else {
-                    Life::Client
+                life: match row.session {
+                    NOBODY => Life::Ttl,
+                    _ => Life::Client,
                 },
                 about: row.about.clone(),
                 held: Duration::from_nanos(now.saturating_sub(row.since)),
@@ -277,7 +285,7 @@ impl Ledger {
     }
 
     /// Lists the line, first to last.
-    pub(crate) fn waiters(&self, now: Nanos) -> Vec<Waiter> {
+    fn waiters(&self, now: Nanos) -> Vec<Waiter> {
         let line = self.line.iter();
         line.map(|place| Waiter {
             claim: ClaimId::stored(&place.claim),
@@ -342,7 +350,7 @@ impl Ledger {
         }
         let held = claim.owner.as_ref();
         let held = held.and_then(|owner| self.mode_of(owner.as_str()));
-        if held.is_some_and(|held| covers(held, claim.mode)) {
+        if held.is_some_and(|held| held.covers(claim.mode)) {
             return Ok(Answer::Granted(self.grant(Place::new(claim, at), at)));
         }
         let (ends, waiting) = (self.first_end(at.now), at.session);
@@ -373,7 +381,7 @@ impl Ledger {
         let covered = |place: &Place| {
             let owner = place.owner.as_ref();
             let held = owner.and_then(|owner| self.mode_of(owner));
-            held.is_some_and(|held| covers(held, place.mode))
+            held.is_some_and(|held| held.covers(place.mode))
         };
         // An owner that is in already in another mode would share a grant that is not what it asked for.
         let is_in = |place: &Place| {
@@ -571,8 +579,7 @@ impl std::fmt::Debug for Moment<'_> {
 }
 
 /// Turns a notice into news for its session.
-pub(crate) fn news(name: Name, claim: &str, what: What) -> crate::driver::News {
-    use crate::driver::News;
+pub(crate) fn news(name: Name, claim: &str, what: What) -> News {
     let claim = ClaimId::stored(claim);
     let smallest = Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"));
     let fence = |number| Fence::new(number).unwrap_or(smallest);
@@ -625,11 +632,6 @@ fn queued(ends: Nanos, now: Nanos) -> Answer {
     Answer::Queued {
         ask_again: Some(Duration::from_nanos(ends.saturating_sub(now))),
     }
-}
-
-/// Whether a holder in one mode may enter again in another.
-fn covers(held: Mode, asked: Mode) -> bool {
-    held == asked || (held == Mode::Exclusive && asked == Mode::Shared)
 }
 
 /// Who holds or waits, as people see it: a claim without an owner is its own.

@@ -139,12 +139,8 @@ impl Driver for Memory {
             .iter()
             .filter(|(name, _)| only.is_none_or(|only| only == *name));
         let entries = wanted
-            .map(|(name, ledger)| Entry {
-                name: name.clone(),
-                holders: ledger.holders(now),
-                waiters: ledger.waiters(now),
-            })
-            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()));
+            .map(|(name, ledger)| ledger.entry(name.clone(), now))
+            .filter(|entry| !entry.is_empty());
         Ok(entries.collect())
     }
 
@@ -306,7 +302,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{About, Life, Mode, Wait};
+
     use crate::name::ClaimId;
 
     #[tokio::test(start_paused = true)]
@@ -326,16 +322,10 @@ mod tests {
         let other = store.another();
         let held = claim(0);
         store.acquire(&held).await.unwrap();
-        let waiting = Claim {
-            id: ClaimId::unique(),
-            ..claim(0)
-        };
+        let waiting = claim(0).with_id(ClaimId::unique());
         other.acquire(&waiting).await.unwrap();
         tokio::time::advance(held.ttl).await;
-        let alive = Claim {
-            ttl: Duration::from_secs(60),
-            ..claim(1)
-        };
+        let alive = claim(1).with_ttl(Duration::from_secs(60));
         store.acquire(&alive).await.unwrap();
         for number in 2..2_000 {
             store.acquire(&claim(number)).await.unwrap();
@@ -348,17 +338,9 @@ mod tests {
     }
 
     fn claim(number: u32) -> Claim {
-        Claim {
-            name: Name::new(&format!("order:{number}")).unwrap(),
-            id: ClaimId::unique(),
-            owner: None,
-            mode: Mode::Exclusive,
-            ttl: Duration::from_millis(100),
-            wait: Wait::InLine,
-            life: Life::Client,
-            fences: 1,
-            tell_if_wanted: false,
-            about: About::this_process(None),
-        }
+        Claim::new(
+            Name::new(&format!("order:{number}")).unwrap(),
+            Duration::from_millis(100),
+        )
     }
 }

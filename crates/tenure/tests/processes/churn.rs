@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tenure::driver::{
-    About, Answer, Claim, Driver, Entry, Life, Mode, News, Release, Released, Renewal, Renewed,
-    Wait,
+    Answer, Claim, Driver, Entry, News, Release, Released, Renewal, Renewed, Wait,
 };
 use tenure::store::local::Local;
-use tenure::{ClaimId, Client, Error, Fence, Name, Outcome, Owner};
+use tenure::{Client, Error, Fence, Name, Outcome, Owner};
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Diary, check, check_order, grants, holds};
@@ -190,7 +189,7 @@ impl Churner {
         for _ in 0..fastrand::u32(..3) {
             let renewed = local.renew(&[renewal(claim, fence)]).await.unwrap();
             let valid = claim.ttl;
-            assert_eq!(renewed, [Renewed::Kept { fence, valid }]);
+            assert_eq!(renewed, [Renewed::Extended { fence, valid }]);
         }
         self.diary.releases(name, fence.get());
         if fastrand::bool() {
@@ -276,36 +275,18 @@ async fn wait(local: &Local, claim: &Claim) -> Fence {
 }
 
 fn claim(wait: Wait) -> Claim {
-    Claim {
-        name: fastrand::choice(&NAMES).unwrap().parse().unwrap(),
-        id: ClaimId::unique(),
-        owner: None,
-        mode: Mode::Exclusive,
-        ttl: millis(LONG_MS),
-        wait,
-        life: Life::Client,
-        fences: fastrand::u32(1..70),
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(
+        fastrand::choice(&NAMES).unwrap().parse().unwrap(),
+        millis(LONG_MS),
+    )
+    .with_wait(wait)
+    .with_fences(fastrand::u32(1..70))
 }
 
 fn renewal(claim: &Claim, fence: Fence) -> Renewal {
-    Renewal {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        ttl: claim.ttl,
-    }
+    Renewal::of(claim).with_fence(fence)
 }
 
 fn release(claim: &Claim, fence: Fence) -> Release {
-    Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        stays_taken: Duration::ZERO,
-    }
+    Release::of(claim).with_fence(fence)
 }

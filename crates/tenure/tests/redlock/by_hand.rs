@@ -13,20 +13,11 @@ use crate::{LONG, millis, open, until};
 
 /// A claim for a lease by hand.
 fn by_hand(name: &str, owner: &Owner) -> Claim {
-    Claim {
-        life: Life::Ttl,
-        ..claim(name, Some(owner))
-    }
+    claim(name, Some(owner)).with_life(Life::Ttl)
 }
 
 async fn release(driver: Arc<dyn Driver>, claim: Claim, fence: Option<Fence>) -> Released {
-    let release = Release {
-        name: claim.name,
-        claim: claim.id,
-        fence,
-        life: Life::Ttl,
-        stays_taken: millis(0),
-    };
+    let release = Release::of(&claim).with_fence(fence);
     driver.release(&release).await.unwrap()
 }
 

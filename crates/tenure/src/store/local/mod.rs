@@ -293,13 +293,8 @@ const FAREWELL: Duration = Duration::from_millis(100);
 
 /// What to show of a ledger, if anything.
 fn entry(name: Name, ledger: &Ledger, now: u64) -> Option<Entry> {
-    let (holders, waiters) = (ledger.holders(now), ledger.waiters(now));
-    let empty = holders.is_empty() && waiters.is_empty();
-    (!empty).then_some(Entry {
-        name,
-        holders,
-        waiters,
-    })
+    let entry = ledger.entry(name, now);
+    (!entry.is_empty()).then_some(entry)
 }
 
 #[cfg(test)]

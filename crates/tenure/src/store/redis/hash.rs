@@ -373,7 +373,7 @@ impl Driver for Hash {
             let answer = self.link.call(&self.scripts.look, &cmd).await?;
             let look = Look::read(answer).ok_or_else(fault::garbled)?;
             let entry = look.entry(name);
-            if !(entry.holders.is_empty() && entry.waiters.is_empty()) {
+            if !entry.is_empty() {
                 entries.push(entry);
             }
         }

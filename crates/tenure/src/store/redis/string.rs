@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Grant, Holder, Life, Loss,
-    Mode, News, Release, Released, Renewal, Renewed, Reopening, Wait,
+    News, Release, Released, Renewal, Renewed, Reopening, Wait,
 };
 use crate::error::{Error, Result};
-use crate::name::{ClaimId, Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name};
 use crate::store::redis::answers::read_fence;
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
@@ -321,7 +321,7 @@ impl StringLocks {
         let is_asked_for = renewal.fence.is_none_or(|asked| asked == fence);
         if is_asked_for && self.extend(&key, claim, ttl).await? {
             lock(&self.held).insert(claim, fence, ttl);
-            return Ok(Renewed::Kept { fence, valid: ttl });
+            return Ok(Renewed::Extended { fence, valid: ttl });
         }
         Ok(Renewed::Lost(self.why_not(&key).await?))
     }
@@ -382,27 +382,15 @@ impl StringLocks {
         };
         // Other programs write what they like.
         let claim = ClaimId::new(claim).unwrap_or_else(|_| ClaimId::unique());
-        let holder = Holder {
-            owner: Owner::shown(claim.as_str()),
-            mode: Mode::Exclusive,
-            fence: self.fence_of(&claim).unwrap_or_else(no_fence),
-            depth,
-            // Nobody can tell by the string.
-            life: Life::Ttl,
-            claim,
-            about: About {
-                reason: None,
-                host: "?".into(),
-                pid: 0,
-            },
-            held: Duration::ZERO,
-            expires_in: Duration::from_millis(u64::try_from(*left).unwrap_or(0)),
-        };
-        Ok(Some(Entry {
-            name: name.clone(),
-            holders: vec![holder],
-            waiters: Vec::new(),
-        }))
+        let fence = self.fence_of(&claim).unwrap_or_else(no_fence);
+        let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
+        let mut holder = Holder::new(claim, fence, About::new("?", 0), left);
+        holder.depth = depth;
+        // Nobody can tell by the string.
+        holder.life = Life::Ttl;
+        let mut entry = Entry::new(name.clone());
+        entry.holders.push(holder);
+        Ok(Some(entry))
     }
 }
 

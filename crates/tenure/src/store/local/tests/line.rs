@@ -105,16 +105,10 @@ async fn many_renewals_are_answered_in_their_order() {
             _ => Some(granted(&ann, &held).await),
         };
         expected.push(match fence {
-            Some(fence) => Renewed::Kept { fence, valid: TTL },
+            Some(fence) => Renewed::Extended { fence, valid: TTL },
             None => Renewed::Lost(Loss::Gone),
         });
-        renewals.push(Renewal {
-            name: held.name,
-            claim: held.id,
-            fence,
-            life: Life::Client,
-            ttl: TTL,
-        });
+        renewals.push(Renewal::new(held.name, held.id, Life::Client, TTL).with_fence(fence));
     }
     assert_eq!(ann.renew(&renewals).await.unwrap(), expected);
     let listed = ann.list(None).await.unwrap();

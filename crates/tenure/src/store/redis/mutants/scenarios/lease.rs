@@ -112,7 +112,7 @@ async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
     ann.locks().await;
     bob.stands().await;
     lab.expire(&ann);
-    assert!(matches!(bob.renews(None).await, Renewed::Kept { .. }));
+    assert!(matches!(bob.renews(None).await, Renewed::Extended { .. }));
     bob.frees().await;
     ann.locks().await;
     bob.stands().await;
@@ -129,7 +129,7 @@ async fn a_release_or_renewal_at_ones_turn_beside_others_finds_the_lease(lab: &L
         bob.stands().await;
         lab.pass(&ann, TTL / 3);
         if renews {
-            assert!(matches!(bob.renews(None).await, Renewed::Kept { .. }));
+            assert!(matches!(bob.renews(None).await, Renewed::Extended { .. }));
         }
         bob.frees().await;
         ann.is_held_by(&[&ann]).await;

@@ -34,12 +34,7 @@ async fn voter(lab: &Lab) -> Hash {
 
 /// A claim on a party's name, for three fences.
 fn claim(party: &Party, mode: Mode, wait: Wait) -> Claim {
-    Claim {
-        mode,
-        wait,
-        fences: 3,
-        ..party.claim()
-    }
+    party.claim().with_mode(mode).with_wait(wait).with_fences(3)
 }
 
 async fn fence(voter: &Hash, claim: &Claim, number: Number) -> u64 {
@@ -293,16 +288,10 @@ async fn a_number_that_won_leaves_other_claims_of_the_owner_alone(lab: &Lab) {
             fence(&voter, &second, exactly(AHEAD + 50)).await,
             AHEAD + 50
         );
-        let renewal = |claim: &Claim, number| Renewal {
-            name: claim.name.clone(),
-            claim: claim.id.clone(),
-            fence: Fence::new(number),
-            life: claim.life,
-            ttl: claim.ttl,
-        };
+        let renewal = |claim: &Claim, number| Renewal::of(claim).with_fence(Fence::new(number));
         let renewals = [renewal(&first, older), renewal(&second, AHEAD + 50)];
         let renewed = voter.renew(&renewals).await.unwrap();
-        let is_kept = |renewed: &Renewed| matches!(renewed, Renewed::Kept { .. });
+        let is_kept = |renewed: &Renewed| matches!(renewed, Renewed::Extended { .. });
         assert!(renewed.iter().all(is_kept), "{renewed:?}");
         assert_eq!(fence(&voter, &third, Number::AtLeast(0)).await, AHEAD + 50);
         // What the first one knows is not lowered for the others either.
