@@ -13,8 +13,6 @@ use crate::engine::reentry::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
 
-pub use crate::engine::lease::Health;
-
 /// A lock that was granted, held until released or dropped.
 ///
 /// A guard says that the lock *was* granted, not that it still is: a paused process can outlive
@@ -49,6 +47,18 @@ pub(crate) struct Hold {
     pub(crate) nest: Option<Arc<Nest>>,
     /// Until when nested calls want the name to stay taken.
     pub(crate) taken_until: Tick,
+}
+
+/// The state of a lock that was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// The lease runs, and is renewed in time.
+    Held,
+    /// The lease runs, but its renewal is late: bring the work to a safe point.
+    AtRisk,
+    /// The lease is over, or will be before an answer could come; others may hold the lock.
+    Lost(Loss),
 }
 
 /// How a release ended.

@@ -52,8 +52,6 @@ mod engine;
 mod error;
 mod fork;
 mod guard;
-#[cfg(any(test, feature = "conformance"))]
-pub mod layer;
 mod lock;
 mod name;
 mod once;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::stage::{Need, TTL, cast, fresh_name, lacks, name};
+use super::party::{Need, TTL, cast, fresh_name, lacks, name};
 use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
 use crate::name::{ClaimId, Fence, Name};
 

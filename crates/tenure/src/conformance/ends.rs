@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Fixture;
-use super::stage::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, sees_clients_end, until};
+use super::party::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, sees_clients_end, until};
 use crate::driver::{Answer, Life, Loss, Mode, Released, Renewed};
 
 /// A lease that is not renewed ends by itself, and the name is free.

@@ -1,7 +1,7 @@
 //! The numbers of grants.
 
 use super::Fixture;
-use super::stage::{Need, Party, cast, lacks, sees_clients_end};
+use super::party::{Need, Party, cast, lacks, sees_clients_end};
 use crate::driver::Mode;
 use crate::name::Fence;
 

@@ -1,7 +1,7 @@
 //! Which modes go together.
 
 use super::Fixture;
-use super::stage::{Need, Party, cast, lacks};
+use super::party::{Need, Party, cast, lacks};
 use crate::driver::{Mode, Released};
 
 /// Shared holders go together, and a writer is refused until the last of them is out.

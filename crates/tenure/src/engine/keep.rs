@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::engine::lease::{Health, HeldLease};
+use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order, SOME_FENCES};
 use crate::engine::{Engine, to_end::to_end};
-use crate::guard::{Guard, Hold};
+use crate::guard::{Guard, Health, Hold};
 use crate::name::{ClaimId, Fence, Name};
 use crate::random::SeededMap;
 

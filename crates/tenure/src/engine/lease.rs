@@ -9,19 +9,8 @@ use tokio::sync::Notify;
 use crate::clock::{Tick, safe};
 use crate::driver::{Claim, Loss, Release, Renewal};
 use crate::engine::ticket::Granted;
+use crate::guard::Health;
 use crate::name::Fence;
-
-/// The state of a lock that was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Health {
-    /// The lease runs, and is renewed in time.
-    Held,
-    /// The lease runs, but its renewal is late: bring the work to a safe point.
-    AtRisk,
-    /// The lease is over, or will be before an answer could come; others may hold the lock.
-    Lost(Loss),
-}
 
 /// A lease of this client: who it belongs to in the store, and how long it is good for.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 
 use crate::clock::Tick;
 use crate::engine::Engine;
-use crate::engine::lease::{Health, HeldLease};
+use crate::engine::lease::HeldLease;
 use crate::engine::line::{Standing, Turn};
 use crate::engine::order::{Order, Reenters};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold, Outcome};
+use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::{Fence, Name};
 use crate::random::SeededMap;
 

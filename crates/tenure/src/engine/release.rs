@@ -6,13 +6,12 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Life, Release, Released};
 use crate::engine::backoff::Backoff;
-use crate::engine::lease::Health;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;
 use crate::engine::order::PASS_WINDOW;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
-use crate::guard::{Guard, Hold, Outcome};
+use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::{ClaimId, Fence, Name};
 
 impl Engine {

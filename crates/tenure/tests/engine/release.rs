@@ -1,6 +1,6 @@
 //! Letting go names its outcome, keeps what it was told to keep, and works on drop.
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{ClaimId, Loss, Outcome};
 use tokio::time::{Instant, sleep};
 
@@ -126,8 +126,8 @@ async fn a_lease_by_hand_ends_by_its_ttl() {
 #[tokio::test(start_paused = true)]
 async fn settled_waits_for_what_was_dropped_and_given_up() {
     let world = World::new();
-    for call in [Call::Release, Call::Withdraw, Call::Acquire] {
-        world.fault.always(call, Trouble::LateRequest(secs(1)));
+    for call in [Request::Release, Request::Withdraw, Request::Acquire] {
+        world.fault.always(call, Fault::LateRequest(secs(1)));
     }
     let guard = world.here.mutex("a").ttl(secs(60)).lock().await.unwrap();
     let there = world.there.mutex("b").lock().await.unwrap();

@@ -29,6 +29,7 @@ mod keys;
 mod link;
 pub(crate) mod look;
 #[cfg(test)]
+#[path = "../../../tests/redis_script_mutants/mod.rs"]
 mod mutants;
 pub(crate) mod parts;
 mod patience;

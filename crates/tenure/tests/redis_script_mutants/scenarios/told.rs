@@ -1,7 +1,7 @@
 //! Who is told that others want the name.
 
 use super::scenarios;
-use crate::conformance::stage::cast;
+use crate::conformance::party::cast;
 use crate::driver::Mode;
 use crate::store::redis::mutants::lab::Lab;
 

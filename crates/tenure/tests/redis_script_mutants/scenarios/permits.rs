@@ -2,7 +2,7 @@
 
 use super::scenarios;
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::Released;
 use crate::store::redis::mutants::lab::Lab;
 

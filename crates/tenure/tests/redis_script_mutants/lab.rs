@@ -9,7 +9,7 @@ use tenure_testkit::RedisServer;
 
 use super::cut::Cut;
 use crate::conformance::Fixture;
-use crate::conformance::stage::Party;
+use crate::conformance::party::Party;
 use crate::driver::Driver;
 use crate::store::redis::hash::Hash;
 use crate::store::redis::keys::Keys;

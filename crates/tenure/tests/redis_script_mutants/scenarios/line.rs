@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{hears_nothing, is_told, scenarios, until_waited_for_by};
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Answer, Mode, News, Wait};
 use crate::store::redis::mutants::lab::Lab;
 

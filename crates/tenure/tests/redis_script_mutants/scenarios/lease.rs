@@ -2,7 +2,7 @@
 
 use super::scenarios;
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{Party, TTL, cast};
+use crate::conformance::party::{Party, TTL, cast};
 use crate::driver::{Loss, Mode, Released, Renewed};
 use crate::store::redis::mutants::lab::Lab;
 

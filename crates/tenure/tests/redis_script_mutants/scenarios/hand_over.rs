@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{frees, hears_nothing, is_told_of_a_grant, scenarios, until_waited_for_by};
 use crate::conformance::Fixture as _;
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Answer, Life, Mode, Released, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
@@ -114,7 +114,12 @@ async fn a_release_by_fence_hands_over(lab: &Lab) {
 
 /// A release that names its grant passes over the dead.
 async fn a_release_by_fence_passes_over_the_dead(lab: &Lab) {
+    releases_past_the_dead(lab, Mode::Exclusive).await;
+}
+
+async fn releases_past_the_dead(lab: &Lab, mode: Mode) {
     let [ann, bob, eve] = cast(lab).await;
+    let ann = ann.mode(mode);
     let fence = ann.locks().await;
     bob.stands().await;
     eve.stands().await;
@@ -130,15 +135,7 @@ async fn a_listener_to_all_does_not_stand_for_the_dead(lab: &Lab) {
     let lab = lab.alone();
     let _all = lab.eavesdrop().await;
     for mode in [Mode::Exclusive, Mode::Shared] {
-        let [ann, bob, eve] = cast(&lab).await;
-        let ann = ann.mode(mode);
-        let fence = ann.locks().await;
-        bob.stands().await;
-        eve.stands().await;
-        drop(bob);
-        until_waited_for_by(&ann, &[&eve]).await;
-        frees(&ann, fence).await;
-        eve.is_held_by(&[&eve]).await;
+        releases_past_the_dead(&lab, mode).await;
     }
     let [ann, bob, eve, dan] = cast(&lab).await;
     let bob = bob.ttl(lab.short());

@@ -4,6 +4,9 @@
 //! rule of the suite or a scenario against the wrong script, in a real server. `table.txt` names for
 //! each change the one that notices, or after `=` why nobody can.
 //!
+//! The tests use the library's own scripts and clients, so `src/store/redis/mod.rs` includes this
+//! folder as a module of its unit tests; it is no test target of its own.
+//!
 //! After a change of a script, find anew what notices:
 //!
 //! ```text
@@ -43,7 +46,7 @@ const TABLE: &str = include_str!("table.txt");
 
 macro_rules! files {
     ($($file:literal),+ $(,)?) => {
-        &[$(($file, include_str!(concat!("../scripts/", $file, ".lua")))),+]
+        &[$(($file, include_str!(concat!("../../src/store/redis/scripts/", $file, ".lua")))),+]
     };
 }
 
@@ -241,7 +244,7 @@ fn find_what_notices_each_change() -> Result<(), Findings> {
     }
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/src/store/redis/mutants/table.txt"
+        "/tests/redis_script_mutants/table.txt"
     );
     std::fs::write(path, lines).unwrap();
     Ok(())

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Test;
-use crate::conformance::stage::{Party, until};
+use crate::conformance::party::{Party, until};
 use crate::driver::{Grant, News, Released};
 use crate::name::Fence;
 

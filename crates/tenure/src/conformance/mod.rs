@@ -46,11 +46,12 @@
 mod calls;
 mod claims;
 mod ends;
+pub mod faults;
 mod fences;
 mod line;
 mod lists;
 pub(crate) mod modes;
-pub(crate) mod stage;
+pub(crate) mod party;
 
 use std::sync::Arc;
 use std::time::Duration;

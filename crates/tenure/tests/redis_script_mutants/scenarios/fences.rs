@@ -1,7 +1,7 @@
 //! Fences grow, and alone give no right.
 
 use super::{frees, is_told_of_a_grant, scenarios};
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Loss, Mode, Released, Renewed};
 use crate::store::redis::mutants::lab::Lab;
 

@@ -1,7 +1,7 @@
 //! How few commands the server is asked for.
 
 use super::{frees, is_told_of_a_grant, scenarios};
-use crate::conformance::stage::cast;
+use crate::conformance::party::cast;
 use crate::driver::{Answer, Grant, Life, Released, Wait};
 use crate::store::redis::mutants::lab::Lab;
 

@@ -1,7 +1,7 @@
 //! Servers that vote: numbers that are proposed, and numbers that have won.
 
 use super::scenarios;
-use crate::conformance::stage::{Party, cast};
+use crate::conformance::party::{Party, cast};
 use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Renewal, Renewed, Wait};
 use crate::name::Fence;
 use crate::store::redis::hash::{Hash, Number};

@@ -1,4 +1,4 @@
-//! Drivers around drivers: what goes wrong between an engine and its store, on command.
+//! Fault injection: a driver around a driver, which fails, delays or loses requests on command.
 //!
 //! For tests of programs that use tenure, and for tenure's own.
 
@@ -16,7 +16,7 @@ use crate::driver::{
 use crate::error::{Error, Result};
 use crate::name::Name;
 
-/// A driver that passes everything on to another, but for the faults it was told to make.
+/// A driver that passes everything on to another, except for the faults that it was told to inject.
 ///
 /// # Examples
 ///
@@ -24,30 +24,30 @@ use crate::name::Name;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> tenure::Result<()> {
 /// use std::sync::Arc;
-/// use tenure::layer::{Call, Fault, Trouble};
+/// use tenure::conformance::faults::{Fault, FaultyDriver, Request};
 /// use tenure::store::memory::Memory;
 ///
-/// let fault = Arc::new(Fault::around(Arc::new(Memory::new())));
+/// let fault = Arc::new(FaultyDriver::around(Arc::new(Memory::new())));
 /// let locks = tenure::Client::with_driver(fault.clone());
-/// fault.next(Call::Acquire, Trouble::LoseAnswer, 1);
+/// fault.next(Request::Acquire, Fault::LoseAnswer, 1);
 /// let guard = locks.mutex("a").lock().await?;
-/// assert_eq!(fault.calls(Call::Acquire), 2, "the engine asked again");
+/// assert_eq!(fault.requests(Request::Acquire), 2, "the engine asked again");
 /// # drop(guard);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Fault {
+pub struct FaultyDriver {
     inner: Arc<dyn Driver>,
     plan: Mutex<Plan>,
     teller: mpsc::UnboundedSender<News>,
     told: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
 
-/// Which request of a driver.
+/// A request to a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Call {
+pub enum Request {
     /// [`Driver::acquire`].
     Acquire,
     /// [`Driver::evict`].
@@ -65,27 +65,27 @@ pub enum Call {
 /// What goes wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Trouble {
-    /// It takes effect, and its answer takes this long.
+pub enum Fault {
+    /// It takes effect, and its answer is delayed by this long.
     LateAnswer(Duration),
-    /// It takes this long to get there.
+    /// It is delayed by this long.
     LateRequest(Duration),
     /// It takes effect, and its answer is lost.
     LoseAnswer,
-    /// It does not get there, and the caller knows that.
+    /// It fails, takes no effect, and the caller knows that.
     Refuse,
 }
 
 #[derive(Debug, Default)]
 struct Plan {
-    always: HashMap<Call, Trouble>,
-    next: HashMap<Call, (Trouble, u32)>,
-    calls: HashMap<Call, u64>,
+    always: HashMap<Request, Fault>,
+    next: HashMap<Request, (Fault, u32)>,
+    requests: HashMap<Request, u64>,
     news_delay: Duration,
 }
 
-impl Fault {
-    /// Wraps a driver; without further orders nothing goes wrong.
+impl FaultyDriver {
+    /// Wraps a driver; no fault is injected until one is asked for.
     pub fn around(inner: Arc<dyn Driver>) -> Self {
         let (teller, told) = mpsc::unbounded_channel();
         Self {
@@ -102,22 +102,22 @@ impl Fault {
         let _ = self.teller.send(news);
     }
 
-    /// Makes trouble for the next `times` requests of a kind.
-    pub fn next(&self, call: Call, trouble: Trouble, times: u32) {
-        self.plan().next.insert(call, (trouble, times));
+    /// Injects a fault into the next `times` requests of a kind.
+    pub fn next(&self, request: Request, fault: Fault, times: u32) {
+        self.plan().next.insert(request, (fault, times));
     }
 
-    /// Makes trouble for all requests of a kind from now on, until [`heal`](Self::heal).
-    pub fn always(&self, call: Call, trouble: Trouble) {
-        self.plan().always.insert(call, trouble);
+    /// Injects a fault into all requests of a kind from now on, until [`heal`](Self::heal).
+    pub fn always(&self, request: Request, fault: Fault) {
+        self.plan().always.insert(request, fault);
     }
 
-    /// Lets news arrive so much later from now on, until [`heal`](Self::heal).
+    /// Delays news by so much from now on, until [`heal`](Self::heal).
     pub fn delay_news(&self, delay: Duration) {
         self.plan().news_delay = delay;
     }
 
-    /// Ends all trouble.
+    /// Injects no more faults.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.always.clear();
@@ -126,47 +126,51 @@ impl Fault {
     }
 
     /// Returns how many requests of a kind were made.
-    pub fn calls(&self, call: Call) -> u64 {
-        self.plan().calls.get(&call).copied().unwrap_or_default()
+    pub fn requests(&self, request: Request) -> u64 {
+        self.plan()
+            .requests
+            .get(&request)
+            .copied()
+            .unwrap_or_default()
     }
 
-    fn trouble(&self, call: Call) -> Option<Trouble> {
+    fn next_fault(&self, request: Request) -> Option<Fault> {
         let mut plan = self.plan();
-        *plan.calls.entry(call).or_default() += 1;
-        if let Some((trouble, times)) = plan.next.get_mut(&call)
+        *plan.requests.entry(request).or_default() += 1;
+        if let Some((fault, times)) = plan.next.get_mut(&request)
             && *times > 0
         {
             *times -= 1;
-            return Some(*trouble);
+            return Some(*fault);
         }
-        plan.always.get(&call).copied()
+        plan.always.get(&request).copied()
     }
 
-    async fn carry<T: Send>(
+    async fn send<T: Send>(
         &self,
-        call: Call,
-        request: impl Future<Output = Result<T>> + Send,
+        request: Request,
+        sent: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let driver = self.inner.kind();
-        match self.trouble(call) {
-            None => request.await,
-            Some(Trouble::LateAnswer(delay)) => {
-                let answer = request.await;
+        match self.next_fault(request) {
+            None => sent.await,
+            Some(Fault::LateAnswer(delay)) => {
+                let answer = sent.await;
                 tokio::time::sleep(delay).await;
                 answer
             }
-            Some(Trouble::LateRequest(delay)) => {
+            Some(Fault::LateRequest(delay)) => {
                 tokio::time::sleep(delay).await;
-                request.await
+                sent.await
             }
-            Some(Trouble::LoseAnswer) => {
-                request.await?;
+            Some(Fault::LoseAnswer) => {
+                sent.await?;
                 Err(Error::Indeterminate {
                     driver,
                     source: "the answer was lost".into(),
                 })
             }
-            Some(Trouble::Refuse) => Err(Error::Unavailable {
+            Some(Fault::Refuse) => Err(Error::Unavailable {
                 driver,
                 source: "the store is down".into(),
             }),
@@ -179,7 +183,7 @@ impl Fault {
 }
 
 #[async_trait]
-impl Driver for Fault {
+impl Driver for FaultyDriver {
     fn kind(&self) -> &'static str {
         self.inner.kind()
     }
@@ -193,19 +197,21 @@ impl Driver for Fault {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
-        self.carry(Call::Acquire, self.inner.acquire(claim)).await
+        self.send(Request::Acquire, self.inner.acquire(claim)).await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.carry(Call::Withdraw, self.inner.withdraw(claim)).await
+        self.send(Request::Withdraw, self.inner.withdraw(claim))
+            .await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        self.carry(Call::Renew, self.inner.renew(renewals)).await
+        self.send(Request::Renew, self.inner.renew(renewals)).await
     }
 
     async fn release(&self, release: &Release) -> Result<Released> {
-        self.carry(Call::Release, self.inner.release(release)).await
+        self.send(Request::Release, self.inner.release(release))
+            .await
     }
 
     async fn news(&self) -> News {
@@ -224,11 +230,11 @@ impl Driver for Fault {
     }
 
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        self.carry(Call::List, self.inner.list(only)).await
+        self.send(Request::List, self.inner.list(only)).await
     }
 
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        self.carry(Call::Evict, self.inner.evict(name)).await
+        self.send(Request::Evict, self.inner.evict(name)).await
     }
 
     async fn settled(&self) {

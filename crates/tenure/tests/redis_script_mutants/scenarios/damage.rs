@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{hears_nothing, is_told, scenarios, until_waited_for_by};
 use crate::conformance::Fixture as _;
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Mode, News, Released, Renewed, Wait};
 use crate::store::redis::mutants::lab::Lab;
 

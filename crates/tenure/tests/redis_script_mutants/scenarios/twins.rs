@@ -2,7 +2,7 @@
 
 use super::{frees, scenarios, until_waited_for_by};
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Loss, Mode, Released, Renewed};
 use crate::store::redis::mutants::lab::Lab;
 

@@ -2,7 +2,7 @@
 
 use super::{is_told_of_a_grant, scenarios};
 use crate::conformance::modes::permits;
-use crate::conformance::stage::{TTL, cast};
+use crate::conformance::party::{TTL, cast};
 use crate::driver::{Answer, Mode, Released, Wait};
 use crate::store::redis::mutants::lab::Lab;
 
