@@ -169,11 +169,6 @@ impl Guard {
         }
     }
 
-    /// The part of the guard that knows of a loss, for a wait on another thread.
-    pub(crate) fn lost_handle(&self) -> Option<Arc<HeldLease>> {
-        self.hold.as_ref().map(|hold| Arc::clone(&hold.lease))
-    }
-
     pub(crate) fn set_order(&mut self, order: &Arc<Order>) {
         if let Some(hold) = &mut self.hold {
             hold.order = Arc::clone(order);

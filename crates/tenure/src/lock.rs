@@ -34,7 +34,8 @@ pub struct Lock {
     /// The rule that the name breaks is told by the first call that can return an error.
     name: std::result::Result<Name, &'static str>,
     owner: Option<Owner>,
-    reentry: Reentry,
+    /// Whether the task that asks, or the thread outside a task, may lock again what it holds.
+    reentrant: bool,
     mode: Mode,
     ttl: Duration,
     max_hold: Option<Duration>,
@@ -53,7 +54,7 @@ impl Lock {
             client: client.clone(),
             name,
             owner: None,
-            reentry: Reentry::No,
+            reentrant: false,
             mode,
             ttl: DEFAULT_TTL,
             max_hold: None,
@@ -151,7 +152,7 @@ impl Lock {
     /// Without an owner each call excludes all others, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
-        self.reentry = Reentry::No;
+        self.reentrant = false;
         self
     }
 
@@ -162,17 +163,8 @@ impl Lock {
     /// with other tasks, clients and processes.
     pub fn reentrant(mut self) -> Self {
         self.owner = None;
-        self.reentry = Reentry::Running;
+        self.reentrant = true;
         self
-    }
-
-    /// The lock as the running thread asks for it, for a call on another thread.
-    pub(crate) fn asked_here(&self) -> Self {
-        let mut lock = self.clone();
-        if matches!(lock.reentry, Reentry::Running) {
-            lock.reentry = Reentry::As(Owner::current());
-        }
-        lock
     }
 
     /// Waits for the lock, first come, first served.
@@ -282,11 +274,7 @@ impl Lock {
             (Life::Ttl, None) if engine.capabilities.shared_owners => Some(Owner::unique()),
             (_, owner) => owner.clone(),
         };
-        let caller = match &self.reentry {
-            Reentry::No => None,
-            Reentry::Running => Some(Owner::current()),
-            Reentry::As(owner) => Some(owner.clone()),
-        };
+        let caller = self.reentrant.then(Owner::current);
         let order = Order {
             name,
             owner,
@@ -303,16 +291,6 @@ impl Lock {
         engine.warn_of_a_short_ttl(&order);
         Ok(Arc::new(order))
     }
-}
-
-/// Who may lock again what is held in this client, if no owner is named.
-#[derive(Debug, Clone)]
-enum Reentry {
-    No,
-    /// The task that asks, or the thread outside a task.
-    Running,
-    /// The task or thread for which another one asks.
-    As(Owner),
 }
 
 /// A lock that many read together or one writes alone.

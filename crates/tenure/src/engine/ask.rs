@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
-use crate::engine::farewell::Owing;
+use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
 use crate::engine::order::Order;
@@ -71,10 +71,10 @@ impl Engine {
         if let Some(guard) = self.reenter(entry.as_ref(), order)? {
             return Ok(Some(guard));
         }
-        let (now, claim) = loop {
+        let ticket = loop {
             let now = self.clock.now();
             match self.lines.try_join(order, now) {
-                Tried::Ask(claim) => break (now, claim),
+                Tried::Ask(ticket) => break ticket,
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
                     if let Some(guard) = self.take(kept, order, now).await {
@@ -83,18 +83,13 @@ impl Engine {
                 }
             }
         };
-        let (engine, order) = (Arc::clone(self), Arc::clone(order));
+        let engine = Arc::clone(self);
         let guard = to_end(&self.background, async move {
-            let asked = engine.ask_until_known(claim, now).await?;
-            Ok(match asked.answer {
-                Answer::Granted(grant) => {
-                    let granted = Granted {
-                        grant,
-                        start: asked.sent,
-                    };
-                    Some(engine.guard(asked.claim, &order, granted))
+            Ok(match engine.ask_until_known(&ticket).await? {
+                (start, Answer::Granted(grant)) => {
+                    Some(engine.guard(&ticket, Granted { grant, start }))
                 }
-                Answer::Busy | Answer::Queued { .. } => None,
+                (_, Answer::Busy | Answer::Queued { .. }) => None,
             })
         })
         .await?;
@@ -152,8 +147,7 @@ impl Engine {
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let asked = self.ask_until_known(Arc::clone(&ticket), ticket.first_sent);
-        let answer = match asked.await.map(|asked| (asked.sent, asked.answer)) {
+        let answer = match self.ask_until_known(&ticket).await {
             Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
             Ok((sent, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
@@ -166,10 +160,7 @@ impl Engine {
             Ok((_, Answer::Busy)) => Err(self.refused(&ticket)),
             Err(error) => Err(error),
         };
-        let served = answer.map(|granted| {
-            let guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
-            First::Granted(guard)
-        });
+        let served = answer.map(|granted| First::Granted(self.guard(&ticket, granted)));
         ticket.on(Event::End, self.clock.now());
         if self.lines.spend_first(&ticket) {
             self.attend(Arc::clone(&ticket.order));
@@ -254,7 +245,7 @@ impl Engine {
     /// Takes a ticket back, and tells its waiter why.
     fn give_up(self: &Arc<Self>, ticket: &Arc<Ticket>, error: Error) {
         if ticket.on(Event::End, self.clock.now()) == Action::Withdraw {
-            self.undo(ticket.claim.clone());
+            self.withdraw(&ticket.claim);
             self.lines.spend(ticket);
             let mut turn = Turn::Failed(error);
             while let Some(first) = self.lines.first(&ticket.order) {
@@ -281,7 +272,7 @@ impl Engine {
     fn act(self: &Arc<Self>, ticket: &Arc<Ticket>, event: Event) {
         match ticket.on(event, self.clock.now()) {
             Action::Serve(granted) => self.serve(ticket, granted),
-            Action::Withdraw => self.undo(ticket.claim.clone()),
+            Action::Withdraw => self.withdraw(&ticket.claim),
             // The attendant looks by itself.
             Action::Wait | Action::Sleep(_) | Action::Send => {}
         }
@@ -345,46 +336,47 @@ impl Engine {
 
     /// Gives a ticket's grant to the first in line; the caller has spent the ticket.
     fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, granted: Granted) {
-        let mut guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
-        while let Some(first) = self.lines.first_served_by(&ticket.order) {
+        let guard = self.guard(ticket, granted);
+        let untaken = self.offer(&ticket.order, guard);
+        self.lines.spend(ticket);
+        drop(untaken);
+    }
+
+    /// Offers a guard to those in line whom it serves, one after the other; returns it if nobody
+    /// is left to take it.
+    pub(super) fn offer(&self, order: &Order, mut guard: Guard) -> Option<Guard> {
+        while let Some(first) = self.lines.first_served_by(order) {
             guard.set_order(&first.order);
             match first.tell(Turn::Go(guard)) {
                 Err(Turn::Go(returned)) => guard = returned,
-                _ => return self.lines.spend(ticket),
+                _ => return None,
             }
         }
-        self.lines.spend(ticket);
-        drop(guard);
+        Some(guard)
     }
 
-    /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
+    /// Asks, and asks again while the outcome is unknown; what stays unknown is withdrawn.
     ///
-    /// The first request goes out at `now`.
-    async fn ask_until_known<C: HasClaim>(
-        self: &Arc<Self>,
-        claim: C,
-        now: Tick,
-    ) -> Result<Asked<C>> {
-        let owed = self.owe(claim);
-        let (mut sent, mut tries) = (now, 1);
+    /// Returns the answer, and when its request went out.
+    async fn ask_until_known(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Result<(Tick, Answer)> {
+        let owed = self.owe(Arc::clone(ticket));
+        let claim = &ticket.claim;
+        let (mut sent, mut tries) = (ticket.first_sent, 1);
         let mut backoff = Backoff::default();
         loop {
-            match self.driver.acquire(owed.claim()).await {
+            match self.driver.acquire(claim).await {
                 Ok(answer) => {
-                    return Ok(Asked {
-                        claim: owed.paid(),
-                        sent,
-                        answer,
-                    });
+                    owed.paid();
+                    return Ok((sent, answer));
                 }
                 Err(error) if !error.nothing_changed() && tries < TRIES => {
-                    owed.note_fault(&error);
-                    tracing::debug!(name = %owed.claim().name, %error, "asking again");
+                    ticket.hear(Err(&error));
+                    tracing::debug!(name = %claim.name, %error, "asking again");
                 }
                 Err(error) => {
                     // An earlier try may have taken effect even if this one did not.
                     if tries > 1 || !error.nothing_changed() {
-                        self.undo(owed.claim().clone());
+                        self.withdraw(claim);
                     }
                     owed.paid();
                     return Err(match error {
@@ -402,24 +394,13 @@ impl Engine {
     }
 
     /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
-    pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
-        let (engine, claim) = (Arc::clone(self), self.owe(claim));
-        self.background.spawn(async move {
-            let give_up = engine.clock.now() + claim.ttl;
-            let mut backoff = Backoff::default();
-            while let Err(error) = engine.driver.withdraw(&claim).await {
-                if engine.clock.now() >= give_up || !error.is_outage() {
-                    tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
-                    break;
-                }
-                engine.clock.sleep(backoff.pause()).await;
-            }
-            claim.paid();
-        });
+    fn withdraw(self: &Arc<Self>, claim: &Claim) {
+        self.give_back_in_background(GiveBack::Withdraw(claim.clone()), claim.ttl);
     }
 
     /// Registers a grant, and makes the guard for it.
-    fn guard(self: &Arc<Self>, claim: Claim, order: &Arc<Order>, granted: Granted) -> Guard {
+    fn guard(self: &Arc<Self>, ticket: &Ticket, granted: Granted) -> Guard {
+        let (claim, order) = (ticket.claim.clone(), &ticket.order);
         let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
         let fence = granted.grant.fence;
         self.leases.add(&lease);
@@ -448,39 +429,6 @@ impl Engine {
             driver: self.driver.kind(),
             source: what.into(),
         }
-    }
-}
-
-/// A request that was answered.
-#[derive(Debug)]
-struct Asked<C> {
-    claim: C,
-    /// When it went out.
-    sent: Tick,
-    answer: Answer,
-}
-
-/// What asks for a claim: the claim itself, or the ticket that is out for it.
-trait HasClaim: Owing {
-    fn claim(&self) -> &Claim;
-
-    /// Takes note of a fault, for others who wait for the outcome.
-    fn note_fault(&self, _fault: &Error) {}
-}
-
-impl HasClaim for Claim {
-    fn claim(&self) -> &Claim {
-        self
-    }
-}
-
-impl HasClaim for Arc<Ticket> {
-    fn claim(&self) -> &Claim {
-        &self.claim
-    }
-
-    fn note_fault(&self, fault: &Error) {
-        self.hear(Err(fault));
     }
 }
 

@@ -253,10 +253,8 @@ impl Engine {
             return;
         }
         let driver = Arc::clone(&self.driver);
-        let requests = kept
-            .into_iter()
-            .map(|kept| kept.lease.release(Duration::ZERO));
-        let requests: Vec<_> = requests.map(|request| self.owe(request)).collect();
+        let release = |kept: Kept| self.owe(kept.lease.release(Duration::ZERO));
+        let requests: Vec<_> = kept.into_iter().map(release).collect();
         self.background.spawn(async move {
             for request in requests {
                 if let Err(error) = driver.release(&request).await {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::clock::Tick;
-use crate::driver::{Claim, Wait};
+use crate::driver::Wait;
 use crate::engine::keep::{Kept, KeptLeases};
 use crate::engine::order::Order;
 use crate::engine::ticket::{Event, Ticket};
@@ -96,8 +96,8 @@ pub(crate) enum Joined {
 /// How a caller stands who would not wait.
 #[derive(Debug)]
 pub(crate) enum Tried {
-    /// Nobody is there: ask the store with this claim.
-    Ask(Claim),
+    /// Nobody is there: ask the store with this ticket, which stands in no line.
+    Ask(Arc<Ticket>),
     /// Somebody here waits or asks for the name.
     Busy,
     /// A lease was kept: take it, or give it back and try again.
@@ -169,7 +169,7 @@ impl Lines {
     }
 
     /// Says whether to ask at all for a caller who would not wait.
-    pub(crate) fn try_join(&self, order: &Order, now: Tick) -> Tried {
+    pub(crate) fn try_join(&self, order: &Arc<Order>, now: Tick) -> Tried {
         let mut here = self.lock();
         if let Some(kept) = here.kept.take(&order.name) {
             Tried::Kept(kept)
@@ -177,7 +177,8 @@ impl Lines {
             Tried::Busy
         } else {
             let fences = here.kept.fences(order, None, now);
-            Tried::Ask(order.claim(self.ids.next(), Wait::No, fences))
+            let claim = order.claim(self.ids.next(), Wait::No, fences);
+            Tried::Ask(Ticket::asking(order, claim, now))
         }
     }
 

@@ -3,7 +3,7 @@
 mod ask;
 mod backoff;
 mod early;
-mod farewell;
+mod give_back;
 mod keep;
 pub(crate) mod lease;
 mod line;
@@ -23,7 +23,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::driver::{Capabilities, Driver, Loss};
 use crate::engine::early::EarlyNews;
-use crate::engine::farewell::Farewell;
+use crate::engine::give_back::Fallback;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
 use crate::engine::meter::Meter;
@@ -40,7 +40,7 @@ pub(crate) struct Engine {
     pub(crate) capabilities: Capabilities,
     pub(crate) clock: Arc<Clock>,
     pub(crate) background: Background,
-    farewell: Option<Arc<Farewell>>,
+    fallback: Option<Arc<Fallback>>,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
     entries: Arc<Entries>,
@@ -65,7 +65,7 @@ impl Engine {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
             capabilities,
-            farewell: (!sees_the_end).then(|| Farewell::to(&driver)),
+            fallback: (!sees_the_end).then(|| Fallback::to(&driver)),
             clock: Arc::new(Clock::start(driver.clock())),
             background: Background::on(Handle::current()),
             lines: Arc::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Life, Release, Released};
 use crate::engine::backoff::Backoff;
+use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;
 use crate::engine::order::PASS_WINDOW;
@@ -75,27 +76,20 @@ impl Engine {
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let Some(mut first) = self.lines.first_served_by(&hold.order) else {
+        let Some(first) = self.lines.first_served_by(&hold.order) else {
             return Err(hold);
         };
         let passes = hold.passes + 1;
         let fence = hold.lease.fence.pass(passes);
-        let mut guard = Guard::new(self, &hold.lease, &first.order, fence, passes, now);
+        let guard = Guard::new(self, &hold.lease, &first.order, fence, passes, now);
         self.meter.given_back(now.since(hold.since));
         self.meter.granted();
-        loop {
-            match first.tell(Turn::Go(guard)) {
-                Err(Turn::Go(returned)) => guard = returned,
-                _ => return Ok(()),
-            }
-            let Some(next) = self.lines.first_served_by(&hold.order) else {
-                break;
-            };
-            guard.set_order(&next.order);
-            first = next;
-        }
-        // Everybody has left meanwhile; the fence that nobody saw is not used again.
-        match guard.into_hold() {
+        let untaken = match first.tell(Turn::Go(guard)) {
+            Err(Turn::Go(returned)) => self.offer(&hold.order, returned),
+            _ => None,
+        };
+        // If everybody has left meanwhile, the fence that nobody saw is not used again.
+        match untaken.and_then(Guard::into_hold) {
             Some(hold) => Err(hold),
             None => Ok(()),
         }
@@ -135,7 +129,7 @@ impl Engine {
                 (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
                 (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
                 (Err(error), None) => {
-                    self.release_later(request, lease.claim.ttl);
+                    self.give_back_in_background(GiveBack::Release(request), lease.claim.ttl);
                     Err(error)
                 }
             }
@@ -146,19 +140,19 @@ impl Engine {
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
         // A lease by hand may be in use although the engine does not know it any more.
         let request = Release::new(name.clone(), claim.clone(), Life::Client);
-        self.release_later(request.with_fence(fence), A_WHILE);
+        self.give_back_in_background(GiveBack::Release(request.with_fence(fence)), A_WHILE);
     }
 
-    /// Sends a release in the background until the store confirms it or the lease is over anyway.
-    fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
+    /// Sends a request in the background, until the store confirms it or `patience` is over.
+    pub(super) fn give_back_in_background(self: &Arc<Self>, request: GiveBack, patience: Duration) {
         let (engine, request) = (Arc::clone(self), self.owe(request));
         self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
             let mut backoff = Backoff::default();
-            while let Err(error) = engine.driver.release(&request).await {
+            while let Err(error) = request.send(&*engine.driver).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
-                    let name = &request.name;
-                    tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
+                    let name = request.name();
+                    tracing::warn!(%name, %error, "not given back, the lease ends by its ttl");
                     break;
                 }
                 engine.clock.sleep(backoff.pause()).await;

@@ -1,6 +1,6 @@
-//! What has to be given back although the runtime ends first.
+//! Requests that give something back, and are sent even if the runtime of the client ends first.
 //!
-//! Releases and withdrawals run on the caller's runtime. A runtime that ends drops them unsent,
+//! Releases and withdrawals run on the client's runtime. A runtime that ends drops them unsent,
 //! which is what happens to a guard that is dropped at the end of `main`; others would then wait
 //! for its ttl. So every such request travels as something [`Owed`]. If it is dropped before the
 //! store has answered, a thread of our own sends it over a connection of its own, and the thread
@@ -19,30 +19,47 @@ use crate::engine::Engine;
 use crate::engine::ticket::{Action, Event, Ticket};
 use crate::error::Result;
 use crate::fork::Origin;
+use crate::name::Name;
 
 /// How long the end of a program waits for all that it has to give back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A way to a store that does not depend on the runtime of its client.
+/// Sends requests to a store without the runtime of its client.
 #[derive(Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct Fallback {
     driver: Arc<dyn Driver>,
     /// The same, on our own thread.
     reopened: OnceCell<Arc<dyn Driver>>,
-    /// The process whose debts these are: a forked child has none.
+    /// The process whose requests these are: a forked child has none to send.
     origin: Origin,
 }
 
 /// A request that gives something back.
 #[derive(Debug, Clone)]
-pub(crate) enum Debt {
+pub(crate) enum GiveBack {
     Release(Release),
     Withdraw(Claim),
 }
 
-/// Something that leaves a debt, unless somebody else has seen to it.
+impl GiveBack {
+    pub(super) fn name(&self) -> &Name {
+        match self {
+            Self::Release(release) => &release.name,
+            Self::Withdraw(claim) => &claim.name,
+        }
+    }
+
+    pub(super) async fn send(&self, driver: &dyn Driver) -> Result<()> {
+        match self {
+            Self::Release(release) => driver.release(release).await.map(drop),
+            Self::Withdraw(claim) => driver.withdraw(claim).await,
+        }
+    }
+}
+
+/// Something that has to be given back, unless somebody else has seen to it.
 pub(crate) trait Owing {
-    fn debt(self) -> Option<Debt>;
+    fn give_back(self) -> Option<GiveBack>;
 }
 
 /// A request that will be sent, if not by whoever has it then when it is dropped.
@@ -51,7 +68,7 @@ pub(crate) struct Owed<R: Owing> {
     /// Taken out at the end.
     request: Option<R>,
     /// `None` for stores that see the end of a client by themselves.
-    farewell: Option<Arc<Farewell>>,
+    fallback: Option<Arc<Fallback>>,
 }
 
 impl Engine {
@@ -59,7 +76,7 @@ impl Engine {
     pub(super) fn owe<R: Owing>(&self, request: R) -> Owed<R> {
         Owed {
             request: Some(request),
-            farewell: self.farewell.clone(),
+            fallback: self.fallback.clone(),
         }
     }
 }
@@ -87,16 +104,16 @@ impl<R: Owing> Deref for Owed<R> {
 
 impl<R: Owing> Drop for Owed<R> {
     fn drop(&mut self) {
-        let farewell = self.farewell.take();
-        if let (Some(request), Some(farewell)) = (self.request.take(), farewell)
-            && let Some(debt) = request.debt()
+        let fallback = self.fallback.take();
+        if let (Some(request), Some(fallback)) = (self.request.take(), fallback)
+            && let Some(request) = request.give_back()
         {
-            farewell.say(debt);
+            fallback.send_and_wait(request);
         }
     }
 }
 
-impl Farewell {
+impl Fallback {
     pub(crate) fn to(driver: &Arc<dyn Driver>) -> Arc<Self> {
         Arc::new(Self {
             driver: Arc::clone(driver),
@@ -106,7 +123,7 @@ impl Farewell {
     }
 
     /// Sends a request from our own thread, and waits for its answer while there is time.
-    fn say(self: Arc<Self>, debt: Debt) {
+    fn send_and_wait(self: Arc<Self>, request: GiveBack) {
         if !self.origin.is_here() {
             return;
         }
@@ -117,7 +134,7 @@ impl Farewell {
         };
         let (done, answered) = mpsc::sync_channel::<()>(1);
         runtime.spawn(async move {
-            if let Err(error) = self.send(debt, reopening).await {
+            if let Err(error) = self.send(request, reopening).await {
                 tracing::warn!(%error, "not given back before the end, the lease ends by its ttl");
             }
             drop(done);
@@ -128,12 +145,9 @@ impl Farewell {
         wait.end();
     }
 
-    async fn send(&self, debt: Debt, reopening: Reopening) -> Result<()> {
+    async fn send(&self, request: GiveBack, reopening: Reopening) -> Result<()> {
         let driver = self.reopened.get_or_try_init(|| reopening).await?;
-        match debt {
-            Debt::Release(release) => driver.release(&release).await.map(drop)?,
-            Debt::Withdraw(claim) => driver.withdraw(&claim).await?,
-        }
+        request.send(&**driver).await?;
         driver.settled().await;
         Ok(())
     }
@@ -170,23 +184,25 @@ impl Wait {
 }
 
 impl Owing for Release {
-    fn debt(self) -> Option<Debt> {
+    fn give_back(self) -> Option<GiveBack> {
         // The claim is enough: nobody else has it, and who asks may number its grants differently.
-        let fence = None;
-        Some(Debt::Release(Self { fence, ..self }))
+        Some(GiveBack::Release(self.with_fence(None)))
     }
 }
 
-impl Owing for Claim {
-    fn debt(self) -> Option<Debt> {
-        Some(Debt::Withdraw(self))
+impl Owing for GiveBack {
+    fn give_back(self) -> Option<Self> {
+        match self {
+            Self::Release(release) => release.give_back(),
+            Self::Withdraw(_) => Some(self),
+        }
     }
 }
 
 impl Owing for Arc<Ticket> {
-    fn debt(self) -> Option<Debt> {
+    fn give_back(self) -> Option<GiveBack> {
         let ended = self.on(Event::End, Tick::default());
         // Else its grant was served, and is its guard's.
-        (ended == Action::Withdraw).then(|| Debt::Withdraw(self.claim.clone()))
+        (ended == Action::Withdraw).then(|| GiveBack::Withdraw(self.claim.clone()))
     }
 }
