@@ -26,7 +26,7 @@ impl Engine {
         let mut start = self.clock.now();
         let waiting = self.meter.wait(start);
         let entry = self.entry(order);
-        let over = |guard| self.admit(entry.as_ref(), waiting.over(guard, &self.clock));
+        let over = |guard| Self::admit(entry.as_ref(), waiting.over(guard, &self.clock));
         loop {
             if let Some(guard) = self.reenter(entry.as_ref(), order)? {
                 return Ok(waiting.over(guard, &self.clock));
@@ -78,7 +78,7 @@ impl Engine {
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
                     if let Some(guard) = self.take(kept, order, now).await {
-                        return Ok(Some(self.admit(entry.as_ref(), guard)));
+                        return Ok(Some(Self::admit(entry.as_ref(), guard)));
                     }
                 }
             }
@@ -93,7 +93,7 @@ impl Engine {
             })
         })
         .await?;
-        Ok(guard.map(|guard| self.admit(entry.as_ref(), guard)))
+        Ok(guard.map(|guard| Self::admit(entry.as_ref(), guard)))
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -408,7 +408,7 @@ impl Engine {
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, %fence, "granted");
         // The lease may count from long before its holder had it.
-        Guard::new(self, &lease, order, fence, 0, self.clock.now())
+        Guard::new(self, &lease, order, 0, self.clock.now())
     }
 
     pub(super) fn unavailable(&self, why: &'static str) -> Error {

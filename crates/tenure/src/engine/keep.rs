@@ -183,10 +183,8 @@ impl Engine {
         let lease = &kept.lease;
         let usable = lease.health(now) == Health::Held && !lease.is_called_back();
         if usable && order.is_served_by(&kept.order) {
-            let passes = kept.passes + 1;
-            let fence = lease.fence.pass(passes);
             self.meter.granted();
-            return Some(Guard::new(self, lease, order, fence, passes, now));
+            return Some(Guard::new(self, lease, order, kept.passes + 1, now));
         }
         let name = &order.name;
         let freed = Arc::clone(self).free(kept.lease, now, Duration::ZERO);

@@ -11,12 +11,11 @@ use tokio::sync::Notify;
 
 use crate::clock::Tick;
 use crate::engine::Engine;
-use crate::engine::lease::HeldLease;
 use crate::engine::line::{Standing, Turn};
 use crate::engine::order::{Order, Reenters};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Health, Hold, Outcome};
-use crate::name::{Fence, Name};
+use crate::name::Name;
 use crate::random::SeededMap;
 
 /// The entries of all owners that hold or wait for a lock that they may enter again.
@@ -28,20 +27,9 @@ pub(crate) struct Entries(Mutex<SeededMap<(Name, Reenters), Weak<Entry>>>);
 pub(crate) struct Entry {
     entries: Arc<Entries>,
     key: (Name, Reenters),
-    held: Mutex<Option<Outermost>>,
+    /// What the outermost call holds, and its nest.
+    held: Mutex<Option<(Hold, Arc<Nest>)>>,
     changed: Notify,
-}
-
-/// The grant that an owner has.
-#[derive(Debug)]
-struct Outermost {
-    lease: Arc<HeldLease>,
-    /// The outermost call's.
-    order: Arc<Order>,
-    fence: Fence,
-    passes: u32,
-    since: Tick,
-    nest: Arc<Nest>,
 }
 
 /// The calls that share a grant. Changed under the lock of its entry alone.
@@ -79,34 +67,26 @@ impl Engine {
             return Ok(None);
         };
         let held = entry.lock();
-        let Some(outer) = held.as_ref().filter(|outer| outer.is_held(self)) else {
+        let Some((outer, nest)) = held.as_ref().filter(|(outer, _)| outer.is_held()) else {
             return Ok(None);
         };
         if !outer.order.mode.covers(order.mode) {
             let name = order.name.clone();
             return Err(Error::ModeConflict { name });
         }
-        outer.nest.enter(self.clock.now() + order.at_least);
-        let (lease, order) = (&outer.lease, &outer.order);
-        let mut guard = Guard::new(self, lease, order, outer.fence, outer.passes, outer.since);
-        guard.nest(&outer.nest);
+        nest.enter(self.clock.now() + order.at_least);
+        let mut guard = Guard::of(outer.clone());
+        guard.nest(nest);
         Ok(Some(guard))
     }
 
     /// Lets nested calls find a grant. One of several grants of an owner is found.
-    pub(super) fn admit(&self, entry: Option<&Arc<Entry>>, mut guard: Guard) -> Guard {
-        if let (Some(entry), Some(hold)) = (entry, guard.hold()) {
+    pub(super) fn admit(entry: Option<&Arc<Entry>>, mut guard: Guard) -> Guard {
+        if let Some(entry) = entry {
             let mut held = entry.lock();
-            if !held.as_ref().is_some_and(|outer| outer.is_held(self)) {
+            if !is_held(&held) {
                 let nest = Arc::new(Nest::new(entry));
-                *held = Some(Outermost {
-                    lease: Arc::clone(&hold.lease),
-                    order: Arc::clone(&hold.order),
-                    fence: guard.fence(),
-                    passes: hold.passes,
-                    since: hold.since,
-                    nest: Arc::clone(&nest),
-                });
+                *held = Some((guard.hold().clone(), Arc::clone(&nest)));
                 drop(held);
                 guard.nest(&nest);
                 entry.changed.notify_waiters();
@@ -127,7 +107,7 @@ impl Engine {
         tokio::select! {
             biased;
             turn = standing.turn() => turn,
-            () = entry.taken(self) => Some(Turn::Again),
+            () = entry.taken() => Some(Turn::Again),
         }
     }
 
@@ -167,23 +147,19 @@ impl Entries {
 
 impl Entry {
     /// Waits until a call of the owner has the lock.
-    async fn taken(&self, engine: &Engine) {
+    async fn taken(&self) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self
-                .lock()
-                .as_ref()
-                .is_some_and(|outer| outer.is_held(engine))
-            {
+            if is_held(&self.lock()) {
                 return;
             }
             changed.await;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Outermost>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Hold, Arc<Nest>)>> {
         // Nothing panics while an entry is half changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,9 +182,13 @@ impl Drop for Entry {
     }
 }
 
-impl Outermost {
-    fn is_held(&self, engine: &Engine) -> bool {
-        !matches!(self.lease.health(engine.clock.now()), Health::Lost(_))
+fn is_held(outer: &Option<(Hold, Arc<Nest>)>) -> bool {
+    outer.as_ref().is_some_and(|(outer, _)| outer.is_held())
+}
+
+impl Hold {
+    fn is_held(&self) -> bool {
+        !matches!(self.lease.health(self.engine.clock.now()), Health::Lost(_))
     }
 }
 
@@ -238,7 +218,7 @@ impl Nest {
         if calls.depth == 0
             && held
                 .as_ref()
-                .is_some_and(|outer| Arc::ptr_eq(&outer.nest, self))
+                .is_some_and(|(_, nest)| Arc::ptr_eq(nest, self))
         {
             *held = None;
         }

@@ -80,8 +80,7 @@ impl Engine {
             return Err(hold);
         };
         let passes = hold.passes + 1;
-        let fence = hold.lease.fence.pass(passes);
-        let guard = Guard::new(self, &hold.lease, &first.order, fence, passes, now);
+        let guard = Guard::new(self, &hold.lease, &first.order, passes, now);
         self.meter.given_back(now.since(hold.since));
         self.meter.granted();
         let untaken = match first.tell(Turn::Go(guard)) {
@@ -89,10 +88,7 @@ impl Engine {
             _ => None,
         };
         // If everybody has left meanwhile, the fence that nobody saw is not used again.
-        match untaken.and_then(Guard::into_hold) {
-            Some(hold) => Err(hold),
-            None => Ok(()),
-        }
+        untaken.map_or(Ok(()), |guard| Err(guard.into_hold()))
     }
 
     /// Ends a hold that was let go at `now`, and returns what tells the store.
