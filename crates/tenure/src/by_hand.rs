@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::driver::{Life, Loss, Release, Released, Renewal, Renewed};
-use crate::engine::{order::check_ttl, to_end::to_end};
+use crate::engine::{lock_request::check_ttl, to_end::to_end};
 use crate::error::Result;
 use crate::guard::Outcome;
 use crate::lock::DEFAULT_TTL;

@@ -8,7 +8,7 @@ use crate::clock::Tick;
 use crate::driver::Loss;
 use crate::engine::Engine;
 use crate::engine::lease::HeldLease;
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::reentry::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
@@ -38,7 +38,7 @@ pub struct Guard {
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<HeldLease>,
-    pub(crate) order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
     /// How many holders in this process the lease had before this one.
     pub(crate) passes: u32,
     pub(crate) since: Tick,
@@ -79,14 +79,14 @@ impl Guard {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         lease: &Arc<HeldLease>,
-        order: &Arc<Order>,
+        request: &Arc<LockRequest>,
         passes: u32,
         since: Tick,
     ) -> Self {
         Self::of(Hold {
             engine: Arc::clone(engine),
             lease: Arc::clone(lease),
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             passes,
             since,
             nest: None,
@@ -106,7 +106,7 @@ impl Guard {
 
     /// Returns what is locked.
     pub fn name(&self) -> &Name {
-        &self.hold().order.name
+        &self.hold().request.name
     }
 
     /// Returns who holds it, as people see it in the store: the owner that the lock names, or else
@@ -157,9 +157,9 @@ impl Guard {
         Arc::clone(&hold.engine).give_back(hold).await
     }
 
-    pub(crate) fn set_order(&mut self, order: &Arc<Order>) {
+    pub(crate) fn set_request(&mut self, request: &Arc<LockRequest>) {
         if let Some(hold) = &mut self.hold {
-            hold.order = Arc::clone(order);
+            hold.request = Arc::clone(request);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::by_hand::Lease;
 use crate::client::Client;
 use crate::driver::{About, Life, Mode};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::name::{Name, Owner};
@@ -179,8 +179,8 @@ impl Lock {
     /// lock already, it is released in the background; until that release arrives, at the latest
     /// when `ttl` ends, others find the lock held.
     pub async fn lock(&self) -> Result<Guard> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.lock(&order).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.lock(&request).await
     }
 
     /// Takes the lock if it is free right now and nobody stands in line for it.
@@ -193,8 +193,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.try_lock(&order).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.try_lock(&request).await
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -210,8 +210,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.lock_timeout(&order, patience).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.lock_timeout(&request, patience).await
     }
 
     /// Waits for a lease that belongs to no process, to be renewed and released by hand.
@@ -224,8 +224,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease(&self) -> Result<Lease> {
-        let order = self.order(Life::Ttl)?;
-        Ok(self.client.engine.lock(&order).await?.into_lease())
+        let request = self.request(Life::Ttl)?;
+        Ok(self.client.engine.lock(&request).await?.into_lease())
     }
 
     /// Takes a lease by hand if the lock is free right now and nobody stands in line for it.
@@ -238,8 +238,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn try_lease(&self) -> Result<Option<Lease>> {
-        let order = self.order(Life::Ttl)?;
-        let guard = self.client.engine.try_lock(&order).await?;
+        let request = self.request(Life::Ttl)?;
+        let guard = self.client.engine.try_lock(&request).await?;
         Ok(guard.map(Guard::into_lease))
     }
 
@@ -253,16 +253,16 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
-        let order = self.order(Life::Ttl)?;
+        let request = self.request(Life::Ttl)?;
         Ok(self
             .client
             .engine
-            .lock_timeout(&order, patience)
+            .lock_timeout(&request, patience)
             .await?
             .into_lease())
     }
 
-    fn order(&self, life: Life) -> Result<Arc<Order>> {
+    fn request(&self, life: Life) -> Result<Arc<LockRequest>> {
         let name = self
             .name
             .clone()
@@ -275,7 +275,7 @@ impl Lock {
             (_, owner) => owner.clone(),
         };
         let caller = self.reentrant.then(Owner::current);
-        let order = Order {
+        let request = LockRequest {
             name,
             owner,
             caller,
@@ -287,9 +287,9 @@ impl Lock {
             keep: self.keep,
             about: About::this_process(self.reason.as_ref()),
         };
-        order.check(engine.driver.kind(), &engine.capabilities)?;
-        engine.warn_of_a_short_ttl(&order);
-        Ok(Arc::new(order))
+        request.check(engine.driver.kind(), &engine.capabilities)?;
+        engine.warn_of_a_short_ttl(&request);
+        Ok(Arc::new(request))
     }
 }
 

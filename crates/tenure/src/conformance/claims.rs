@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::party::{Need, TTL, cast, fresh_name, lacks, name};
+use super::needs::{Need, lacks};
+use super::party::{TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
 use crate::name::{ClaimId, Fence, Name};
 

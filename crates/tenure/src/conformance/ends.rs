@@ -1,11 +1,12 @@
-//! How leases end: by time, with their client, by an operator, or kept for a while.
+//! How leases end: by time, with their client, by an operator; and names that stay taken after their release.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Fixture;
-use super::party::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, sees_clients_end, until};
+use super::needs::{Need, lacks, sees_clients_end};
+use super::party::{TOLERANCE, TTL, cast, fresh_name, until};
 use crate::driver::{Answer, Life, Loss, Mode, Released, Renewed};
 
 /// A lease that is not renewed ends by itself, and the name is free.
@@ -70,12 +71,12 @@ pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
         let fence = ann.ttl(first_ttl).locks().await;
         let past_first_end = Instant::now() + first_ttl + TOLERANCE;
         match ann.renews(Some(fence)).await {
-            Renewed::Extended { fence: kept, .. } if kept == fence => {
+            Renewed::Extended { fence: found, .. } if found == fence => {
                 break (fence, past_first_end);
             }
             // The machine stood still for so long.
             Renewed::Lost(_) if asked.elapsed() + TOLERANCE >= first_ttl => {}
-            other => panic!("expected to keep {fence}, got {other:?}"),
+            other => panic!("expected to extend {fence}, got {other:?}"),
         }
     };
     ann.extends(fence).await;
@@ -214,59 +215,59 @@ pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// A name that is kept after its release is taken by nobody, not even its last owner, and then
+/// A name that stays taken after its release is taken by nobody, not even its last owner, and then
 /// free.
-pub async fn a_kept_name_is_nobodys_and_then_free(fixture: &dyn Fixture) {
+pub async fn a_name_that_stays_taken_is_nobodys_and_then_free(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken, Need::ByHand]).await {
         return;
     }
     let [ann, bob] = cast(fixture).await;
     for life in [Life::Client, Life::Ttl] {
-        // Kept for longer than the rule runs, and for so short that its end can be waited for.
-        for keep in [TTL, fixture.short()] {
+        // Taken for longer than the rule runs, and for so short that its end can be waited for.
+        for stays_taken in [TTL, fixture.short()] {
             let name = fresh_name();
             let (ann, bob) = (ann.life(life).at(name.clone()), bob.at(name));
             let older = ann.locks().await;
             let releases = Instant::now();
-            let kept = ann.releases_with(|release| release.stays_taken = keep);
-            assert_eq!(kept.await, Released::Freed { left: 0 });
-            if keep == TTL {
+            let released = ann.releases_with(|release| release.stays_taken = stays_taken);
+            assert_eq!(released.await, Released::Freed { left: 0 });
+            if stays_taken == TTL {
                 bob.is_refused().await;
                 ann.is_refused().await;
             }
             assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
             assert!(matches!(ann.releases().await, Released::NotHeld(_)));
             ann.withdraws().await;
-            if keep == TTL {
+            if stays_taken == TTL {
                 bob.is_refused().await;
                 continue;
             }
             let newer = bob.locks_in_time().await;
             let lasted = releases.elapsed();
-            assert!(lasted + TOLERANCE >= keep, "free after {lasted:?}");
+            assert!(lasted + TOLERANCE >= stays_taken, "free after {lasted:?}");
             assert!(older < newer);
             bob.frees().await;
         }
     }
 }
 
-/// A kept name stays kept when the client that released it ends.
-pub async fn a_kept_name_outlives_its_client(fixture: &dyn Fixture) {
+/// A name that stays taken does so when the client that released it ends.
+pub async fn a_name_that_stays_taken_outlives_its_client(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
     }
     let [ann, bob] = cast(fixture).await;
     ann.locks().await;
-    let kept = ann.releases_with(|release| release.stays_taken = TTL);
-    assert_eq!(kept.await, Released::Freed { left: 0 });
+    let released = ann.releases_with(|release| release.stays_taken = TTL);
+    assert_eq!(released.await, Released::Freed { left: 0 });
     drop(ann);
     sleep(TOLERANCE).await;
     bob.is_refused().await;
 }
 
-/// Who stands in line goes in when the time is over for which a name was kept, although the
+/// Who stands in line goes in when the time is over for which a name stayed taken, although the
 /// lease would have lasted longer; also if the first in line leaves meanwhile.
-pub async fn a_kept_name_goes_to_the_next_in_time(fixture: &dyn Fixture) {
+pub async fn a_name_that_stays_taken_goes_to_the_next_in_time(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
     }
@@ -274,8 +275,8 @@ pub async fn a_kept_name_goes_to_the_next_in_time(fixture: &dyn Fixture) {
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
-    let kept = ann.releases_with(|release| release.stays_taken = fixture.short());
-    assert_eq!(kept.await, Released::Freed { left: 0 });
+    let released = ann.releases_with(|release| release.stays_taken = fixture.short());
+    assert_eq!(released.await, Released::Freed { left: 0 });
     bob.withdraws().await;
     eve.turn().await;
     eve.is_held_by(&[&eve]).await;

@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Fixture;
-use super::party::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, name};
+use super::needs::{Need, lacks};
+use super::party::{TOLERANCE, TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Mode, Release, Released};
 
 /// The list is sorted by name, and has one name or all of them.

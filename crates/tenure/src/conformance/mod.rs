@@ -43,7 +43,7 @@
 //! The test crate needs `tenure` with the feature `conformance`, `async-trait`, and `tokio` with
 //! `macros`, `rt` and `time`.
 
-mod calls;
+mod call_backs;
 mod claims;
 mod ends;
 pub mod faults;
@@ -51,6 +51,7 @@ mod fences;
 mod line;
 mod lists;
 pub(crate) mod modes;
+mod needs;
 pub(crate) mod party;
 
 use std::sync::Arc;
@@ -62,7 +63,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::driver::Driver;
 
-pub use calls::*;
+pub use call_backs::*;
 pub use claims::*;
 pub use ends::*;
 pub use fences::*;
@@ -165,9 +166,9 @@ macro_rules! conformance {
             a_claim_from_elsewhere_calls_a_lease_back,
             a_handed_over_lease_is_what_was_asked_for,
             a_grant_lasts_for_as_long_as_the_store_says,
-            a_kept_name_goes_to_the_next_in_time,
-            a_kept_name_is_nobodys_and_then_free,
-            a_kept_name_outlives_its_client,
+            a_name_that_stays_taken_goes_to_the_next_in_time,
+            a_name_that_stays_taken_is_nobodys_and_then_free,
+            a_name_that_stays_taken_outlives_its_client,
             a_large_take_at_the_head_is_not_starved,
             a_lease_by_client_ends_with_its_client,
             a_lease_by_ttl_expires,

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Fixture;
 use crate::driver::{
-    About, Answer, Capabilities, Claim, Driver, Entry, Fairness, Grant, Holder, Life, Loss, Mode,
-    News, Release, Released, Renewal, Renewed, Wait,
+    About, Answer, Claim, Driver, Entry, Grant, Holder, Life, Loss, Mode, News, Release, Released,
+    Renewal, Renewed, Wait,
 };
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Fence, Name, Owner};
@@ -22,76 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What stores that count in milliseconds may be off by, and messages may take.
 pub(crate) const TOLERANCE: Duration = Duration::from_millis(50);
-
-/// What a rule needs that a store may lack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    ByHand,
-    Calls,
-    FirstCome,
-    Permits,
-    Shared,
-    SharedOwners,
-    StaysTaken,
-}
-
-impl Need {
-    fn is_met(self, can: &Capabilities) -> bool {
-        match self {
-            Self::ByHand => can.by_hand,
-            Self::Calls => can.calls,
-            Self::FirstCome => can.fairness == Fairness::FirstCome,
-            Self::Permits => can.permits,
-            Self::Shared => can.shared,
-            Self::SharedOwners => can.shared_owners,
-            Self::StaysTaken => can.stays_taken,
-        }
-    }
-
-    /// Fails unless the engine refuses what the store lacks.
-    async fn is_refused(self, driver: Arc<dyn Driver>) {
-        let (locks, name) = (crate::Client::with_driver(driver), fresh_name());
-        let mutex = locks.mutex(name.as_str());
-        let refused = match self {
-            // An order that nobody promises cannot be asked for.
-            Self::FirstCome => return,
-            Self::ByHand => mutex.try_lease().await.map(drop),
-            Self::Calls => mutex.keep(TTL).try_lock().await.map(drop),
-            Self::Permits => {
-                let semaphore = locks.semaphore(name.as_str(), 2);
-                semaphore.take(1).try_lock().await.map(drop)
-            }
-            Self::Shared => {
-                let read = locks.rwlock(name.as_str()).read();
-                read.try_lock().await.map(drop)
-            }
-            Self::SharedOwners => mutex.owner(Owner::unique()).try_lock().await.map(drop),
-            Self::StaysTaken => mutex.at_least(TTL).try_lock().await.map(drop),
-        };
-        assert!(
-            matches!(refused, Err(Error::Unsupported { .. })),
-            "the store lacks {self:?}, and the engine does not refuse it: {refused:?}"
-        );
-    }
-}
-
-/// Whether the store lacks any of what a rule needs; then the engine has to refuse that.
-pub(crate) async fn lacks(fixture: &dyn Fixture, needs: &[Need]) -> bool {
-    let driver = fixture.client().await;
-    let can = driver.capabilities();
-    let missing = needs.iter().filter(|need| !need.is_met(&can));
-    let mut lacks = false;
-    for need in missing {
-        need.is_refused(Arc::clone(&driver)).await;
-        lacks = true;
-    }
-    lacks
-}
-
-/// Whether a lease ends with its client; where it does not, it lasts for its ttl.
-pub(crate) async fn sees_clients_end(fixture: &dyn Fixture) -> bool {
-    fixture.client().await.capabilities().sees_clients_end
-}
 
 /// Parties that ask for one fresh name, each with a client of its own and without an owner.
 pub(crate) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
@@ -155,7 +85,7 @@ impl Client {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, news: News) {
+    fn note(&self, news: News) {
         let mut unread = self.unread();
         match news {
             News::AskAgain(_) => unread.calls += 1,
@@ -163,15 +93,10 @@ impl Client {
         }
     }
 
-    fn take<T>(&self, wanted: impl FnMut(&News) -> Option<T>) -> Option<T> {
+    fn take<T>(&self, wanted: impl Fn(&News) -> Option<T>) -> Option<T> {
         let mut unread = self.unread();
-        let mut wanted = wanted;
-        let found = unread
-            .news
-            .iter()
-            .enumerate()
-            .find_map(|(index, news)| wanted(news).map(|found| (index, found)));
-        let (index, found) = found?;
+        let mut news = unread.news.iter().enumerate();
+        let (index, found) = news.find_map(|(index, news)| Some((index, wanted(news)?)))?;
         unread.news.remove(index);
         Some(found)
     }
@@ -379,7 +304,7 @@ impl Party {
             }
             let asks_at = self.waiting().asks_at.unwrap_or(deadline);
             match timeout_at(deadline.min(asks_at), self.client.driver.news()).await {
-                Ok(news) => self.client.keep(news),
+                Ok(news) => self.client.note(news),
                 Err(_) => assert!(
                     Instant::now() < deadline,
                     "no grant in {PATIENCE:?}, by news or by asking again; the store lists {:?}",
@@ -433,7 +358,7 @@ impl Party {
 
     /// Waits until the store says that this party's lease is over.
     pub(crate) async fn loses(&self) -> (Fence, Loss) {
-        let mine = |news: &News| match news {
+        let lost = self.hears(PATIENCE, |news| match news {
             News::Lost {
                 name,
                 claim,
@@ -441,17 +366,9 @@ impl Party {
                 loss,
             } if self.is_about_us(name, claim) => Some((*fence, *loss)),
             _ => None,
-        };
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(lost) = self.client.take(mine) {
-                return lost;
-            }
-            match timeout_at(deadline, self.client.driver.news()).await {
-                Ok(news) => self.client.keep(news),
-                Err(_) => panic!("the holder was not told in {PATIENCE:?} that its lease is over"),
-            }
-        }
+        });
+        let lost = lost.await;
+        lost.unwrap_or_else(|| panic!("the holder was not told in {PATIENCE:?} of its loss"))
     }
 
     /// Waits until the store says that somebody else wants this party's name.
@@ -466,17 +383,22 @@ impl Party {
     }
 
     async fn hears_of_a_call(&self, patience: Duration) -> Option<Fence> {
-        let mine = |news: &News| match news {
+        let wanted = self.hears(patience, |news| match news {
             News::Wanted { name, claim, fence } if self.is_about_us(name, claim) => Some(*fence),
             _ => None,
-        };
+        });
+        wanted.await
+    }
+
+    /// Waits for news that is wanted.
+    async fn hears<T>(&self, patience: Duration, wanted: impl Fn(&News) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(fence) = self.client.take(mine) {
-                return Some(fence);
+            if let Some(found) = self.client.take(&wanted) {
+                return Some(found);
             }
             let news = timeout_at(deadline, self.client.driver.news()).await.ok()?;
-            self.client.keep(news);
+            self.client.note(news);
         }
     }
 
@@ -505,10 +427,10 @@ impl Party {
 
     /// Renews its lease, and is told that it goes on.
     pub(crate) async fn extends(&self, fence: Fence) {
-        let kept = self.renews(Some(fence)).await;
+        let renewed = self.renews(Some(fence)).await;
         assert!(
-            matches!(kept, Renewed::Extended { fence: kept, .. } if kept == fence),
-            "expected fence {fence} to be kept, got {kept:?}"
+            matches!(renewed, Renewed::Extended { fence: found, .. } if found == fence),
+            "expected fence {fence} to be extended, got {renewed:?}"
         );
     }
 

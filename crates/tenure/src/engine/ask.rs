@@ -8,8 +8,8 @@ use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
 use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
-use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
-use crate::engine::order::Order;
+use crate::engine::line::{Joined, NextStep, Standing, Tried, Turn};
+use crate::engine::lock_request::LockRequest;
 use crate::engine::ticket::{Action, Event, Granted, LONG_SILENCE, Place, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
@@ -22,19 +22,19 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves the line and gives back what was granted meanwhile.
-    pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
+    pub(crate) async fn lock(self: &Arc<Self>, request: &Arc<LockRequest>) -> Result<Guard> {
         let mut start = self.clock.now();
         let waiting = self.meter.wait(start);
-        let entry = self.entry(order);
+        let entry = self.reentry(request);
         let over = |guard| Self::admit(entry.as_ref(), waiting.over(guard, &self.clock));
         loop {
-            if let Some(guard) = self.reenter(entry.as_ref(), order)? {
+            if let Some(guard) = self.reenter(entry.as_ref(), request)? {
                 return Ok(waiting.over(guard, &self.clock));
             }
-            let mut standing = match self.lines.join(order, start) {
+            let mut standing = match self.lines.join(request, start) {
                 Joined::Behind(standing) => standing,
                 Joined::Kept(kept) => {
-                    if let Some(guard) = self.take(kept, order, start).await {
+                    if let Some(guard) = self.take(kept, request, start).await {
                         return Ok(over(guard));
                     }
                     start = self.clock.now();
@@ -66,18 +66,21 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Cancel safe: a grant that nobody waits for any more is given back.
-    pub(crate) async fn try_lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
-        let entry = self.entry(order);
-        if let Some(guard) = self.reenter(entry.as_ref(), order)? {
+    pub(crate) async fn try_lock(
+        self: &Arc<Self>,
+        request: &Arc<LockRequest>,
+    ) -> Result<Option<Guard>> {
+        let entry = self.reentry(request);
+        if let Some(guard) = self.reenter(entry.as_ref(), request)? {
             return Ok(Some(guard));
         }
         let ticket = loop {
             let now = self.clock.now();
-            match self.lines.try_join(order, now) {
+            match self.lines.try_join(request, now) {
                 Tried::Ask(ticket) => break ticket,
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
-                    if let Some(guard) = self.take(kept, order, now).await {
+                    if let Some(guard) = self.take(kept, request, now).await {
                         return Ok(Some(Self::admit(entry.as_ref(), guard)));
                     }
                 }
@@ -106,19 +109,19 @@ impl Engine {
     /// As [`lock`](Self::lock).
     pub(crate) async fn lock_timeout(
         self: &Arc<Self>,
-        order: &Arc<Order>,
+        request: &Arc<LockRequest>,
         patience: Duration,
     ) -> Result<Guard> {
         let end = self.clock.now() + patience;
         let last_look = (patience / 4).min(LONGEST_LAST_LOOK);
         // Still in line when the time is over, so that the line tells why.
-        let mut lock = std::pin::pin!(self.lock(order));
+        let mut lock = std::pin::pin!(self.lock(request));
         if last_look > LONG_SILENCE {
             tokio::select! {
                 biased;
                 guard = &mut lock => return guard,
                 () = self.clock.sleep(patience - last_look) => {
-                    self.lines.expect_answer(order, self.clock.now());
+                    self.lines.expect_answer(request, self.clock.now());
                 }
             }
         }
@@ -126,20 +129,20 @@ impl Engine {
             biased;
             guard = &mut lock => guard,
             () = self.clock.sleep(end.since(self.clock.now())) => {
-                Err(self.too_late(order, patience))
+                Err(self.too_late(request, patience))
             }
         }
     }
 
     /// Why somebody who has waited for so long was not served.
-    fn too_late(&self, order: &Order, waited: Duration) -> Error {
-        match self.lines.silence(order, self.clock.now()) {
+    fn too_late(&self, request: &LockRequest, waited: Duration) -> Error {
+        match self.lines.silence(request, self.clock.now()) {
             Some(why) => Error::Indeterminate {
                 driver: self.driver.kind(),
                 source: format!("{why}; gave up after {waited:?}").into(),
             },
             None => Error::TimedOut {
-                name: order.name.clone(),
+                name: request.name.clone(),
                 waited,
             },
         }
@@ -154,7 +157,7 @@ impl Engine {
                 let standing = self.lines.stand_first(&ticket);
                 ticket.hear(Ok(()));
                 self.queued(&ticket, sent, ask_again);
-                self.attend(Arc::clone(&ticket.order));
+                self.attend(Arc::clone(&ticket.request));
                 return Ok(First::Stand(standing));
             }
             Ok((_, Answer::Busy)) => Err(self.refused(&ticket)),
@@ -163,25 +166,28 @@ impl Engine {
         let served = answer.map(|granted| First::Granted(self.guard(&ticket, granted)));
         ticket.on(Event::End, self.clock.now());
         if self.lines.spend_first(&ticket) {
-            self.attend(Arc::clone(&ticket.order));
+            self.attend(Arc::clone(&ticket.request));
         }
         served
     }
 
-    /// Looks after the line of an order until nobody waits in it any more.
-    fn attend(self: &Arc<Self>, order: Arc<Order>) {
+    /// Looks after the line of a request until nobody waits in it any more.
+    fn attend(self: &Arc<Self>, request: Arc<LockRequest>) {
         let attendant = Attendant {
             engine: Arc::clone(self),
-            order,
+            request,
             is_done: false,
         };
         self.background.spawn(async move {
-            let (engine, mut trouble) = (&attendant.engine, Trouble::default());
+            let (engine, mut outage) = (&attendant.engine, Outage::default());
             loop {
-                match engine.lines.wanted(&attendant.order, engine.clock.now()) {
-                    Wanted::Nothing => break,
-                    Wanted::Undo(ticket) => engine.act(&ticket, Event::End),
-                    Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
+                match engine
+                    .lines
+                    .next_step(&attendant.request, engine.clock.now())
+                {
+                    NextStep::Nothing => break,
+                    NextStep::Withdraw(ticket) => engine.act(&ticket, Event::End),
+                    NextStep::Attend(ticket) => engine.advance(&ticket, &mut outage).await,
                 }
             }
             attendant.leave();
@@ -189,12 +195,12 @@ impl Engine {
     }
 
     /// Brings a ticket one step further.
-    async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
+    async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, outage: &mut Outage) {
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
             Action::Send => {
                 let answer = self.driver.acquire(&ticket.claim).await;
-                self.answered(ticket, now, answer, trouble);
+                self.answered(ticket, now, answer, outage);
             }
             // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
             Action::Sleep(until) => tokio::select! {
@@ -213,30 +219,28 @@ impl Engine {
         ticket: &Arc<Ticket>,
         sent: Tick,
         answer: Result<Answer>,
-        trouble: &mut Trouble,
+        outage: &mut Outage,
     ) {
         match answer {
             Ok(Answer::Granted(grant)) => {
-                trouble.over();
+                outage.over();
                 let granted = Granted { grant, start: sent };
                 self.act(ticket, Event::AnsweredGranted(granted));
             }
             Ok(Answer::Queued { ask_again }) => {
-                trouble.over();
+                outage.over();
                 ticket.hear(Ok(()));
                 self.queued(ticket, sent, ask_again);
             }
             Ok(Answer::Busy) => self.give_up(ticket, self.refused(ticket)),
-            Err(error)
-                if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
-            {
+            Err(error) if error.is_outage() && outage.bearable(&ticket.claim, self.clock.now()) => {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
                 ticket.hear(Err(&error));
                 // Nothing new is known of when it was not granted yet.
-                self.queued(ticket, ticket.first_sent, Some(trouble.backoff.pause()));
+                self.queued(ticket, ticket.first_sent, Some(outage.backoff.pause()));
             }
             Err(error) => {
-                trouble.over();
+                outage.over();
                 self.give_up(ticket, error);
             }
         }
@@ -248,7 +252,7 @@ impl Engine {
             self.withdraw(&ticket.claim);
             self.lines.spend(ticket);
             let mut turn = Turn::Failed(error);
-            while let Some(first) = self.lines.first(&ticket.order) {
+            while let Some(first) = self.lines.first(&ticket.request) {
                 match first.tell(turn) {
                     Ok(()) => return,
                     Err(returned) => turn = returned,
@@ -337,16 +341,16 @@ impl Engine {
     /// Gives a ticket's grant to the first in line; the caller has spent the ticket.
     fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, granted: Granted) {
         let guard = self.guard(ticket, granted);
-        let untaken = self.offer(&ticket.order, guard);
+        let untaken = self.offer(&ticket.request, guard);
         self.lines.spend(ticket);
         drop(untaken);
     }
 
     /// Offers a guard to those in line whom it serves, one after the other; returns it if nobody
     /// is left to take it.
-    pub(super) fn offer(&self, order: &Order, mut guard: Guard) -> Option<Guard> {
-        while let Some(first) = self.lines.first_served_by(order) {
-            guard.set_order(&first.order);
+    pub(super) fn offer(&self, request: &LockRequest, mut guard: Guard) -> Option<Guard> {
+        while let Some(first) = self.lines.first_served_by(request) {
+            guard.set_request(&first.request);
             match first.tell(Turn::Go(guard)) {
                 Err(Turn::Go(returned)) => guard = returned,
                 _ => return None,
@@ -400,15 +404,15 @@ impl Engine {
 
     /// Registers a grant, and makes the guard for it.
     fn guard(self: &Arc<Self>, ticket: &Ticket, granted: Granted) -> Guard {
-        let (claim, order) = (ticket.claim.clone(), &ticket.order);
-        let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
+        let (claim, request) = (ticket.claim.clone(), &ticket.request);
+        let lease = Arc::new(HeldLease::new(claim, granted, request.max_hold));
         let fence = granted.grant.fence;
         self.leases.add(&lease);
         self.hear_early_news(&lease);
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, %fence, "granted");
         // The lease may count from long before its holder had it.
-        Guard::new(self, &lease, order, 0, self.clock.now())
+        Guard::new(self, &lease, request, 0, self.clock.now())
     }
 
     pub(super) fn unavailable(&self, why: &'static str) -> Error {
@@ -436,12 +440,12 @@ impl Engine {
 #[derive(Debug)]
 struct Attendant {
     engine: Arc<Engine>,
-    order: Arc<Order>,
+    request: Arc<LockRequest>,
     is_done: bool,
 }
 
 impl Attendant {
-    /// Ends the work in order: nobody waits in the line any more.
+    /// Ends its work: nobody waits in the line any more.
     fn leave(mut self) {
         self.is_done = true;
     }
@@ -450,7 +454,7 @@ impl Attendant {
 impl Drop for Attendant {
     fn drop(&mut self) {
         if !self.is_done
-            && let Some(ticket) = self.engine.lines.close(&self.order)
+            && let Some(ticket) = self.engine.lines.close(&self.request)
         {
             drop(self.engine.owe(ticket));
         }
@@ -466,12 +470,12 @@ enum First {
 
 /// How long the store has not answered somebody who stands in line.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Outage {
     since: Option<Tick>,
     backoff: Backoff,
 }
 
-impl Trouble {
+impl Outage {
     fn over(&mut self) {
         *self = Self::default();
     }

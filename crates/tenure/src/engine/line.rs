@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::clock::Tick;
 use crate::driver::Wait;
 use crate::engine::keep::{Kept, KeptLeases};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::ticket::{Event, Ticket};
 use crate::error::Error;
 use crate::guard::Guard;
@@ -67,7 +67,7 @@ pub(super) struct Line {
 struct Waiter {
     /// Grows along the line, so that whoever leaves is found quickly.
     number: i64,
-    order: Arc<Order>,
+    request: Arc<LockRequest>,
     turn: oneshot::Sender<Turn>,
 }
 
@@ -106,11 +106,11 @@ pub(crate) enum Tried {
 
 /// What whoever attends to a line has to do next.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum NextStep {
     /// Look after this ticket.
     Attend(Arc<Ticket>),
     /// Nobody wants this ticket any more: take it back, and ask what is next.
-    Undo(Arc<Ticket>),
+    Withdraw(Arc<Ticket>),
     /// Nothing: the line is gone.
     Nothing,
 }
@@ -119,7 +119,7 @@ pub(crate) enum Wanted {
 #[derive(Debug)]
 pub(crate) struct Standing {
     lines: Arc<Lines>,
-    order: Arc<Order>,
+    request: Arc<LockRequest>,
     number: i64,
     turn: oneshot::Receiver<Turn>,
 }
@@ -133,52 +133,52 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.lines.leave(&self.order, self.number);
+        self.lines.leave(&self.request, self.number);
         // A turn that was sent and not read gives its guard back with the channel.
     }
 }
 
 impl Lines {
     /// Stands in line, or goes ahead to ask if nobody is there.
-    pub(crate) fn join(self: &Arc<Self>, order: &Arc<Order>, now: Tick) -> Joined {
+    pub(crate) fn join(self: &Arc<Self>, request: &Arc<LockRequest>, now: Tick) -> Joined {
         let mut here = self.lock();
         let here = &mut *here;
-        if let Some(kept) = here.kept.take(&order.name) {
+        if let Some(kept) = here.kept.take(&request.name) {
             return Joined::Kept(kept);
         }
-        if let Some(line) = here.line(order) {
-            let (waiter, standing) = self.waiter(order, self.next_number());
+        if let Some(line) = here.line(request) {
+            let (waiter, standing) = self.waiter(request, self.next_number());
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
-        let fences = here.kept.fences(order, None, now);
-        let claim = order.claim(self.ids.next(), Wait::InLine, fences);
-        let ticket = Ticket::asking(order, claim, now);
-        here.add_line(order, Arc::clone(&ticket));
+        let fences = here.kept.fences(request, None, now);
+        let claim = request.claim(self.ids.next(), Wait::InLine, fences);
+        let ticket = Ticket::asking(request, claim, now);
+        here.add_line(request, Arc::clone(&ticket));
         Joined::First(ticket)
     }
 
     /// Stands at the front, with a ticket that the store has put in its line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
         let mut here = self.lock();
-        let (waiter, standing) = self.waiter(&ticket.order, -self.next_number());
-        if let Some(line) = here.line(&ticket.order) {
+        let (waiter, standing) = self.waiter(&ticket.request, -self.next_number());
+        if let Some(line) = here.line(&ticket.request) {
             line.waiters.push_front(waiter);
         }
         standing
     }
 
     /// Says whether to ask at all for a caller who would not wait.
-    pub(crate) fn try_join(&self, order: &Arc<Order>, now: Tick) -> Tried {
+    pub(crate) fn try_join(&self, request: &Arc<LockRequest>, now: Tick) -> Tried {
         let mut here = self.lock();
-        if let Some(kept) = here.kept.take(&order.name) {
+        if let Some(kept) = here.kept.take(&request.name) {
             Tried::Kept(kept)
-        } else if here.line(order).is_some() {
+        } else if here.line(request).is_some() {
             Tried::Busy
         } else {
-            let fences = here.kept.fences(order, None, now);
-            let claim = order.claim(self.ids.next(), Wait::No, fences);
-            Tried::Ask(Ticket::asking(order, claim, now))
+            let fences = here.kept.fences(request, None, now);
+            let claim = request.claim(self.ids.next(), Wait::No, fences);
+            Tried::Ask(Ticket::asking(request, claim, now))
         }
     }
 
@@ -187,12 +187,12 @@ impl Lines {
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
         let mut here = self.lock();
-        let Some(line) = here.line(&ticket.order) else {
+        let Some(line) = here.line(&ticket.request) else {
             return false;
         };
         line.ticket = None;
         if line.waiters.is_empty() {
-            here.remove_line(&ticket.order);
+            here.remove_line(&ticket.request);
             return false;
         }
         true
@@ -200,7 +200,7 @@ impl Lines {
 
     /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lock().line(&ticket.order)
+        if let Some(line) = self.lock().line(&ticket.request)
             && line.has(ticket)
         {
             line.ticket = None;
@@ -216,15 +216,15 @@ impl Lines {
     }
 
     /// Why whoever stands in a line knows nothing of its place, if so.
-    pub(crate) fn silence(&self, order: &Order, now: Tick) -> Option<String> {
+    pub(crate) fn silence(&self, request: &LockRequest, now: Tick) -> Option<String> {
         let mut here = self.lock();
-        here.line(order)?.ticket.as_ref()?.silence(now)
+        here.line(request)?.ticket.as_ref()?.silence(now)
     }
 
     /// Lets a line ask again for its place.
-    pub(crate) fn expect_answer(&self, order: &Order, now: Tick) {
+    pub(crate) fn expect_answer(&self, request: &LockRequest, now: Tick) {
         let mut here = self.lock();
-        let ticket = here.line(order).and_then(|line| line.ticket.as_ref());
+        let ticket = here.line(request).and_then(|line| line.ticket.as_ref());
         if let Some(ticket) = ticket {
             ticket.expect_answer(now);
         }
@@ -251,69 +251,69 @@ impl Lines {
         }
     }
 
-    /// Takes the first waiter out of the line if a lease granted for `order` serves it.
-    pub(crate) fn first_served_by(&self, order: &Order) -> Option<TheirTurn> {
+    /// Takes the first waiter out of the line if a lease granted for `request` serves it.
+    pub(crate) fn first_served_by(&self, request: &LockRequest) -> Option<TheirTurn> {
         let mut here = self.lock();
-        let line = here.line(order)?;
+        let line = here.line(request)?;
         line.skip_those_who_left();
-        if !line.waiters.front()?.order.is_served_by(order) {
+        if !line.waiters.front()?.request.is_served_by(request) {
             return None;
         }
         line.next()
     }
 
     /// Takes the first waiter out of the line, whoever it is.
-    pub(crate) fn first(&self, order: &Order) -> Option<TheirTurn> {
+    pub(crate) fn first(&self, request: &LockRequest) -> Option<TheirTurn> {
         let mut here = self.lock();
-        let line = here.line(order)?;
+        let line = here.line(request)?;
         line.skip_those_who_left();
         line.next()
     }
 
-    /// Says what is to be done for the line of an order; only its one attendant asks.
-    pub(crate) fn wanted(&self, order: &Order, now: Tick) -> Wanted {
+    /// Says what is to be done for the line of a request; only its one attendant asks.
+    pub(crate) fn next_step(&self, request: &LockRequest, now: Tick) -> NextStep {
         let mut here = self.lock();
         let here = &mut *here;
-        let lines = here.lines.get_mut(&order.name);
-        let Some(line) = lines.and_then(|lines| lines.of(order.owner.as_ref())) else {
-            return Wanted::Nothing;
+        let lines = here.lines.get_mut(&request.name);
+        let Some(line) = lines.and_then(|lines| lines.of(request.owner.as_ref())) else {
+            return NextStep::Nothing;
         };
         line.skip_those_who_left();
         let mut waiters = line.waiters.iter();
         let (first, next) = (waiters.next(), waiters.next());
         match (first, line.ticket.take()) {
             (None, None) => {
-                here.remove_line(order);
-                Wanted::Nothing
+                here.remove_line(request);
+                NextStep::Nothing
             }
             (Some(first), None) => {
-                let next = next.map(|next| &*next.order);
-                let fences = here.kept.fences(&first.order, next, now);
-                let claim = first.order.claim(self.ids.next(), Wait::InLine, fences);
-                let ticket = Ticket::due(&first.order, claim, now);
+                let next = next.map(|next| &*next.request);
+                let fences = here.kept.fences(&first.request, next, now);
+                let claim = first.request.claim(self.ids.next(), Wait::InLine, fences);
+                let ticket = Ticket::due(&first.request, claim, now);
                 line.ticket = Some(Arc::clone(&ticket));
-                Wanted::Attend(ticket)
+                NextStep::Attend(ticket)
             }
-            (Some(first), Some(ticket)) if first.order.is_served_by(&ticket.order) => {
+            (Some(first), Some(ticket)) if first.request.is_served_by(&ticket.request) => {
                 line.ticket = Some(Arc::clone(&ticket));
-                Wanted::Attend(ticket)
+                NextStep::Attend(ticket)
             }
-            (_, Some(ticket)) => Wanted::Undo(ticket),
+            (_, Some(ticket)) => NextStep::Withdraw(ticket),
         }
     }
 
     /// Sends everybody away from a line, as it cannot move any more; returns the ticket that is out.
-    pub(crate) fn close(&self, order: &Order) -> Option<Arc<Ticket>> {
+    pub(crate) fn close(&self, request: &LockRequest) -> Option<Arc<Ticket>> {
         let mut here = self.lock();
-        let line = std::mem::take(here.line(order)?);
-        here.remove_line(order);
+        let line = std::mem::take(here.line(request)?);
+        here.remove_line(request);
         drop(here);
         line.ticket
     }
 
-    fn leave(&self, order: &Order, number: i64) {
+    fn leave(&self, request: &LockRequest, number: i64) {
         let mut here = self.lock();
-        let Some(line) = here.line(order) else {
+        let Some(line) = here.line(request) else {
             return;
         };
         let found = line
@@ -327,16 +327,16 @@ impl Lines {
         }
     }
 
-    fn waiter(self: &Arc<Self>, order: &Arc<Order>, number: i64) -> (Waiter, Standing) {
+    fn waiter(self: &Arc<Self>, request: &Arc<LockRequest>, number: i64) -> (Waiter, Standing) {
         let (sender, turn) = oneshot::channel();
         let waiter = Waiter {
             number,
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             turn: sender,
         };
         let standing = Standing {
             lines: Arc::clone(self),
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             number,
             turn,
         };
@@ -355,34 +355,36 @@ impl Lines {
 }
 
 impl Here {
-    /// The line that an order stands in.
-    fn line(&mut self, order: &Order) -> Option<&mut Line> {
-        self.lines.get_mut(&order.name)?.of(order.owner.as_ref())
+    /// The line that a request stands in.
+    fn line(&mut self, request: &LockRequest) -> Option<&mut Line> {
+        self.lines
+            .get_mut(&request.name)?
+            .of(request.owner.as_ref())
     }
 
-    /// Adds the line that an order stands in, with a ticket.
-    fn add_line(&mut self, order: &Order, ticket: Arc<Ticket>) {
+    /// Adds the line that a request stands in, with a ticket.
+    fn add_line(&mut self, request: &LockRequest, ticket: Arc<Ticket>) {
         let line = Line {
             waiters: VecDeque::new(),
             ticket: Some(ticket),
         };
-        let lines = self.lines.entry(order.name.clone()).or_default();
-        match &order.owner {
+        let lines = self.lines.entry(request.name.clone()).or_default();
+        match &request.owner {
             None => lines.plain = Some(line),
             Some(owner) => lines.named.push((owner.clone(), line)),
         }
     }
 
-    fn remove_line(&mut self, order: &Order) {
-        let Some(lines) = self.lines.get_mut(&order.name) else {
+    fn remove_line(&mut self, request: &LockRequest) {
+        let Some(lines) = self.lines.get_mut(&request.name) else {
             return;
         };
-        match &order.owner {
+        match &request.owner {
             None => lines.plain = None,
             Some(owner) => lines.named.retain(|(own, _)| own != owner),
         }
         if lines.plain.is_none() && lines.named.is_empty() {
-            self.lines.remove(&order.name);
+            self.lines.remove(&request.name);
         }
     }
 }
@@ -410,7 +412,7 @@ impl LinesOfName {
 /// A waiter whose turn has come, taken out of its line.
 #[derive(Debug)]
 pub(crate) struct TheirTurn {
-    pub(crate) order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
     turn: oneshot::Sender<Turn>,
 }
 
@@ -448,7 +450,7 @@ impl Line {
             ticket.changed.notify_one();
         }
         Some(TheirTurn {
-            order: waiter.order,
+            request: waiter.request,
             turn: waiter.turn,
         })
     }

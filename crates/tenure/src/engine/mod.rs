@@ -7,8 +7,8 @@ mod give_back;
 mod keep;
 pub(crate) mod lease;
 mod line;
+pub(crate) mod lock_request;
 mod meter;
-pub(crate) mod order;
 pub(crate) mod reentry;
 mod release;
 mod ticket;
@@ -26,9 +26,9 @@ use crate::engine::early::EarlyNews;
 use crate::engine::give_back::Fallback;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::meter::Meter;
-use crate::engine::order::Order;
-use crate::engine::reentry::Entries;
+use crate::engine::reentry::Reentries;
 use crate::engine::watchdog::Leases;
 use crate::error::Result;
 use crate::fork::Origin;
@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     fallback: Option<Arc<Fallback>>,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
-    entries: Arc<Entries>,
+    reentries: Arc<Reentries>,
     early: EarlyNews,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
@@ -70,7 +70,7 @@ impl Engine {
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
-            entries: Arc::default(),
+            reentries: Arc::default(),
             early: EarlyNews::default(),
             tasks: OnceLock::new(),
             short_ttl: Once::new(),
@@ -104,10 +104,10 @@ impl Engine {
     }
 
     /// Warns, once, of leases that one lost answer would end.
-    pub(crate) fn warn_of_a_short_ttl(&self, order: &Order) {
-        if order.ttl < self.capabilities.shortest_safe_ttl() {
+    pub(crate) fn warn_of_a_short_ttl(&self, request: &LockRequest) {
+        if request.ttl < self.capabilities.shortest_safe_ttl() {
             self.short_ttl.call_once(|| {
-                let (name, ttl, timeout) = (&order.name, order.ttl, self.capabilities.timeout);
+                let (name, ttl, timeout) = (&request.name, request.ttl, self.capabilities.timeout);
                 tracing::warn!(
                     %name, ?ttl, ?timeout,
                     "one lost answer can end this lease: make its ttl at least three times the \

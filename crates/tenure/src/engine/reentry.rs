@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::clock::Tick;
 use crate::engine::Engine;
 use crate::engine::line::{Standing, Turn};
-use crate::engine::order::{Order, Reenters};
+use crate::engine::lock_request::{LockRequest, ReentrantOwner};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::Name;
@@ -20,13 +20,13 @@ use crate::random::SeededMap;
 
 /// The entries of all owners that hold or wait for a lock that they may enter again.
 #[derive(Debug, Default)]
-pub(crate) struct Entries(Mutex<SeededMap<(Name, Reenters), Weak<Entry>>>);
+pub(crate) struct Reentries(Mutex<SeededMap<(Name, ReentrantOwner), Weak<Reentry>>>);
 
 /// What the calls of one owner share that want the same name; gone with the last of them.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    entries: Arc<Entries>,
-    key: (Name, Reenters),
+pub(crate) struct Reentry {
+    reentries: Arc<Reentries>,
+    key: (Name, ReentrantOwner),
     /// What the outermost call holds, and its nest.
     held: Mutex<Option<(Hold, Arc<Nest>)>>,
     changed: Notify,
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
 /// The calls that share a grant. Changed under the lock of its entry alone.
 #[derive(Debug)]
 pub(crate) struct Nest {
-    entry: Arc<Entry>,
+    entry: Arc<Reentry>,
     calls: Mutex<Calls>,
 }
 
@@ -47,10 +47,10 @@ struct Calls {
 }
 
 impl Engine {
-    /// Finds or makes the entry of an order whose owner may enter again.
-    pub(super) fn entry(&self, order: &Order) -> Option<Arc<Entry>> {
-        let who = order.reenters_as()?;
-        Some(self.entries.of((order.name.clone(), who)))
+    /// Finds or makes the entry of a request whose owner may enter again.
+    pub(super) fn reentry(&self, request: &LockRequest) -> Option<Arc<Reentry>> {
+        let who = request.reenters_as()?;
+        Some(self.reentries.of((request.name.clone(), who)))
     }
 
     /// Enters a lock again that the caller's owner holds in this client.
@@ -60,8 +60,8 @@ impl Engine {
     /// [`Error::ModeConflict`] if it is held in a mode that does not cover the new one.
     pub(super) fn reenter(
         self: &Arc<Self>,
-        entry: Option<&Arc<Entry>>,
-        order: &Order,
+        entry: Option<&Arc<Reentry>>,
+        request: &LockRequest,
     ) -> Result<Option<Guard>> {
         let Some(entry) = entry else {
             return Ok(None);
@@ -70,18 +70,18 @@ impl Engine {
         let Some((outer, nest)) = held.as_ref().filter(|(outer, _)| outer.is_held()) else {
             return Ok(None);
         };
-        if !outer.order.mode.covers(order.mode) {
-            let name = order.name.clone();
+        if !outer.request.mode.covers(request.mode) {
+            let name = request.name.clone();
             return Err(Error::ModeConflict { name });
         }
-        nest.enter(self.clock.now() + order.at_least);
+        nest.enter(self.clock.now() + request.at_least);
         let mut guard = Guard::of(outer.clone());
         guard.nest(nest);
         Ok(Some(guard))
     }
 
     /// Lets nested calls find a grant. One of several grants of an owner is found.
-    pub(super) fn admit(entry: Option<&Arc<Entry>>, mut guard: Guard) -> Guard {
+    pub(super) fn admit(entry: Option<&Arc<Reentry>>, mut guard: Guard) -> Guard {
         if let Some(entry) = entry {
             let mut held = entry.lock();
             if !is_held(&held) {
@@ -99,7 +99,7 @@ impl Engine {
     pub(super) async fn turn(
         self: &Arc<Self>,
         standing: &mut Standing,
-        entry: Option<&Arc<Entry>>,
+        entry: Option<&Arc<Reentry>>,
     ) -> Option<Turn> {
         let Some(entry) = entry else {
             return standing.turn().await;
@@ -128,14 +128,14 @@ impl Engine {
     }
 }
 
-impl Entries {
-    fn of(self: &Arc<Self>, key: (Name, Reenters)) -> Arc<Entry> {
+impl Reentries {
+    fn of(self: &Arc<Self>, key: (Name, ReentrantOwner)) -> Arc<Reentry> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
             return entry;
         }
-        let entry = Arc::new(Entry {
-            entries: Arc::clone(self),
+        let entry = Arc::new(Reentry {
+            reentries: Arc::clone(self),
             key: key.clone(),
             held: Mutex::default(),
             changed: Notify::new(),
@@ -145,7 +145,7 @@ impl Entries {
     }
 }
 
-impl Entry {
+impl Reentry {
     /// Waits until a call of the owner has the lock.
     async fn taken(&self) {
         loop {
@@ -165,10 +165,10 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for Reentry {
     fn drop(&mut self) {
         let mut entries = self
-            .entries
+            .reentries
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +193,7 @@ impl Hold {
 }
 
 impl Nest {
-    fn new(entry: &Arc<Entry>) -> Self {
+    fn new(entry: &Arc<Reentry>) -> Self {
         Self {
             entry: Arc::clone(entry),
             calls: Mutex::new(Calls {
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn entries_are_gone_with_those_who_entered() {
         let locks = crate::open("memory:").await.unwrap();
-        let count = || locks.engine.entries.0.lock().unwrap().len();
+        let count = || locks.engine.reentries.0.lock().unwrap().len();
         for name in 0..100 {
             let lock = locks.mutex(&format!("a {name}")).reentrant();
             let outer = lock.lock().await.unwrap();

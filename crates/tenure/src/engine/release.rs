@@ -9,7 +9,7 @@ use crate::engine::backoff::Backoff;
 use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;
-use crate::engine::order::PASS_WINDOW;
+use crate::engine::lock_request::PASS_WINDOW;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
 use crate::guard::{Guard, Health, Hold, Outcome};
@@ -76,15 +76,15 @@ impl Engine {
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let Some(first) = self.lines.first_served_by(&hold.order) else {
+        let Some(first) = self.lines.first_served_by(&hold.request) else {
             return Err(hold);
         };
         let passes = hold.passes + 1;
-        let guard = Guard::new(self, &hold.lease, &first.order, passes, now);
+        let guard = Guard::new(self, &hold.lease, &first.request, passes, now);
         self.meter.given_back(now.since(hold.since));
         self.meter.granted();
         let untaken = match first.tell(Turn::Go(guard)) {
-            Err(Turn::Go(returned)) => self.offer(&hold.order, returned),
+            Err(Turn::Go(returned)) => self.offer(&hold.request, returned),
             _ => None,
         };
         // If everybody has left meanwhile, the fence that nobody saw is not used again.
@@ -164,14 +164,14 @@ impl Hold {
     /// Others get their turn soon: when they call for a lease that can be called back, else after
     /// a few passes and milliseconds. The call may be lost, so there is a bound in both cases.
     pub(super) fn goes_on(&self, now: Tick) -> bool {
-        let (lease, order) = (&self.lease, &self.order);
+        let (lease, request) = (&self.lease, &self.request);
         // The store calls for others alone, not for owners that wait in this client.
         let window = if lease.claim.tell_if_wanted && !self.is_wanted_by_an_owner_here() {
-            order.ttl.max(order.keep)
+            request.ttl.max(request.keep)
         } else {
             PASS_WINDOW
         };
-        order.is_plain()
+        request.is_plain()
             && self.taken_until() <= now
             && !lease.is_called_back()
             && self.passes + 1 < lease.fences
@@ -180,12 +180,12 @@ impl Hold {
     }
 
     fn is_wanted_by_an_owner_here(&self) -> bool {
-        self.engine.lines.have_an_owner(&self.order.name)
+        self.engine.lines.have_an_owner(&self.request.name)
     }
 
     /// Until when the name stays taken, also if released earlier.
     fn taken_until(&self) -> Tick {
-        self.taken_until.max(self.since + self.order.at_least)
+        self.taken_until.max(self.since + self.request.at_least)
     }
 }
 

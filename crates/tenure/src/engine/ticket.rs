@@ -33,13 +33,13 @@ use tokio::sync::Notify;
 
 use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::error::Error;
 
 /// A claim on its way through a store's line.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
     pub(crate) claim: Claim,
     /// When the first request went out: the store took the claim in no earlier.
     pub(crate) first_sent: Tick,
@@ -126,18 +126,18 @@ pub(crate) enum Action {
 
 impl Ticket {
     /// Makes a ticket whose first request its maker is about to send.
-    pub(crate) fn asking(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
-        Self::new(order, claim, now, State::Asking { again: false })
+    pub(crate) fn asking(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(request, claim, now, State::Asking { again: false })
     }
 
     /// Makes a ticket that its attendant has to ask for.
-    pub(crate) fn due(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
-        Self::new(order, claim, now, State::Due)
+    pub(crate) fn due(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(request, claim, now, State::Due)
     }
 
-    fn new(order: &Arc<Order>, claim: Claim, now: Tick, state: State) -> Arc<Self> {
+    fn new(request: &Arc<LockRequest>, claim: Claim, now: Tick, state: State) -> Arc<Self> {
         Arc::new(Self {
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             claim,
             first_sent: now,
             state: Mutex::new(state),

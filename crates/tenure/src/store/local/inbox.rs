@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixDatagram as Receiver;
 
 use crate::driver::{Loss, News};
+use crate::fork::LeakedInChild;
 use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
 use crate::store::local::folder::{Folder, draft_name, socket_name};
-use crate::store::local::fork::Kept;
+
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
 use crate::store::local::state::State;
@@ -125,7 +126,7 @@ const MOST_SOCKETS: usize = 64;
 /// Where a client hears what concerns it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    socket: Kept<Receiver>,
+    socket: LeakedInChild<Receiver>,
     presence: Presence,
     recalls: Arc<Recalls>,
     state: Arc<State>,
@@ -144,7 +145,7 @@ impl Inbox {
         let socket = state.folder.clients.bind(&name, &draft)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
-            socket: Kept::new(Receiver::from_std(socket)?),
+            socket: LeakedInChild::new(Receiver::from_std(socket)?),
             presence,
             recalls: Arc::default(),
             state: Arc::clone(state),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::error::Result;
-use crate::fork::Origin;
+use crate::fork::{LeakedInChild, Origin};
 use crate::name::Name;
 use crate::store::ledger::Session;
-use crate::store::local::fork::Kept;
+
 use crate::store::local::presence::{self, Sight};
 use crate::store::local::recall::{Names, Recalls};
 use crate::store::local::state::State;
@@ -128,7 +128,7 @@ async fn until_buried(state: &State, session: Session) -> Result<End> {
         Sight::Dead => {}
         Sight::Hidden => return Ok(End::Hidden),
         Sight::Process(process) => {
-            let process = Kept::new(raw::readable(process).map_err(failed)?);
+            let process = LeakedInChild::new(raw::readable(process).map_err(failed)?);
             process.readable().await.map_err(failed)?.retain_ready();
         }
     }

@@ -27,18 +27,18 @@ pub(crate) mod hash;
 mod inbox;
 mod keys;
 mod link;
-pub(crate) mod look;
 #[cfg(test)]
 #[path = "../../../tests/redis_script_mutants/mod.rs"]
 mod mutants;
 pub(crate) mod parts;
-mod patience;
 pub(crate) mod rights;
 mod scan;
 pub(crate) mod script;
 mod sentinel;
 mod slots;
+pub(crate) mod snapshot;
 mod string;
+mod timeout;
 pub(crate) mod url;
 mod watch;
 

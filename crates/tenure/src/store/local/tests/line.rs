@@ -86,7 +86,7 @@ async fn expired_leases_are_swept_away() {
         swept.unwrap();
     }
     let section = ann.state.enter().await.unwrap();
-    let change = Change::begin(&ann.state, &section, ann.session).unwrap();
+    let change = Transaction::begin(&ann.state, &section, ann.session).unwrap();
     let page = change.page(None, usize::MAX, |_| true).unwrap();
     let names: Vec<_> = page.found.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [kept.name]);

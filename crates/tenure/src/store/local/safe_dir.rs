@@ -20,12 +20,12 @@ use crate::random::random_u128;
 
 /// An open folder, and who may use its files.
 #[derive(Debug)]
-pub(super) struct Dir {
+pub(super) struct SafeDir {
     handle: File,
     access: Access,
 }
 
-impl Dir {
+impl SafeDir {
     /// Opens the folder that a path leads to.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -236,12 +236,12 @@ impl Dir {
 
 /// Where a folder is, to see whether others find the same one there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     parent: File,
     name: PathBuf,
 }
 
-impl Place {
+impl Location {
     /// Notes the place of a folder by its path, which has no links.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let (parent, name) = match (path.parent(), path.file_name()) {
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_of_a_socket_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let dir = Dir::open(folder.path()).unwrap();
+        let dir = SafeDir::open(folder.path()).unwrap();
         let private = dir.make_private_dir("draft").unwrap();
         let _socket = UnixDatagram::bind(descriptor(&private).join(SOCKET)).unwrap();
         dir.remove_draft("draft");

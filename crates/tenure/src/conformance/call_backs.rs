@@ -1,7 +1,8 @@
 //! Rules of calling back: a holder that could give its lease back hears who wants it.
 
 use super::Fixture;
-use super::party::{Need, cast, lacks};
+use super::needs::{Need, lacks};
+use super::party::cast;
 use crate::driver::{Life, Mode};
 
 /// A claim that has to wait calls back the lease in front of it; the lease runs on.

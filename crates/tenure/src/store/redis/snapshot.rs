@@ -11,7 +11,7 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 
 /// The state of one name as it is in the server.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     now_us: u64,
     left_ms: u64,
     lease: HashMap<String, String>,
@@ -22,7 +22,7 @@ pub(crate) struct Look {
     listeners: Vec<u64>,
 }
 
-impl Look {
+impl Snapshot {
     /// Takes a script's answer apart; `None` if it makes no sense.
     pub(crate) fn read(answer: Value) -> Option<Self> {
         let Value::Array(parts) = answer else {

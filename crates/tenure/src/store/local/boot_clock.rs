@@ -16,12 +16,12 @@ use crate::store::local::fault;
 
 /// Reads the time that leases are counted on; it runs while the machine sleeps.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct BootClock {
     /// How far this process's boot time is ahead of the machine's, in nanoseconds.
     offset: i128,
 }
 
-impl Clock {
+impl BootClock {
     /// Finds out how far the clock of this process is shifted.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ mod tests {
             eprintln!("skipped: this process is in a time namespace");
             return;
         }
-        let kernels = || Clock { offset: 0 }.now();
-        let clock = Clock::find().unwrap();
+        let kernels = || BootClock { offset: 0 }.now();
+        let clock = BootClock::find().unwrap();
         let (before, now, after) = (kernels(), clock.now(), kernels());
         assert!(before <= now && now <= after, "{before} {now} {after}");
     }

@@ -34,7 +34,7 @@ const LEDGER_BYTES: usize = 512;
 
 /// A transaction that is going on; dropped without [`commit`](Self::commit), it changes nothing.
 #[derive(Debug)]
-pub(super) struct Change<'a> {
+pub(super) struct Transaction<'a> {
     state: &'a State,
     _alone: PhantomData<&'a Section>,
     txn: Txn<'a>,
@@ -54,7 +54,7 @@ pub(super) struct Page {
     pub(super) next: Option<Name>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> Transaction<'a> {
     /// Begins a change on behalf of a session.
     pub(super) fn begin(state: &'a State, _alone: &'a Section, session: Session) -> Result<Self> {
         let txn = state

@@ -18,8 +18,8 @@ use crate::store::local::fault;
 pub(super) fn whole(file: &File, path: &Path) -> Result<()> {
     let checked = Pages::open(file).and_then(|mut pages| pages.check());
     checked.map_err(|fault| match fault {
-        Fault::Io(error) => fault::io(path, &error),
-        Fault::Wrong(what) => damaged(path, what),
+        Defect::Io(error) => fault::io(path, &error),
+        Defect::Wrong(what) => damaged(path, what),
     })
 }
 
@@ -28,7 +28,7 @@ fn damaged(path: &Path, what: &'static str) -> Error {
 }
 
 #[derive(Debug)]
-enum Fault {
+enum Defect {
     Io(io::Error),
     Wrong(&'static str),
 }
@@ -81,14 +81,14 @@ struct Meta {
 
 /// One of the two trees: the free pages, and the table.
 struct Tree {
-    kind: Kind,
+    kind: TreeKind,
     flags: u16,
     root: u64,
     depth: u16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TreeKind {
     Free,
     Table,
 }
@@ -103,8 +103,8 @@ struct Node {
 }
 
 impl<'a> Pages<'a> {
-    fn open(file: &'a File) -> Result<Self, Fault> {
-        let bytes = file.metadata().map_err(Fault::Io)?.len();
+    fn open(file: &'a File) -> Result<Self, Defect> {
+        let bytes = file.metadata().map_err(Defect::Io)?.len();
         let page_bytes = rustix::param::page_size().min(0x8000);
         Ok(Self {
             file,
@@ -117,14 +117,14 @@ impl<'a> Pages<'a> {
         })
     }
 
-    fn check(&mut self) -> Result<(), Fault> {
+    fn check(&mut self) -> Result<(), Defect> {
         let (first, second) = (self.meta(0)?, self.meta(1)?);
         let newest = match first.transaction < second.transaction {
             true => second,
             false => first,
         };
         if (newest.free.flags, newest.table.flags) != (FREE_FLAGS, 0) {
-            return Err(Fault::Wrong("its trees are of another kind"));
+            return Err(Defect::Wrong("its trees are of another kind"));
         }
         (self.last, self.transaction) = (newest.last, newest.transaction);
         for tree in [newest.table, newest.free] {
@@ -136,16 +136,16 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    fn meta(&self, number: u64) -> Result<Meta, Fault> {
+    fn meta(&self, number: u64) -> Result<Meta, Defect> {
         let page = self.page(number)?;
         let known = u16_at(&page, 10) & META != 0
             && u32_at(&page, 16) == MAGIC
             && u32_at(&page, 20) == DATA_VERSION;
         if !known {
-            return Err(Fault::Wrong("it is not a state file"));
+            return Err(Defect::Wrong("it is not a state file"));
         }
         if u32_at(&page, 40) as usize != self.page_bytes {
-            return Err(Fault::Wrong("its pages have another size"));
+            return Err(Defect::Wrong("its pages have another size"));
         }
         let tree = |kind, at: usize| Tree {
             kind,
@@ -156,25 +156,25 @@ impl<'a> Pages<'a> {
         Ok(Meta {
             transaction: u64_at(&page, 144),
             last: u64_at(&page, 136),
-            free: tree(Kind::Free, 40),
-            table: tree(Kind::Table, 88),
+            free: tree(TreeKind::Free, 40),
+            table: tree(TreeKind::Table, 88),
         })
     }
 
     /// Looks at a page of a tree, and at all below it.
-    fn tree(&mut self, kind: Kind, number: u64, depth: u16) -> Result<(), Fault> {
+    fn tree(&mut self, kind: TreeKind, number: u64, depth: u16) -> Result<(), Defect> {
         if depth == 0 || depth > DEEPEST {
-            return Err(Fault::Wrong("its tree is broken"));
+            return Err(Defect::Wrong("its tree is broken"));
         }
         self.see(number)?;
         let page = self.page(number)?;
         let expected = if depth == 1 { LEAF } else { BRANCH };
         if u64_at(&page, 0) != number || u16_at(&page, 10) != expected {
-            return Err(Fault::Wrong("a page is not what it should be"));
+            return Err(Defect::Wrong("a page is not what it should be"));
         }
         let nodes = nodes(&page, depth)?;
         if depth > 1 && nodes.len() < 2 {
-            return Err(Fault::Wrong("a page leads nowhere"));
+            return Err(Defect::Wrong("a page leads nowhere"));
         }
         for node in nodes {
             match depth {
@@ -186,7 +186,7 @@ impl<'a> Pages<'a> {
     }
 
     /// Looks at one entry of a leaf: its value must be within the file.
-    fn leaf(&mut self, kind: Kind, page: &[u8], node: &Node) -> Result<(), Fault> {
+    fn leaf(&mut self, kind: TreeKind, page: &[u8], node: &Node) -> Result<(), Defect> {
         let at = node.at + NODE + node.key_bytes;
         self.follow(kind, &page[node.at + NODE..at])?;
         let length = node.low as usize;
@@ -195,31 +195,31 @@ impl<'a> Pages<'a> {
             _ => self.overflow(u64_at(page, at), length)?,
         };
         match kind {
-            Kind::Table => Ok(()),
-            Kind::Free => self.free(&value),
+            TreeKind::Table => Ok(()),
+            TreeKind::Free => self.free(&value),
         }
     }
 
     /// Counts a key as seen: each is larger than the one before. Free pages have the number of
     /// the transaction that freed them.
-    fn follow(&mut self, kind: Kind, key: &[u8]) -> Result<(), Fault> {
+    fn follow(&mut self, kind: TreeKind, key: &[u8]) -> Result<(), Defect> {
         let key = match kind {
-            Kind::Table => key.to_vec(),
-            Kind::Free if key.len() == 8 && u64_at(key, 0) <= self.transaction => {
+            TreeKind::Table => key.to_vec(),
+            TreeKind::Free if key.len() == 8 && u64_at(key, 0) <= self.transaction => {
                 u64_at(key, 0).to_be_bytes().to_vec()
             }
-            Kind::Free => return Err(Fault::Wrong("a list of free pages is broken")),
+            TreeKind::Free => return Err(Defect::Wrong("a list of free pages is broken")),
         };
         if self.before.as_ref().is_some_and(|before| *before >= key) {
-            return Err(Fault::Wrong("its entries are out of order"));
+            return Err(Defect::Wrong("its entries are out of order"));
         }
         self.before = Some(key);
         Ok(())
     }
 
     /// Reads a value that has pages of its own.
-    fn overflow(&mut self, number: u64, length: usize) -> Result<Vec<u8>, Fault> {
-        let cut = Err(Fault::Wrong("a long entry is cut off"));
+    fn overflow(&mut self, number: u64, length: usize) -> Result<Vec<u8>, Defect> {
+        let cut = Err(Defect::Wrong("a long entry is cut off"));
         let first = self.page(number)?;
         let pages = u64::from(u32_at(&first, 12));
         let needed = (HEADER + length).div_ceil(self.page_bytes) as u64;
@@ -235,13 +235,15 @@ impl<'a> Pages<'a> {
         }
         let mut value = vec![0; length];
         let at = number * self.page_bytes as u64 + HEADER as u64;
-        self.file.read_exact_at(&mut value, at).map_err(Fault::Io)?;
+        self.file
+            .read_exact_at(&mut value, at)
+            .map_err(Defect::Io)?;
         Ok(value)
     }
 
     /// Looks at a list of free pages: how many, and which, the largest first.
-    fn free(&mut self, list: &[u8]) -> Result<(), Fault> {
-        let broken = Err(Fault::Wrong("a list of free pages is broken"));
+    fn free(&mut self, list: &[u8]) -> Result<(), Defect> {
+        let broken = Err(Defect::Wrong("a list of free pages is broken"));
         let mut numbers = list.chunks_exact(8).map(|bytes| u64_at(bytes, 0));
         let Some(count) = numbers.next() else {
             return broken;
@@ -257,20 +259,20 @@ impl<'a> Pages<'a> {
     }
 
     /// Counts a page as seen, once. The first two are meta pages.
-    fn see(&mut self, number: u64) -> Result<(), Fault> {
+    fn see(&mut self, number: u64) -> Result<(), Defect> {
         match (2..=self.last).contains(&number) && self.seen.insert(number) {
             true => Ok(()),
-            false => Err(Fault::Wrong("a page is in two places")),
+            false => Err(Defect::Wrong("a page is in two places")),
         }
     }
 
-    fn page(&self, number: u64) -> Result<Vec<u8>, Fault> {
+    fn page(&self, number: u64) -> Result<Vec<u8>, Defect> {
         if number >= self.count {
-            return Err(Fault::Wrong("it is cut off"));
+            return Err(Defect::Wrong("it is cut off"));
         }
         let mut page = vec![0; self.page_bytes];
         let at = number * self.page_bytes as u64;
-        self.file.read_exact_at(&mut page, at).map_err(Fault::Io)?;
+        self.file.read_exact_at(&mut page, at).map_err(Defect::Io)?;
         Ok(page)
     }
 }
@@ -282,13 +284,13 @@ impl Node {
 }
 
 /// The entries of a page, which fill its end without a gap.
-fn nodes(page: &[u8], depth: u16) -> Result<Vec<Node>, Fault> {
+fn nodes(page: &[u8], depth: u16) -> Result<Vec<Node>, Defect> {
     let bounds = [u16_at(page, 12), u16_at(page, 14)];
     let [lower, upper] = bounds.map(usize::from);
     if lower <= HEADER || lower % 2 == 1 || lower > upper || upper > page.len() {
-        return Err(Fault::Wrong("a page's bounds are wrong"));
+        return Err(Defect::Wrong("a page's bounds are wrong"));
     }
-    let outside = Err(Fault::Wrong("an entry is outside its page"));
+    let outside = Err(Defect::Wrong("an entry is outside its page"));
     let mut nodes = Vec::new();
     let mut ranges = Vec::new();
     for pointer in (HEADER..lower).step_by(2) {
@@ -305,7 +307,7 @@ fn nodes(page: &[u8], depth: u16) -> Result<Vec<Node>, Fault> {
         let value_bytes = match (depth, node.high) {
             (1, 0) => node.low as usize,
             (1, BIG) => 8,
-            (1, _) => return Err(Fault::Wrong("an entry is of another kind")),
+            (1, _) => return Err(Defect::Wrong("an entry is of another kind")),
             _ => 0,
         };
         let bytes = NODE + node.key_bytes + value_bytes;

@@ -1,4 +1,4 @@
-//! What a caller orders, before it becomes a claim on a store.
+//! What a caller asks for, before it becomes a claim on a store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::name::{ClaimId, Name, Owner};
 
 /// A lock as its caller wants it.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct LockRequest {
     pub(crate) name: Name,
     /// Who shares the lock with other calls and clients; the store is told.
     pub(crate) owner: Option<Owner>,
@@ -24,7 +24,7 @@ pub(crate) struct Order {
     pub(crate) about: About,
 }
 
-impl Order {
+impl LockRequest {
     /// Checks the options once, before anything is sent.
     pub(crate) fn check(&self, store: &'static str, can: &Capabilities) -> Result<()> {
         self.check_capabilities(store, can)?;
@@ -93,12 +93,12 @@ impl Order {
     }
 
     /// Who may enter the lock again in this client.
-    pub(crate) fn reenters_as(&self) -> Option<Reenters> {
+    pub(crate) fn reenters_as(&self) -> Option<ReentrantOwner> {
         match (self.life, &self.owner, &self.caller) {
             // A lease by hand belongs to nobody in this process.
             (Life::Ttl, _, _) | (_, None, None) => None,
-            (_, Some(owner), _) => Some(Reenters::Named(owner.clone())),
-            (_, None, Some(caller)) => Some(Reenters::Caller(caller.clone())),
+            (_, Some(owner), _) => Some(ReentrantOwner::Named(owner.clone())),
+            (_, None, Some(caller)) => Some(ReentrantOwner::Caller(caller.clone())),
         }
     }
 
@@ -120,7 +120,7 @@ impl Order {
         }
     }
 
-    /// Whether a lease granted for `other` serves this order as well.
+    /// Whether a lease granted for `other` serves this request as well.
     ///
     /// So it is for locks without an owner of their own that differ in nothing: the store need
     /// not know which of a process's callers has them.
@@ -145,7 +145,7 @@ impl Order {
 /// Who may enter a lock again: an owner that is named, or the task or thread that asks, which nobody
 /// can become by naming it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Reenters {
+pub(crate) enum ReentrantOwner {
     Named(Owner),
     Caller(Owner),
 }

@@ -4,14 +4,18 @@
 //! clocks nor sockets: the store gives the time in, and sends out the notices that come back. The
 //! same rules so serve the memory store and the local store.
 
+mod notice;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::driver::{
-    About, Answer, Claim, Entry, Grant, Holder, Life, Loss, Mode, News, Release, Released, Renewal,
+    About, Answer, Claim, Entry, Grant, Holder, Life, Loss, Mode, Release, Released, Renewal,
     Renewed, Wait, Waiter,
 };
 use crate::name::{ClaimId, Fence, Name, Owner};
+
+pub(crate) use notice::{Notice, What, news};
 
 /// Which client a lease or a place belongs to.
 pub(crate) type Session = u128;
@@ -74,36 +78,6 @@ struct Place {
     /// When it was told to ask again.
     asks: Nanos,
     about: About,
-}
-
-/// What a session has to be told after a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Notice {
-    /// Whom to tell.
-    pub(crate) session: Session,
-    /// About which of its claims.
-    pub(crate) claim: Box<str>,
-    /// What.
-    pub(crate) what: What,
-}
-
-/// The content of a notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) enum What {
-    /// Ask again: the time that was named no longer holds.
-    AskAgain,
-    /// The claim is granted.
-    Granted {
-        fence: u64,
-        fences: u32,
-        valid: Nanos,
-        after: Nanos,
-    },
-    /// The lease is over.
-    Lost { fence: u64, loss: Loss },
-    /// Somebody else wants the name.
-    Wanted { fence: u64 },
 }
 
 /// The owner holds the name in a mode that does not cover the claim's.
@@ -575,41 +549,6 @@ impl std::fmt::Debug for Moment<'_> {
         f.debug_struct("Moment")
             .field("now", &self.now)
             .finish_non_exhaustive()
-    }
-}
-
-/// Turns a notice into news for its session.
-pub(crate) fn news(name: Name, claim: &str, what: What) -> News {
-    let claim = ClaimId::stored(claim);
-    let smallest = Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"));
-    let fence = |number| Fence::new(number).unwrap_or(smallest);
-    match what {
-        What::AskAgain => News::AskAgain(Some(name)),
-        What::Granted {
-            fence: number,
-            fences,
-            valid,
-            after,
-        } => News::Granted {
-            name,
-            claim,
-            grant: Grant::new(fence(number), Duration::from_nanos(valid)).with_fences(fences),
-            after: Duration::from_nanos(after),
-        },
-        What::Lost {
-            fence: number,
-            loss,
-        } => News::Lost {
-            name,
-            claim,
-            fence: fence(number),
-            loss,
-        },
-        What::Wanted { fence: number } => News::Wanted {
-            name,
-            claim,
-            fence: fence(number),
-        },
     }
 }
 
