@@ -20,6 +20,7 @@
 //! `docs/stores/redis.md`.
 
 mod answers;
+pub(crate) mod compare;
 pub(crate) mod connect;
 pub(crate) mod doctor;
 mod fault;
