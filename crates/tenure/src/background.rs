@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::sync::until;
+
 /// Where such work runs, and how much of it there is.
 #[derive(Debug, Clone)]
 pub(crate) struct Background(Arc<Inner>);
@@ -44,15 +46,8 @@ impl Background {
 
     /// Waits until nothing runs.
     pub(crate) async fn over(&self) {
-        loop {
-            let over = self.0.over.notified();
-            tokio::pin!(over);
-            over.as_mut().enable();
-            if self.0.running.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            over.await;
-        }
+        let is_idle = || self.0.running.load(Ordering::Acquire) == 0;
+        until(&self.0.over, || is_idle().then_some(())).await;
     }
 }
 

@@ -58,6 +58,7 @@ mod once;
 mod open;
 mod random;
 pub mod store;
+mod sync;
 mod thread;
 
 pub use crate::by_hand::{Lease, LeaseRenewal};

@@ -3,7 +3,7 @@
 //! For tests of programs that use tenure, and for tenure's own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use crate::driver::{
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
+use crate::sync::Mutex;
 
 /// A driver that passes everything on to another, except for the faults that it was told to inject.
 ///
@@ -104,22 +105,22 @@ impl FaultyDriver {
 
     /// Injects a fault into the next `times` requests of a kind.
     pub fn next(&self, request: Request, fault: Fault, times: u32) {
-        self.plan().next.insert(request, (fault, times));
+        self.plan.lock().next.insert(request, (fault, times));
     }
 
     /// Injects a fault into all requests of a kind from now on, until [`heal`](Self::heal).
     pub fn always(&self, request: Request, fault: Fault) {
-        self.plan().always.insert(request, fault);
+        self.plan.lock().always.insert(request, fault);
     }
 
     /// Delays news by so much from now on, until [`heal`](Self::heal).
     pub fn delay_news(&self, delay: Duration) {
-        self.plan().news_delay = delay;
+        self.plan.lock().news_delay = delay;
     }
 
     /// Injects no more faults.
     pub fn heal(&self) {
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         plan.always.clear();
         plan.next.clear();
         plan.news_delay = Duration::ZERO;
@@ -127,7 +128,8 @@ impl FaultyDriver {
 
     /// Returns how many requests of a kind were made.
     pub fn requests(&self, request: Request) -> u64 {
-        self.plan()
+        self.plan
+            .lock()
             .requests
             .get(&request)
             .copied()
@@ -135,7 +137,7 @@ impl FaultyDriver {
     }
 
     fn next_fault(&self, request: Request) -> Option<Fault> {
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         *plan.requests.entry(request).or_default() += 1;
         if let Some((fault, times)) = plan.next.get_mut(&request)
             && *times > 0
@@ -176,10 +178,6 @@ impl FaultyDriver {
             }),
         }
     }
-
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[async_trait]
@@ -218,7 +216,7 @@ impl Driver for FaultyDriver {
         let mut told = self.told.lock().await;
         let of_the_store = async {
             let news = self.inner.news().await;
-            let delay = self.plan().news_delay;
+            let delay = self.plan.lock().news_delay;
             tokio::time::sleep(delay).await;
             news
         };

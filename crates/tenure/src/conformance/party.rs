@@ -1,7 +1,7 @@
 //! What the rules share: parties that ask for one name, each in a client of its own.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
@@ -13,6 +13,7 @@ use crate::driver::{
 };
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Fence, Name, Owner};
+use crate::sync::Mutex;
 
 /// Longer than any rule runs.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
@@ -81,12 +82,8 @@ impl Client {
         })
     }
 
-    fn unread(&self) -> MutexGuard<'_, Unread> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note(&self, news: News) {
-        let mut unread = self.unread();
+        let mut unread = self.unread.lock();
         match news {
             News::AskAgain(_) => unread.calls += 1,
             news => unread.news.push(news),
@@ -94,7 +91,7 @@ impl Client {
     }
 
     fn take<T>(&self, wanted: impl Fn(&News) -> Option<T>) -> Option<T> {
-        let mut unread = self.unread();
+        let mut unread = self.unread.lock();
         let mut news = unread.news.iter().enumerate();
         let (index, found) = news.find_map(|(index, news)| Some((index, wanted(news)?)))?;
         unread.news.remove(index);
@@ -206,7 +203,7 @@ impl Party {
     }
 
     pub(crate) fn claim(&self) -> Claim {
-        let claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        let claim = self.claim.lock();
         claim.clone()
     }
 
@@ -219,14 +216,14 @@ impl Party {
     }
 
     pub(crate) async fn asks(&self, wait: Wait) -> Result<Answer> {
-        if std::mem::take(&mut self.waiting().ended) {
-            let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut self.waiting.lock().ended) {
+            let mut claim = self.claim.lock();
             claim.id = ClaimId::unique();
         }
         let claim = self.claim().with_wait(wait);
         let sent = Instant::now();
         let answer = self.client.driver.acquire(&claim).await?;
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         match answer {
             Answer::Granted(grant) => waiting.last = Some(grant.fence),
             Answer::Queued { ask_again } => waiting.asks_at = ask_again.map(|after| sent + after),
@@ -296,13 +293,13 @@ impl Party {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(turn) = self.client.take(|news| self.grant_in(news)) {
-                self.waiting().last = Some(turn.fence);
+                self.waiting.lock().last = Some(turn.fence);
                 return turn;
             }
             if let Some(fence) = self.asks_if_called().await {
                 return Turn { fence, after: None };
             }
-            let asks_at = self.waiting().asks_at.unwrap_or(deadline);
+            let asks_at = self.waiting.lock().asks_at.unwrap_or(deadline);
             match timeout_at(deadline.min(asks_at), self.client.driver.news()).await {
                 Ok(news) => self.client.note(news),
                 Err(_) => assert!(
@@ -325,7 +322,11 @@ impl Party {
         else {
             return None;
         };
-        let known = self.waiting().last.is_some_and(|last| grant.fence <= last);
+        let known = self
+            .waiting
+            .lock()
+            .last
+            .is_some_and(|last| grant.fence <= last);
         (self.is_about_us(name, claim) && !known).then_some(Turn {
             fence: grant.fence,
             after: Some(*after),
@@ -339,9 +340,9 @@ impl Party {
 
     /// Asks again if the store said so, or if the time that it named has come.
     pub(super) async fn asks_if_called(&self) -> Option<Fence> {
-        let calls = self.client.unread().calls;
+        let calls = self.client.unread.lock().calls;
         let called = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             let called = waiting.calls < calls;
             waiting.calls = calls;
             called || waiting.asks_at.is_some_and(|at| at <= Instant::now())
@@ -417,7 +418,7 @@ impl Party {
         change(&mut release);
         let released = self.client.driver.release(&release).await;
         let released = released.expect("the store answers");
-        self.waiting().ended |= matches!(released, Released::Freed { .. });
+        self.waiting.lock().ended |= matches!(released, Released::Freed { .. });
         released
     }
 
@@ -444,7 +445,7 @@ impl Party {
     pub(crate) async fn withdraws(&self) {
         let withdrawn = self.client.driver.withdraw(&self.claim()).await;
         withdrawn.expect("the store answers");
-        self.waiting().ended = true;
+        self.waiting.lock().ended = true;
     }
 
     /// Takes the name away from its holders.
@@ -507,9 +508,5 @@ impl Party {
     /// Its owner, as people see it.
     pub(crate) fn owner(&self) -> Owner {
         Owner::shown(self.claim().owner_text())
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

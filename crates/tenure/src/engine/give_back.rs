@@ -7,8 +7,8 @@
 //! that drops it waits for that, but not for long.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
@@ -20,6 +20,7 @@ use crate::engine::ticket::{Action, Event, Ticket};
 use crate::error::Result;
 use crate::fork::Origin;
 use crate::name::Name;
+use crate::sync::Mutex;
 
 /// How long the end of a program waits for all that it has to give back.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -166,7 +167,7 @@ static WAITED: Mutex<Option<(Duration, Instant)>> = Mutex::new(None);
 impl Wait {
     fn begin() -> Self {
         let begun = Instant::now();
-        let waited = *WAITED.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = *WAITED.lock();
         let left = match waited {
             Some((waited, last)) if begun.duration_since(last) < PATIENCE => {
                 PATIENCE.saturating_sub(waited)
@@ -179,7 +180,7 @@ impl Wait {
     fn end(self) {
         let now = Instant::now();
         let waited = PATIENCE.saturating_sub(self.left) + now.duration_since(self.begun);
-        *WAITED.lock().unwrap_or_else(PoisonError::into_inner) = Some((waited, now));
+        *WAITED.lock() = Some((waited, now));
     }
 }
 

@@ -101,7 +101,7 @@ enum Keeping {
 impl Lines {
     /// Takes in a lease that may be kept, unless somebody here waits for the name.
     fn keep(&self, kept: Kept) -> Keeping {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let here = &mut *here;
         // Looked at under the lock of the lines: whoever calls it back looks here after that.
         let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.request.name);
@@ -120,7 +120,7 @@ impl Lines {
 
     /// Takes this lease out if it is kept.
     fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let kept = here.kept.by_name.get(&lease.claim.name)?;
         if !Arc::ptr_eq(&kept.lease, lease) {
             return None;
@@ -130,13 +130,13 @@ impl Lines {
 
     /// Takes all kept leases out.
     fn take_all_kept(&self) -> Vec<Kept> {
-        let kept = std::mem::take(&mut self.lock().kept.by_name);
+        let kept = std::mem::take(&mut self.here.lock().kept.by_name);
         kept.into_values().collect()
     }
 
     /// Takes those out whose time is over; returns when to look again.
     fn take_over(&self, now: Tick) -> (Vec<Kept>, Tick) {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         // Those that end about the same time go together, so that looking at all stays rare.
         let over = here.kept.by_name.extract_if(|_, kept| {
             let soon = now + kept.request.keep / 16;
@@ -271,7 +271,7 @@ impl Engine {
 
     pub(super) fn called(self: &Arc<Self>, lease: &Arc<HeldLease>) {
         lease.call_back();
-        self.lines.lock().kept.called = Some(self.clock.now());
+        self.lines.here.lock().kept.called = Some(self.clock.now());
         if let Some(kept) = self.lines.take_kept(lease) {
             self.free_later(kept);
         }
@@ -293,14 +293,14 @@ struct Settling<'a>(&'a Lines);
 
 impl<'a> Settling<'a> {
     fn begin(lines: &'a Lines) -> Self {
-        lines.lock().kept.settling += 1;
+        lines.here.lock().kept.settling += 1;
         Self(lines)
     }
 }
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
-        self.0.lock().kept.settling -= 1;
+        self.0.here.lock().kept.settling -= 1;
     }
 }
 

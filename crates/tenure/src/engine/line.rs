@@ -6,8 +6,8 @@
 //! its ticket, or one that is passed on.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -20,11 +20,12 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::name::{ClaimId, ClaimIds, Name, Owner};
 use crate::random::SeededMap;
+use crate::sync::Mutex;
 
 /// The local lines of all names that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    here: Mutex<Here>,
+    pub(super) here: Mutex<Here>,
     next_number: AtomicI64,
     ids: ClaimIds,
 }
@@ -141,7 +142,7 @@ impl Drop for Standing {
 impl Lines {
     /// Stands in line, or goes ahead to ask if nobody is there.
     pub(crate) fn join(self: &Arc<Self>, request: &Arc<LockRequest>, now: Tick) -> Joined {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let here = &mut *here;
         if let Some(kept) = here.kept.take(&request.name) {
             return Joined::Kept(kept);
@@ -160,7 +161,7 @@ impl Lines {
 
     /// Stands at the front, with a ticket that the store has put in its line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let (waiter, standing) = self.waiter(&ticket.request, -self.next_number());
         if let Some(line) = here.line(&ticket.request) {
             line.waiters.push_front(waiter);
@@ -170,7 +171,7 @@ impl Lines {
 
     /// Says whether to ask at all for a caller who would not wait.
     pub(crate) fn try_join(&self, request: &Arc<LockRequest>, now: Tick) -> Tried {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         if let Some(kept) = here.kept.take(&request.name) {
             Tried::Kept(kept)
         } else if here.line(request).is_some() {
@@ -186,7 +187,7 @@ impl Lines {
     ///
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let Some(line) = here.line(&ticket.request) else {
             return false;
         };
@@ -200,7 +201,7 @@ impl Lines {
 
     /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lock().line(&ticket.request)
+        if let Some(line) = self.here.lock().line(&ticket.request)
             && line.has(ticket)
         {
             line.ticket = None;
@@ -210,20 +211,20 @@ impl Lines {
 
     /// Returns the ticket that is out for this claim.
     pub(crate) fn ticket(&self, name: &Name, claim: &ClaimId) -> Option<Arc<Ticket>> {
-        let here = self.lock();
+        let here = self.here.lock();
         let mut tickets = here.lines.get(name)?.tickets();
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
     /// Why whoever stands in a line knows nothing of its place, if so.
     pub(crate) fn silence(&self, request: &LockRequest, now: Tick) -> Option<String> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         here.line(request)?.ticket.as_ref()?.silence(now)
     }
 
     /// Lets a line ask again for its place.
     pub(crate) fn expect_answer(&self, request: &LockRequest, now: Tick) {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let ticket = here.line(request).and_then(|line| line.ticket.as_ref());
         if let Some(ticket) = ticket {
             ticket.expect_answer(now);
@@ -232,14 +233,14 @@ impl Lines {
 
     /// Whether a named owner waits for a name in this client.
     pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
-        let here = self.lock();
+        let here = self.here.lock();
         let lines = here.lines.get(name);
         lines.is_some_and(|lines| !lines.named.is_empty())
     }
 
     /// Makes tickets ask again: one name's, or all.
     pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
-        let here = self.lock();
+        let here = self.here.lock();
         let ask = |lines: &LinesOfName| {
             for ticket in lines.tickets() {
                 ticket.on(Event::AskAgain, now);
@@ -253,7 +254,7 @@ impl Lines {
 
     /// Takes the first waiter out of the line if a lease granted for `request` serves it.
     pub(crate) fn first_served_by(&self, request: &LockRequest) -> Option<TheirTurn> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let line = here.line(request)?;
         line.skip_those_who_left();
         if !line.waiters.front()?.request.is_served_by(request) {
@@ -264,7 +265,7 @@ impl Lines {
 
     /// Takes the first waiter out of the line, whoever it is.
     pub(crate) fn first(&self, request: &LockRequest) -> Option<TheirTurn> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let line = here.line(request)?;
         line.skip_those_who_left();
         line.next()
@@ -272,7 +273,7 @@ impl Lines {
 
     /// Says what is to be done for the line of a request; only its one attendant asks.
     pub(crate) fn next_step(&self, request: &LockRequest, now: Tick) -> NextStep {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let here = &mut *here;
         let lines = here.lines.get_mut(&request.name);
         let Some(line) = lines.and_then(|lines| lines.of(request.owner.as_ref())) else {
@@ -304,7 +305,7 @@ impl Lines {
 
     /// Sends everybody away from a line, as it cannot move any more; returns the ticket that is out.
     pub(crate) fn close(&self, request: &LockRequest) -> Option<Arc<Ticket>> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let line = std::mem::take(here.line(request)?);
         here.remove_line(request);
         drop(here);
@@ -312,7 +313,7 @@ impl Lines {
     }
 
     fn leave(&self, request: &LockRequest, number: i64) {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let Some(line) = here.line(request) else {
             return;
         };
@@ -346,11 +347,6 @@ impl Lines {
     /// Drawn under the lock of the lines, so that numbers grow in the order of joining.
     fn next_number(&self) -> i64 {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Here> {
-        // Nothing panics while a line is half changed.
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! fate, and are counted here. An owner that holds the name in *another* client shares by the
 //! store's rules instead, with a claim of its own.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::Name;
 use crate::random::SeededMap;
+use crate::sync::{Mutex, until};
 
 /// The entries of all owners that hold or wait for a lock that they may enter again.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl Engine {
         let Some(entry) = entry else {
             return Ok(None);
         };
-        let held = entry.lock();
+        let held = entry.held.lock();
         let Some((outer, nest)) = held.as_ref().filter(|(outer, _)| outer.is_held()) else {
             return Ok(None);
         };
@@ -83,7 +84,7 @@ impl Engine {
     /// Lets nested calls find a grant. One of several grants of an owner is found.
     pub(super) fn admit(entry: Option<&Arc<Reentry>>, mut guard: Guard) -> Guard {
         if let Some(entry) = entry {
-            let mut held = entry.lock();
+            let mut held = entry.held.lock();
             if !is_held(&held) {
                 let nest = Arc::new(Nest::new(entry));
                 *held = Some((guard.hold().clone(), Arc::clone(&nest)));
@@ -118,7 +119,7 @@ impl Engine {
         };
         let depth = nest.leave();
         if depth == 0 {
-            hold.taken_until = nest.calls().taken_until;
+            hold.taken_until = nest.calls.lock().taken_until;
             return Err(hold);
         }
         Ok(match hold.lease.health(self.clock.now()) {
@@ -130,7 +131,7 @@ impl Engine {
 
 impl Reentries {
     fn of(self: &Arc<Self>, key: (Name, ReentrantOwner)) -> Arc<Reentry> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
             return entry;
         }
@@ -148,30 +149,13 @@ impl Reentries {
 impl Reentry {
     /// Waits until a call of the owner has the lock.
     async fn taken(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if is_held(&self.lock()) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(Hold, Arc<Nest>)>> {
-        // Nothing panics while an entry is half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        until(&self.changed, || is_held(&self.held.lock()).then_some(())).await;
     }
 }
 
 impl Drop for Reentry {
     fn drop(&mut self) {
-        let mut entries = self
-            .reentries
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.reentries.0.lock();
         // Another may have been made since.
         if entries
             .get(&self.key)
@@ -205,15 +189,15 @@ impl Nest {
 
     /// Enters once more, for a call that wants the name to stay taken until then.
     fn enter(&self, taken_until: Tick) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         calls.depth += 1;
         calls.taken_until = calls.taken_until.max(taken_until);
     }
 
     /// Leaves once; returns how many calls are left.
     fn leave(self: &Arc<Self>) -> u32 {
-        let mut held = self.entry.lock();
-        let mut calls = self.calls();
+        let mut held = self.entry.held.lock();
+        let mut calls = self.calls.lock();
         calls.depth = calls.depth.saturating_sub(1);
         if calls.depth == 0
             && held
@@ -224,10 +208,6 @@ impl Nest {
         }
         calls.depth
     }
-
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
@@ -235,7 +215,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn entries_are_gone_with_those_who_entered() {
         let locks = crate::open("memory:").await.unwrap();
-        let count = || locks.engine.reentries.0.lock().unwrap().len();
+        let count = || locks.engine.reentries.0.lock().len();
         for name in 0..100 {
             let lock = locks.mutex(&format!("a {name}")).reentrant();
             let outer = lock.lock().await.unwrap();

@@ -26,7 +26,7 @@
 //! Whoever makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; nobody
 //! else may.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -35,6 +35,7 @@ use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
 use crate::engine::lock_request::LockRequest;
 use crate::error::Error;
+use crate::sync::Mutex;
 
 /// A claim on its way through a store's line.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ impl Ticket {
 
     /// Lets the event happen, and returns what has to be done.
     pub(crate) fn on(&self, event: Event, now: Tick) -> Action {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (next, action) = state.on(event, now);
         let changed = *state != next;
         *state = next;
@@ -169,7 +170,7 @@ impl Ticket {
 
     /// Notes how a request about it ended.
     pub(crate) fn hear(&self, answer: Result<(), &Error>) {
-        *self.heard() = match answer {
+        *self.heard.lock() = match answer {
             Ok(()) => Heard::Answer,
             Err(error) => Heard::Fault(error.why()),
         };
@@ -177,7 +178,7 @@ impl Ticket {
 
     /// Asks again, so that an answer is expected from now on.
     pub(crate) fn expect_answer(&self, now: Tick) {
-        let mut heard = self.heard();
+        let mut heard = self.heard.lock();
         if matches!(*heard, Heard::Answer) {
             *heard = Heard::Nothing { since: now };
         }
@@ -187,23 +188,13 @@ impl Ticket {
 
     /// Why nothing is known of its place in line, if so: the store does not answer.
     pub(crate) fn silence(&self, now: Tick) -> Option<String> {
-        match &*self.heard() {
+        match &*self.heard.lock() {
             Heard::Nothing { since } if now.since(*since) >= LONG_SILENCE => {
                 Some("the store has not answered".to_owned())
             }
             Heard::Nothing { .. } | Heard::Answer => None,
             Heard::Fault(why) => Some(why.clone()),
         }
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        // Nothing panics while it is half changed.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the state is half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::random::random_u128;
 use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, Session};
+use crate::sync::Mutex;
 
 /// One client of a memory store.
 ///
@@ -26,7 +27,7 @@ use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, 
 #[derive(Debug)]
 pub struct Memory {
     session: Session,
-    shared: Arc<Shared>,
+    shared: Arc<Mutex<State>>,
     /// Unbounded in type only: a session gets one notice for each of its claims and leases.
     inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
@@ -34,7 +35,7 @@ pub struct Memory {
 impl Memory {
     /// Opens a store of its own, which ends with its last client.
     pub fn new() -> Self {
-        Self::join(Arc::new(Shared::default()))
+        Self::join(Arc::default())
     }
 
     /// Opens a store of its own, whose leases run on a clock of the caller's.
@@ -43,13 +44,13 @@ impl Memory {
             clock: Some(clock),
             ..State::default()
         };
-        Self::join(Arc::new(Shared(Mutex::new(state))))
+        Self::join(Arc::new(Mutex::new(state)))
     }
 
     /// Opens the store of this process that has the given label, and makes it if need be.
     pub fn shared(label: &str) -> Self {
-        static STORES: Mutex<Option<HashMap<String, Weak<Shared>>>> = Mutex::new(None);
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        static STORES: Mutex<Option<HashMap<String, Weak<Mutex<State>>>>> = Mutex::new(None);
+        let mut stores = STORES.lock();
         let stores = stores.get_or_insert_default();
         stores.retain(|_, store| store.strong_count() > 0);
         let found = stores.get(label).and_then(Weak::upgrade);
@@ -63,7 +64,7 @@ impl Memory {
         Self::join(Arc::clone(&self.shared))
     }
 
-    fn join(shared: Arc<Shared>) -> Self {
+    fn join(shared: Arc<Mutex<State>>) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let session = random_u128().max(NOBODY + 1);
         shared.lock().inboxes.insert(session, sender);
@@ -166,16 +167,6 @@ impl Drop for Memory {
 }
 
 /// What all clients of one store share.
-#[derive(Debug, Default)]
-struct Shared(Mutex<State>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change leaves the state whole before anything that could panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[derive(Debug)]
 struct State {
     started: Instant,

@@ -15,8 +15,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixDatagram as Sender;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixDatagram as Receiver;
@@ -30,6 +30,7 @@ use crate::store::local::folder::{Folder, draft_name, socket_name};
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
 use crate::store::local::state::State;
+use crate::sync::Mutex;
 
 /// A notice on its way: about which name, and for whom.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Outbox {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                self.lock().remove(&to);
+                self.0.lock().remove(&to);
                 return Err(error);
             }
         }
@@ -99,7 +100,7 @@ impl Outbox {
 
     /// The socket for one receiver.
     fn socket(&self, folder: &Folder, to: Session) -> io::Result<Arc<Sender>> {
-        let mut sockets = self.lock();
+        let mut sockets = self.0.lock();
         if let Some(socket) = sockets.get(&to) {
             return Ok(Arc::clone(socket));
         }
@@ -113,10 +114,6 @@ impl Outbox {
         let socket = Arc::new(socket);
         sockets.insert(to, Arc::clone(&socket));
         Ok(socket)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Session, Arc<Sender>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
@@ -21,6 +21,7 @@ use crate::store::local::inbox::{Letter, Outbox};
 use crate::store::local::raw::Opened;
 use crate::store::local::transaction::{Counter, FENCE, LOCK, Transaction};
 use crate::store::local::{fault, fence, lmdb_check, presence, raw};
+use crate::sync::Mutex;
 
 /// Kept free on the disk for the state, so that releases still work when the disk is full.
 const RESERVED_BYTES: u64 = 1 << 20;
@@ -51,7 +52,7 @@ impl State {
         /// One mapping, one lock file and one outbox for all clients.
         static OPEN: Mutex<Option<HashMap<PathBuf, Weak<State>>>> = Mutex::new(None);
         let folder = Folder::open(path)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         let open = open.get_or_insert_default();
         open.retain(|_, state| state.strong_count() > 0);
         let found = open.get(folder.path()).and_then(Weak::upgrade);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use crate::driver::{About, Entry, Holder, Life, Mode, Waiter};
 use crate::name::{ClaimId, Fence, Name, Owner};
@@ -22,30 +22,33 @@ pub(crate) struct Snapshot {
     listeners: Vec<u64>,
 }
 
+/// What the scripts return: the server's time, what is left of the lease's key, the lease, the ends,
+/// the line, the places and the listeners.
+type Answer = (
+    u64,
+    i64,
+    HashMap<String, String>,
+    Vec<(String, f64)>,
+    Vec<String>,
+    HashMap<String, String>,
+    Vec<u64>,
+);
+
 impl Snapshot {
     /// Takes a script's answer apart; `None` if it makes no sense.
     pub(crate) fn read(answer: Value) -> Option<Self> {
-        let Value::Array(parts) = answer else {
-            return None;
-        };
-        let mut parts = parts.into_iter();
-        let mut next = || parts.next();
-        let (now_us, left) = (number(&next()?)?, next()?);
-        let lease = pairs(next()?)?.into_iter().collect();
-        let ends = pairs(next()?)?;
-        let ends = ends.into_iter().map(|(id, end)| Some((id, whole(&end)?)));
+        let (now_us, left_ms, lease, ends, line, places, listeners): Answer =
+            FromRedisValue::from_redis_value(answer).ok()?;
+        let ends = ends.into_iter().map(|(id, end)| Some((id, whole(end)?)));
         Some(Self {
             now_us,
             // Negative for a key that is not there or does not expire.
-            left_ms: number(&left).unwrap_or(0),
+            left_ms: u64::try_from(left_ms).unwrap_or(0),
             lease,
             ends: ends.collect::<Option<_>>()?,
-            line: texts(next()?)?,
-            places: pairs(next()?)?.into_iter().collect(),
-            listeners: match next()? {
-                Value::Array(counts) => counts.iter().map(number).collect::<Option<_>>()?,
-                _ => return None,
-            },
+            line,
+            places,
+            listeners,
         })
     }
 
@@ -219,43 +222,12 @@ fn read_about(text: &str) -> About {
     About { reason, host, pid }
 }
 
-fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    }
-}
-
-fn text(value: Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-        _ => None,
-    }
-}
-
-fn texts(value: Value) -> Option<Vec<String>> {
-    match value {
-        Value::Array(values) => values.into_iter().map(text).collect(),
-        _ => None,
-    }
-}
-
-fn pairs(value: Value) -> Option<Vec<(String, String)>> {
-    let mut texts = texts(value)?.into_iter();
-    let mut pairs = Vec::with_capacity(texts.len() / 2);
-    while let (Some(key), Some(value)) = (texts.next(), texts.next()) {
-        pairs.push((key, value));
-    }
-    Some(pairs)
-}
-
-/// A score, which the server may write with an exponent.
+/// A score as a whole number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a time in milliseconds, far below what the type holds"
 )]
-fn whole(text: &str) -> Option<u64> {
-    let number: f64 = text.parse().ok()?;
+fn whole(number: f64) -> Option<u64> {
     number.is_finite().then_some(number as u64)
 }

@@ -4,7 +4,7 @@
 //! told by the server when the key changes (client-side caching), whoever changed it.
 
 use std::collections::{HashMap, HashSet, hash_map};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,6 +27,7 @@ use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
+use crate::sync::Mutex;
 
 /// One client of string locks.
 #[derive(Debug)]
@@ -205,7 +206,7 @@ impl StringLocks {
         let fence = fence.unwrap_or_else(no_fence);
         let is_asked_for = renewal.fence.is_none_or(|asked| asked == fence);
         if is_asked_for && self.extend(&key, claim, ttl).await? {
-            lock(&self.held).insert(claim, fence, ttl);
+            self.held.lock().insert(claim, fence, ttl);
             return Ok(Renewed::Extended { fence, valid: ttl });
         }
         Ok(Renewed::Lost(self.why_not(&key).await?))
@@ -223,18 +224,18 @@ impl StringLocks {
 
     /// The fence of a lease that this client was granted.
     fn fence_of(&self, claim: &ClaimId) -> Option<Fence> {
-        lock(&self.held).fence(claim)
+        self.held.lock().fence(claim)
     }
 
     fn start_waiting(&self, claim: &Claim) {
-        let mut awaited = lock(&self.awaited);
+        let mut awaited = self.awaited.lock();
         let waiters = awaited.entry(claim.name.clone()).or_default();
         waiters.insert(claim.id.clone());
     }
 
     fn stop_waiting(&self, claim: &Claim) {
         if let hash_map::Entry::Occupied(mut waiters) =
-            lock(&self.awaited).entry(claim.name.clone())
+            self.awaited.lock().entry(claim.name.clone())
         {
             waiters.get_mut().remove(&claim.id);
             if waiters.get().is_empty() {
@@ -245,7 +246,7 @@ impl StringLocks {
 
     /// Wakes this client's own waiters, of whose release the server tells it nothing.
     fn tell_freed(&self, name: &Name) {
-        if lock(&self.awaited).contains_key(name) {
+        if self.awaited.lock().contains_key(name) {
             // The receiver lives as long as this client.
             let _ = self.freed.send(name.clone());
         }
@@ -311,7 +312,7 @@ impl Driver for StringLocks {
         };
         if let Some(fence) = known {
             self.stop_waiting(claim);
-            lock(&self.held).insert(&claim.id, fence, claim.ttl);
+            self.held.lock().insert(&claim.id, fence, claim.ttl);
             let fences = claim.fences.clamp(1, MOST_FENCES);
             let grant = Grant::new(fence, claim.ttl).with_fences(fences);
             return Ok(Answer::Granted(grant));
@@ -329,7 +330,7 @@ impl Driver for StringLocks {
         self.stop_waiting(claim);
         let key = self.key(&claim.name);
         let freed = self.compare.delete(&self.link, &key, &claim.id).await?;
-        lock(&self.held).remove(&claim.id);
+        self.held.lock().remove(&claim.id);
         if freed {
             self.tell_freed(&claim.name);
         }
@@ -361,7 +362,7 @@ impl Driver for StringLocks {
             set.await?
         };
         if freed {
-            lock(&self.held).remove(claim);
+            self.held.lock().remove(claim);
             self.tell_freed(&release.name);
             Ok(Released::Freed { left: 0 })
         } else {
@@ -452,11 +453,6 @@ fn unable(option: &'static str, reason: &str) -> Error {
 /// The fence of every grant where fences are off: it protects nothing.
 fn no_fence() -> Fence {
     Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one of them is half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many fences fit between the microseconds of a server without scripts: as many as the engine
