@@ -1,4 +1,4 @@
-//! Work that goes on although nobody waits for it: releases, undoing, late answers.
+//! Work in the background, that nobody waits for: releases, withdrawals, late answers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::sync::until;
 
-/// Where such work runs, and how much of it there is.
+/// Runs such work, and counts it.
 #[derive(Debug, Clone)]
 pub(crate) struct Background(Arc<Inner>);
 

@@ -1,4 +1,4 @@
-//! The same locks for code that is not async: the same words, without `await`.
+//! The same API for code that is not async.
 //!
 //! Usable without a Tokio runtime, and from inside one without a panic. A call from inside a
 //! runtime blocks the thread it runs on, so it belongs into
@@ -39,36 +39,27 @@ use crate::once::{Once, Seen, check_held};
 ///
 /// As [`tenure::open`](crate::open()).
 pub fn open(url: &str) -> Result<Client> {
-    let inner = wait(crate::open(url))??;
-    Ok(Client { inner })
+    wait(crate::open(url))?.map(Client)
 }
 
 /// A client of a store; see [`tenure::Client`](crate::Client).
 #[derive(Debug, Clone)]
-pub struct Client {
-    inner: crate::Client,
-}
+pub struct Client(crate::Client);
 
 impl Client {
-    /// Returns the lock that one owner at a time holds.
+    /// Returns a mutex: one owner at a time holds it.
     pub fn mutex(&self, name: &str) -> Lock {
-        Lock {
-            inner: self.inner.mutex(name),
-        }
+        Lock(self.0.mutex(name))
     }
 
-    /// Returns the lock that many read together or one writes alone.
+    /// Returns a read-write lock: many read together, or one writes alone.
     pub fn rwlock(&self, name: &str) -> RwLock {
-        RwLock {
-            inner: self.inner.rwlock(name),
-        }
+        RwLock(self.0.rwlock(name))
     }
 
-    /// Returns the lock that `of` permits go round for.
+    /// Returns a semaphore with `of` permits.
     pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
-        Semaphore {
-            inner: self.inner.semaphore(name, of),
-        }
+        Semaphore(self.0.semaphore(name, of))
     }
 
     /// Lists who holds and who waits; see [`Client::list`](crate::Client::list).
@@ -77,17 +68,17 @@ impl Client {
     ///
     /// What the store reports.
     pub fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        wait(self.inner.list(only))?
+        wait(self.0.list(only))?
     }
 
-    /// Waits until nothing of this client goes on in the background; see
+    /// Waits until this client has no work in the background; see
     /// [`Client::settled`](crate::Client::settled).
     ///
     /// Leases that are only kept are released first. A program that ends calls this if it
     /// [keeps](Lock::keep) leases, or had calls on threads that it does not wait for.
     pub fn settled(&self) {
         // Fails only without the thread that would have something to do.
-        let _ = wait(self.inner.settled());
+        let _ = wait(self.0.settled());
     }
 
     /// Takes a lock away from all its holders; see [`Client::evict`](crate::Client::evict).
@@ -96,66 +87,50 @@ impl Client {
     ///
     /// What the store reports.
     pub fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        wait(self.inner.evict(name))?
+        wait(self.0.evict(name))?
     }
 }
 
 /// A lock that can be asked for, with its options; see [`tenure::Lock`](crate::Lock).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is locked before lock, try_lock or lock_timeout is called"]
-pub struct Lock {
-    inner: crate::Lock,
-}
+pub struct Lock(crate::Lock);
 
 impl Lock {
     /// Sets how long the lease lasts unless renewed.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            inner: self.inner.ttl(ttl),
-        }
+        Self(self.0.ttl(ttl))
     }
 
     /// Sets the longest time that the lock is held.
     pub fn max_hold(self, longest: Duration) -> Self {
-        Self {
-            inner: self.inner.max_hold(longest),
-        }
+        Self(self.0.max_hold(longest))
     }
 
     /// Sets the shortest time for which the name stays taken.
     pub fn at_least(self, shortest: Duration) -> Self {
-        Self {
-            inner: self.inner.at_least(shortest),
-        }
+        Self(self.0.at_least(shortest))
     }
 
     /// Keeps the lease in this process for up to so long after each release, if nobody else
     /// wants it; see [`Lock::keep`](crate::Lock::keep).
     pub fn keep(self, duration: Duration) -> Self {
-        Self {
-            inner: self.inner.keep(duration),
-        }
+        Self(self.0.keep(duration))
     }
 
     /// Says why, for people who look at the lock.
     pub fn reason(self, reason: &str) -> Self {
-        Self {
-            inner: self.inner.reason(reason),
-        }
+        Self(self.0.reason(reason))
     }
 
     /// Sets who asks; the same owner may lock again what it holds.
     pub fn owner(self, owner: Owner) -> Self {
-        Self {
-            inner: self.inner.owner(owner),
-        }
+        Self(self.0.owner(owner))
     }
 
     /// Lets nested calls of this thread lock again.
     pub fn reentrant(self) -> Self {
-        Self {
-            inner: self.inner.reentrant(),
-        }
+        Self(self.0.reentrant())
     }
 
     /// Waits for the lock, first come, first served.
@@ -164,7 +139,7 @@ impl Lock {
     ///
     /// As [`Lock::lock`](crate::Lock::lock).
     pub fn lock(&self) -> Result<Guard> {
-        wait(self.inner.lock())?.map(Guard::new)
+        wait(self.0.lock())?.map(Guard::new)
     }
 
     /// Takes the lock if it is free right now and nobody stands in line for it.
@@ -173,7 +148,7 @@ impl Lock {
     ///
     /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(wait(self.inner.try_lock())??.map(Guard::new))
+        Ok(wait(self.0.try_lock())??.map(Guard::new))
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -182,10 +157,10 @@ impl Lock {
     ///
     /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
     pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
-        wait(self.inner.lock_timeout(patience))?.map(Guard::new)
+        wait(self.0.lock_timeout(patience))?.map(Guard::new)
     }
 
-    /// Makes a result once for all who want it: whoever holds the lock makes it, the others wait for it; see
+    /// Computes a result once for all who want it: single-flight; see
     /// [`Lock::once`](crate::Lock::once).
     ///
     /// # Errors
@@ -196,14 +171,14 @@ impl Lock {
         look: impl Fn() -> Result<Seen<T>, E>,
         make: impl FnOnce(Fence) -> Result<T, E>,
     ) -> Result<Once<T>, E> {
-        self.inner.check_alone()?;
+        self.0.check_alone()?;
         if let Seen::Fresh(result) = look()? {
             return Ok(Once::Found(result));
         }
         make_if_missing(&self.lock()?, look, make)
     }
 
-    /// The same, but nobody waits for a result while there is a stale one; see
+    /// The same, but nobody waits while there is a stale result; see
     /// [`Lock::once_or_stale`](crate::Lock::once_or_stale).
     ///
     /// # Errors
@@ -214,7 +189,7 @@ impl Lock {
         look: impl Fn() -> Result<Seen<T>, E>,
         make: impl FnOnce(Fence) -> Result<T, E>,
     ) -> Result<Once<T>, E> {
-        self.inner.check_alone()?;
+        self.0.check_alone()?;
         let guard = match look()? {
             Seen::Fresh(result) => return Ok(Once::Found(result)),
             Seen::Stale(result) => match self.try_lock()? {
@@ -241,40 +216,30 @@ fn make_if_missing<T, E: From<Error>>(
     Ok(Once::Made(result))
 }
 
-/// A lock that many read together or one writes alone; see [`tenure::RwLock`](crate::RwLock).
+/// A read-write lock: many read together, or one writes alone; see [`tenure::RwLock`](crate::RwLock).
 #[derive(Debug, Clone)]
-pub struct RwLock {
-    inner: crate::RwLock,
-}
+pub struct RwLock(crate::RwLock);
 
 impl RwLock {
     /// Returns the lock for reading, together with other readers.
     pub fn read(&self) -> Lock {
-        Lock {
-            inner: self.inner.read(),
-        }
+        Lock(self.0.read())
     }
 
     /// Returns the lock for writing, alone.
     pub fn write(&self) -> Lock {
-        Lock {
-            inner: self.inner.write(),
-        }
+        Lock(self.0.write())
     }
 }
 
-/// A lock that a number of permits go round for; see [`tenure::Semaphore`](crate::Semaphore).
+/// A semaphore; see [`tenure::Semaphore`](crate::Semaphore).
 #[derive(Debug, Clone)]
-pub struct Semaphore {
-    inner: crate::Semaphore,
-}
+pub struct Semaphore(crate::Semaphore);
 
 impl Semaphore {
-    /// Returns the lock that takes so many permits at once.
+    /// Returns the lock that takes this many permits at once.
     pub fn take(&self, permits: u32) -> Lock {
-        Lock {
-            inner: self.inner.take(permits),
-        }
+        Lock(self.0.take(permits))
     }
 }
 

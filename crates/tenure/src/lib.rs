@@ -22,9 +22,9 @@
 //!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
-//! - [`Lock::once`] makes a result once for all who want it: a cache entry, a report.
+//! - [`Lock::once`] computes a result once for all who want it: a cache entry, a report.
 //! - [`doctor()`] looks at a store for settings that endanger locks.
-//! - [`blocking`] has the same words for code that is not async.
+//! - [`blocking`] has the same API for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
 //!
 //! # Features

@@ -293,7 +293,7 @@ impl Lock {
     }
 }
 
-/// A lock that many read together or one writes alone.
+/// A read-write lock: many read together, or one writes alone.
 ///
 /// Readers and writers are served in the order in which they came, so neither starves.
 #[derive(Debug, Clone)]
@@ -321,9 +321,9 @@ impl RwLock {
     }
 }
 
-/// A lock that a number of permits go round for.
+/// A semaphore: claims hold it together as long as there are permits for all of them.
 ///
-/// Everyone should name the same number; where they differ, the smallest counts.
+/// All users should name the same number of permits; where they differ, the smallest counts.
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     client: Client,
@@ -340,7 +340,7 @@ impl Semaphore {
         }
     }
 
-    /// Returns the lock that takes so many permits at once.
+    /// Returns the lock that takes this many permits at once.
     pub fn take(&self, permits: u32) -> Lock {
         let mode = Mode::Permits {
             take: permits,

@@ -1,4 +1,4 @@
-//! The words of the domain, checked once where they enter: what is locked, who asks, which grant.
+//! Names, owners, claim ids and fences: checked once, where they enter.
 
 use std::fmt;
 use std::io::Write;

@@ -47,12 +47,8 @@ pub(super) struct Here {
     pub(super) kept: KeptLeases,
 }
 
-/// The local lines of one name: of callers without an owner, and of each owner.
-#[derive(Debug, Default)]
-pub(super) struct LinesOfName {
-    plain: Option<Line>,
-    named: Vec<(Owner, Line)>,
-}
+/// The local lines of one name: that of callers without an owner, and one of each owner.
+pub(super) type LinesOfName = Vec<(Option<Owner>, Line)>;
 
 /// One local line.
 ///
@@ -64,12 +60,20 @@ pub(super) struct Line {
     ticket: Option<Arc<Ticket>>,
 }
 
+/// Somebody who waits in a local line.
 #[derive(Debug)]
-struct Waiter {
+pub(crate) struct Waiter {
     /// Grows along the line, so that whoever leaves is found quickly.
     number: i64,
-    request: Arc<LockRequest>,
+    pub(crate) request: Arc<LockRequest>,
     turn: oneshot::Sender<Turn>,
+}
+
+impl Waiter {
+    /// Tells the waiter; returns the turn if the waiter has left.
+    pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
+        self.turn.send(turn)
+    }
 }
 
 /// What a waiter is told at last.
@@ -212,7 +216,7 @@ impl Lines {
     /// Returns the ticket that is out for this claim.
     pub(crate) fn ticket(&self, name: &Name, claim: &ClaimId) -> Option<Arc<Ticket>> {
         let here = self.here.lock();
-        let mut tickets = here.lines.get(name)?.tickets();
+        let mut tickets = tickets(here.lines.get(name)?);
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
@@ -235,14 +239,14 @@ impl Lines {
     pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
         let here = self.here.lock();
         let lines = here.lines.get(name);
-        lines.is_some_and(|lines| !lines.named.is_empty())
+        lines.is_some_and(|lines| lines.iter().any(|(owner, _)| owner.is_some()))
     }
 
     /// Makes tickets ask again: one name's, or all.
     pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
         let here = self.here.lock();
         let ask = |lines: &LinesOfName| {
-            for ticket in lines.tickets() {
+            for ticket in tickets(lines) {
                 ticket.on(Event::AskAgain, now);
             }
         };
@@ -253,22 +257,34 @@ impl Lines {
     }
 
     /// Takes the first waiter out of the line if a lease granted for `request` serves it.
-    pub(crate) fn first_served_by(&self, request: &LockRequest) -> Option<TheirTurn> {
-        let mut here = self.here.lock();
-        let line = here.line(request)?;
-        line.skip_those_who_left();
-        if !line.waiters.front()?.request.is_served_by(request) {
-            return None;
-        }
-        line.next()
+    pub(crate) fn first_served_by(&self, request: &LockRequest) -> Option<Waiter> {
+        self.first_if(request, |first| first.is_served_by(request))
     }
 
     /// Takes the first waiter out of the line, whoever it is.
-    pub(crate) fn first(&self, request: &LockRequest) -> Option<TheirTurn> {
+    pub(crate) fn first(&self, request: &LockRequest) -> Option<Waiter> {
+        self.first_if(request, |_| true)
+    }
+
+    fn first_if(
+        &self,
+        request: &LockRequest,
+        is_wanted: impl FnOnce(&LockRequest) -> bool,
+    ) -> Option<Waiter> {
         let mut here = self.here.lock();
         let line = here.line(request)?;
         line.skip_those_who_left();
-        line.next()
+        if !is_wanted(&line.waiters.front()?.request) {
+            return None;
+        }
+        let waiter = line.waiters.pop_front();
+        if line.waiters.is_empty()
+            && let Some(ticket) = &line.ticket
+        {
+            // Nobody is left for it: its attendant takes it back.
+            ticket.changed.notify_one();
+        }
+        waiter
     }
 
     /// Says what is to be done for the line of a request; only its one attendant asks.
@@ -276,7 +292,7 @@ impl Lines {
         let mut here = self.here.lock();
         let here = &mut *here;
         let lines = here.lines.get_mut(&request.name);
-        let Some(line) = lines.and_then(|lines| lines.of(request.owner.as_ref())) else {
+        let Some(line) = lines.and_then(|lines| line_of(lines, request)) else {
             return NextStep::Nothing;
         };
         line.skip_those_who_left();
@@ -353,9 +369,7 @@ impl Lines {
 impl Here {
     /// The line that a request stands in.
     fn line(&mut self, request: &LockRequest) -> Option<&mut Line> {
-        self.lines
-            .get_mut(&request.name)?
-            .of(request.owner.as_ref())
+        line_of(self.lines.get_mut(&request.name)?, request)
     }
 
     /// Adds the line that a request stands in, with a ticket.
@@ -365,58 +379,28 @@ impl Here {
             ticket: Some(ticket),
         };
         let lines = self.lines.entry(request.name.clone()).or_default();
-        match &request.owner {
-            None => lines.plain = Some(line),
-            Some(owner) => lines.named.push((owner.clone(), line)),
-        }
+        lines.push((request.owner.clone(), line));
     }
 
     fn remove_line(&mut self, request: &LockRequest) {
         let Some(lines) = self.lines.get_mut(&request.name) else {
             return;
         };
-        match &request.owner {
-            None => lines.plain = None,
-            Some(owner) => lines.named.retain(|(own, _)| own != owner),
-        }
-        if lines.plain.is_none() && lines.named.is_empty() {
+        lines.retain(|(owner, _)| *owner != request.owner);
+        if lines.is_empty() {
             self.lines.remove(&request.name);
         }
     }
 }
 
-impl LinesOfName {
-    fn of(&mut self, owner: Option<&Owner>) -> Option<&mut Line> {
-        match owner {
-            None => self.plain.as_mut(),
-            Some(owner) => {
-                let mut named = self.named.iter_mut();
-                named.find(|(own, _)| own == owner).map(|(_, line)| line)
-            }
-        }
-    }
-
-    fn tickets(&self) -> impl Iterator<Item = &Arc<Ticket>> {
-        let named = self.named.iter().map(|(_, line)| line);
-        self.plain
-            .iter()
-            .chain(named)
-            .filter_map(|line| line.ticket.as_ref())
-    }
+fn line_of<'a>(lines: &'a mut LinesOfName, request: &LockRequest) -> Option<&'a mut Line> {
+    let mut lines = lines.iter_mut();
+    let own = lines.find(|(owner, _)| *owner == request.owner);
+    own.map(|(_, line)| line)
 }
 
-/// A waiter whose turn has come, taken out of its line.
-#[derive(Debug)]
-pub(crate) struct TheirTurn {
-    pub(crate) request: Arc<LockRequest>,
-    turn: oneshot::Sender<Turn>,
-}
-
-impl TheirTurn {
-    /// Tells the waiter; returns the turn if the waiter has left.
-    pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
-        self.turn.send(turn)
-    }
+fn tickets(lines: &LinesOfName) -> impl Iterator<Item = &Arc<Ticket>> {
+    lines.iter().filter_map(|(_, line)| line.ticket.as_ref())
 }
 
 impl Line {
@@ -434,20 +418,5 @@ impl Line {
         {
             self.waiters.pop_front();
         }
-    }
-
-    /// Takes the first waiter out.
-    fn next(&mut self) -> Option<TheirTurn> {
-        let waiter = self.waiters.pop_front()?;
-        if self.waiters.is_empty()
-            && let Some(ticket) = &self.ticket
-        {
-            // Nobody is left for it: its attendant takes it back.
-            ticket.changed.notify_one();
-        }
-        Some(TheirTurn {
-            request: waiter.request,
-            turn: waiter.turn,
-        })
     }
 }
