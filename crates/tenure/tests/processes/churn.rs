@@ -13,7 +13,7 @@ use tenure::{Client, Error, Fence, Name, Outcome, Owner};
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Diary, check, check_order, grants, holds};
-use crate::worker::{Orders, Worker, answer};
+use crate::worker::{Commands, Worker, answer};
 use crate::{LONG_MS, PATIENCE, assert_nothing_left, folder, millis, open};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -138,11 +138,11 @@ impl Scene {
 }
 
 /// Takes and leaves locks until told to end; answers the longest wait in milliseconds.
-pub(crate) async fn churner(folder: PathBuf, orders: Orders) {
+pub(crate) async fn churner(folder: PathBuf, commands: Commands) {
     let churner = Churner {
         diary: Diary::open(&folder),
         folder,
-        orders,
+        commands,
     };
     let longest = match fastrand::bool() {
         true => churner.by_driver().await,
@@ -153,7 +153,7 @@ pub(crate) async fn churner(folder: PathBuf, orders: Orders) {
 
 struct Churner {
     folder: PathBuf,
-    orders: Orders,
+    commands: Commands,
     diary: Diary,
 }
 
@@ -162,7 +162,7 @@ impl Churner {
     async fn by_driver(&self) -> Duration {
         let local = Local::open(Some(&self.folder)).await.unwrap();
         let mut longest = Duration::ZERO;
-        while !self.orders.are_waiting() {
+        while !self.commands.are_waiting() {
             let claim = claim(fastrand::choice([Wait::No, Wait::InLine]).unwrap());
             let asked = Instant::now();
             let granted = match local.acquire(&claim).await.unwrap() {
@@ -211,7 +211,7 @@ impl Churner {
         let mut longest = Duration::ZERO;
         // The same in every call: what one of them gives up must not undo what the next one gets.
         let owner = Owner::unique();
-        while !self.orders.are_waiting() {
+        while !self.commands.are_waiting() {
             let name = *fastrand::choice(&NAMES).unwrap();
             let mut lock = client.mutex(name).ttl(millis(LONG_MS));
             if fastrand::bool() {

@@ -6,7 +6,7 @@ use tenure::{Client, Health, Lock, Loss};
 use tokio::time::sleep;
 
 use crate::register::{Register, check};
-use crate::worker::{Orders, Worker, answer};
+use crate::worker::{Commands, Worker, answer};
 use crate::{assert_nothing_left, entry, folder, millis, open, until, until_waiting, url};
 
 const NAME: &str = "counter";
@@ -169,10 +169,10 @@ async fn pause_for(worker: &Worker, pause_ms: u64) {
 }
 
 /// Counts up at the register until told to end.
-pub(crate) async fn counter(folder: PathBuf, orders: Orders) {
+pub(crate) async fn counter(folder: PathBuf, commands: Commands) {
     let client = tenure::open(&url(&folder)).await.unwrap();
     let register = Register::open(&folder);
-    while !orders.are_waiting() {
+    while !commands.are_waiting() {
         // Few different ones, so that a lease which was kept often serves the next order.
         let ttl = fastrand::choice([SHORTEST_TTL_MS, LONGEST_TTL_MS]).unwrap();
         let lock = client.mutex(NAME).ttl(millis(ttl));

@@ -75,10 +75,10 @@ impl Worker {
         self.child.id()
     }
 
-    /// Gives an order without waiting for the answer.
-    pub(crate) fn tell(&mut self, order: &str) {
+    /// Gives a command without waiting for the answer.
+    pub(crate) fn tell(&mut self, command: &str) {
         let input = self.input.as_mut().expect("it has not been ended");
-        writeln!(input, "{order}").expect("a worker listens");
+        writeln!(input, "{command}").expect("a worker listens");
     }
 
     /// Waits for the next answer.
@@ -88,15 +88,15 @@ impl Worker {
         answer.expect("a worker answers before it ends")
     }
 
-    /// Gives an order, and waits for the answer.
-    pub(crate) async fn ask(&mut self, order: &str) -> String {
-        self.tell(order);
+    /// Gives a command, and waits for the answer.
+    pub(crate) async fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
         self.answer().await
     }
 
-    /// Gives an order that ends in a grant; returns its fence.
-    pub(crate) async fn granted(&mut self, order: &str) -> u64 {
-        self.tell(order);
+    /// Gives a command that ends in a grant; returns its fence.
+    pub(crate) async fn granted(&mut self, command: &str) -> u64 {
+        self.tell(command);
         self.told_granted().await
     }
 
@@ -181,11 +181,11 @@ impl Drop for Worker {
 
 /// What a worker is told to do, line by line; the end of it is the end of the worker.
 #[derive(Debug)]
-pub(crate) struct Orders(Receiver<String>);
+pub(crate) struct Commands(Receiver<String>);
 
-impl Orders {
+impl Commands {
     fn listen() -> Self {
-        let (sender, orders) = mpsc::channel(1000);
+        let (sender, commands) = mpsc::channel(1000);
         thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {
                 if sender.blocking_send(line).is_err() {
@@ -193,32 +193,32 @@ impl Orders {
                 }
             }
         });
-        Self(orders)
+        Self(commands)
     }
 
-    /// Waits for the next order; `None` at the end.
+    /// Waits for the next command; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<String> {
         self.0.recv().await
     }
 
-    /// Whether another order has come, or the end.
+    /// Whether another command has come, or the end.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.0.is_empty() || self.0.is_closed()
     }
 }
 
 /// Plays a role, if this process was started for that.
-pub(crate) fn play<F: Future<Output = ()>>(role: impl FnOnce(PathBuf, Orders) -> F) {
+pub(crate) fn play<F: Future<Output = ()>>(role: impl FnOnce(PathBuf, Commands) -> F) {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime starts");
-    runtime.block_on(role(folder.into(), Orders::listen()));
+    runtime.block_on(role(folder.into(), Commands::listen()));
 }
 
-/// Answers an order; on a line of its own, whatever the harness has printed before.
+/// Answers a command; on a line of its own, whatever the harness has printed before.
 pub(crate) fn answer(text: &str) {
     println!("\n{ANSWER}{text}");
 }

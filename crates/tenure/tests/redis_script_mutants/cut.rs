@@ -58,7 +58,7 @@ fn is_number(letter: char) -> bool {
 
 /// What an expression is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ExpressionKind {
     /// It decides an `if`.
     Condition,
     /// It is a value that `and` and `or` choose.
@@ -66,7 +66,7 @@ enum Kind {
 }
 
 /// The expressions of a line that decide something, and where they begin.
-fn expressions(line: &str) -> Vec<(usize, &str, Kind)> {
+fn expressions(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     let code = line.trim_start();
     let indent = line.len() - code.len();
     if code.starts_with("--") {
@@ -77,7 +77,7 @@ fn expressions(line: &str) -> Vec<(usize, &str, Kind)> {
             .strip_prefix(word)
             .and_then(|rest| rest.trim_end().strip_suffix(" then"));
         if let Some(condition) = condition {
-            return vec![(indent + word.len(), condition, Kind::Condition)];
+            return vec![(indent + word.len(), condition, ExpressionKind::Condition)];
         }
     }
     choices(line)
@@ -85,7 +85,7 @@ fn expressions(line: &str) -> Vec<(usize, &str, Kind)> {
 
 /// The expressions with an `and`, and the answers with an `or`: what stands between two brackets,
 /// commas, or an equals sign and the line's end.
-fn choices(line: &str) -> Vec<(usize, &str, Kind)> {
+fn choices(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     let mut found = Vec::new();
     let mut open = vec![0];
     let mut ended = |start: usize, end: usize| {
@@ -104,7 +104,7 @@ fn choices(line: &str) -> Vec<(usize, &str, Kind)> {
             .collect();
         let answer = line.trim_start().starts_with("return ") && start == 0;
         if words.contains(&"and") || answer && words.contains(&"or") {
-            found.push((piece_start, piece, Kind::Choice));
+            found.push((piece_start, piece, ExpressionKind::Choice));
         }
     };
     for (at, letter) in unquoted(line) {
@@ -182,23 +182,23 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
 }
 
 /// An expression's changes: forced as a whole, and each side by itself where that is not the same.
-fn changes(expression: &str, kind: Kind) -> Vec<String> {
+fn changes(expression: &str, kind: ExpressionKind) -> Vec<String> {
     let mut all = Vec::new();
-    if kind == Kind::Condition {
+    if kind == ExpressionKind::Condition {
         all.extend(["true".to_owned(), "false".to_owned()]);
     }
     all.extend(changed_sides(expression, kind));
     all
 }
 
-fn changed_sides(expression: &str, kind: Kind) -> Vec<String> {
+fn changed_sides(expression: &str, kind: ExpressionKind) -> Vec<String> {
     let operands = operands(expression);
     let mut all = Vec::new();
     let words: Vec<_> = operands[1..]
         .iter()
         .map(|operand| operand.joined_by)
         .collect();
-    let chooses = kind == Kind::Choice && words == ["and", "or"];
+    let chooses = kind == ExpressionKind::Choice && words == ["and", "or"];
     for operand in &operands {
         let side = &expression[operand.from..operand.to];
         let with = |new: &str| {
@@ -222,10 +222,10 @@ fn changed_sides(expression: &str, kind: Kind) -> Vec<String> {
             continue;
         }
         // Where all are joined by one word, forcing one side one way forces the whole.
-        if kind == Kind::Choice || words.contains(&"and") {
+        if kind == ExpressionKind::Choice || words.contains(&"and") {
             all.push(with("true"));
         }
-        if kind == Kind::Choice || words.contains(&"or") {
+        if kind == ExpressionKind::Choice || words.contains(&"or") {
             all.push(with("false"));
         }
     }
