@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::driver::{Holder, Life};
-use tenure::{ClaimId, Client, DEFAULT_TTL, Error, Fence, Lease, Loss, Name, Outcome};
+use tenure::{
+    ClaimId, Client, DEFAULT_TTL, Error, Fence, Lease, LeaseRenewal, Loss, Name, Outcome,
+};
 use tokio::time::sleep;
 
 use crate::cli::{AcquireArgs, HeldArgs, ReleaseArgs, RenewArgs};
@@ -234,7 +236,7 @@ impl<'a> Wanted<'a> {
         for mut lease in leases {
             lease.ttl = told.unwrap_or_else(|| lease.ttl.max(printed.unwrap_or(DEFAULT_TTL)));
             match client.renew(&lease).await? {
-                Ok(fence) => {
+                LeaseRenewal::Renewed(fence) => {
                     let so_far = renewed.as_ref();
                     renewed = Some(Renewed {
                         fence,
@@ -242,7 +244,7 @@ impl<'a> Wanted<'a> {
                         count: so_far.map_or(0, |so_far| so_far.count) + 1,
                     });
                 }
-                Err(loss) => last_loss = loss,
+                LeaseRenewal::Lost(loss) => last_loss = loss,
             }
         }
         let renewed = renewed.ok_or_else(|| self.lost("renewed", last_loss))?;

@@ -77,7 +77,7 @@ const SHOWN: usize = 3;
 
 #[cfg(test)]
 mod tests {
-    use tenure::driver::{About, Life, Mode};
+    use tenure::driver::About;
     use tenure::{ClaimId, Fence, Owner};
 
     use super::*;
@@ -117,20 +117,12 @@ mod tests {
     }
 
     fn holder(owner: &str, pid: u32, held: u64, expires_in: u64, depth: u32) -> Holder {
-        Holder {
-            claim: ClaimId::unique(),
-            owner: Owner::named(owner).unwrap(),
-            mode: Mode::Exclusive,
-            fence: Fence::new(1).unwrap(),
-            depth,
-            life: Life::Client,
-            about: About {
-                reason: None,
-                host: "vm".into(),
-                pid,
-            },
-            held: Duration::from_secs(held),
-            expires_in: Duration::from_secs(expires_in),
-        }
+        let (claim, fence) = (ClaimId::unique(), Fence::new(1).unwrap());
+        let expires_in = Duration::from_secs(expires_in);
+        let mut holder = Holder::new(claim, fence, About::new("vm", pid), expires_in);
+        holder.owner = Owner::named(owner).unwrap();
+        holder.depth = depth;
+        holder.held = Duration::from_secs(held);
+        holder
     }
 }

@@ -37,14 +37,8 @@ pub(crate) async fn show(store: &Store, args: ShowArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let client = store.open().await?;
     let found = client.list(Some(&name)).await?.into_iter().next();
-    let free = found
-        .as_ref()
-        .is_none_or(|entry| entry.holders.is_empty() && entry.waiters.is_empty());
-    let entry = found.unwrap_or_else(|| Entry {
-        name: name.clone(),
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    });
+    let free = found.as_ref().is_none_or(Entry::is_empty);
+    let entry = found.unwrap_or_else(|| Entry::new(name.clone()));
     if args.json {
         print_json(&LockJson::from(&entry))?;
     } else if !free {

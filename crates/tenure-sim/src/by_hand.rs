@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::driver::TimeSource;
-use tenure::{Client, Lease, Seen};
+use tenure::{Client, Lease, LeaseRenewal, Seen};
 use tenure_checker::What;
 
 use crate::beliefs::Evidence;
@@ -39,7 +39,7 @@ impl Task {
         };
         if waits {
             sent = self.process.link.clock.now();
-            if !matches!(client.renew(&lease).await, Ok(Ok(_))) {
+            if !matches!(client.renew(&lease).await, Ok(LeaseRenewal::Renewed(_))) {
                 // It is left to expire, and was never believed.
                 return self
                     .world
@@ -78,7 +78,7 @@ impl Task {
     async fn renew(&self, client: &Client, claim: u64, lease: &Lease) -> bool {
         let sent = self.process.link.clock.now();
         match client.renew(lease).await {
-            Ok(Ok(_)) => {
+            Ok(LeaseRenewal::Renewed(_)) => {
                 self.line(|| format!("has renewed the lease of claim {claim}"));
                 self.world.sample();
                 let evidence = self.count(sent, lease);
@@ -87,7 +87,7 @@ impl Task {
                 }
                 true
             }
-            Ok(Err(loss)) => {
+            Ok(LeaseRenewal::Lost(loss)) => {
                 self.line(|| format!("is told that the lease of claim {claim} is over: {loss}"));
                 self.world.lost(claim);
                 false

@@ -97,7 +97,7 @@ impl Reply {
             Self::Withdrawn(_) => "withdrawn".to_owned(),
             Self::Renewed(Ok(renewed)) => {
                 let kept = |it: &Renewed| match it {
-                    Renewed::Kept { .. } => "kept".to_owned(),
+                    Renewed::Extended { .. } => "kept".to_owned(),
                     Renewed::Lost(loss) => format!("lost ({loss})"),
                     _ => "unknown".to_owned(),
                 };

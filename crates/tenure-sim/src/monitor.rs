@@ -57,11 +57,7 @@ pub(crate) fn look_at_rest(world: &World) {
 /// What looks odd at this moment, and is a breach if it lasts.
 fn oddities(world: &World, long_ago_us: u64) -> Vec<String> {
     let entries = world.store.look(None);
-    let empty = |name: &tenure::Name| Entry {
-        name: name.clone(),
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    };
+    let empty = |name: &tenure::Name| Entry::new(name.clone());
     let mut odd = Vec::new();
     for name in &world.names {
         let entry = entries.iter().find(|entry| entry.name == *name).cloned();

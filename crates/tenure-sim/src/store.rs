@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure::driver::{About, Answer, Claim, Entry, Life, Mode, News, Released, Wait};
+use tenure::driver::{Answer, Claim, Entry, News, Released};
 use tenure::store::memory::Memory;
 use tenure::{ClaimId, Fence, Name};
 
@@ -194,18 +194,9 @@ fn watermark(root: &Memory, fences: u32) -> u64 {
 }
 
 fn probe(name: Name, id: ClaimId, fences: u32) -> Claim {
-    Claim {
-        name,
-        id,
-        owner: None,
-        mode: Mode::Exclusive,
-        ttl: Duration::from_secs(60),
-        wait: Wait::InLine,
-        life: Life::Client,
-        fences,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(name, Duration::from_secs(60))
+        .with_id(id)
+        .with_fences(fences)
 }
 
 /// A fence of a number that came from one.

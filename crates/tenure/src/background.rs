@@ -1,4 +1,4 @@
-//! Work that goes on although nobody waits for it: releases, undoing, late answers.
+//! Work in the background, that nobody waits for: releases, withdrawals, late answers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Where such work runs, and how much of it there is.
+use crate::sync::until;
+
+/// Runs such work, and counts it.
 #[derive(Debug, Clone)]
 pub(crate) struct Background(Arc<Inner>);
 
@@ -44,15 +46,8 @@ impl Background {
 
     /// Waits until nothing runs.
     pub(crate) async fn over(&self) {
-        loop {
-            let over = self.0.over.notified();
-            tokio::pin!(over);
-            over.as_mut().enable();
-            if self.0.running.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            over.await;
-        }
+        let is_idle = || self.0.running.load(Ordering::Acquire) == 0;
+        until(&self.0.over, || is_idle().then_some(())).await;
     }
 }
 

@@ -1,9 +1,9 @@
-//! The same locks for code that is not async: the same words, without `await`.
+//! The same API for code that is not async.
 //!
 //! Usable without a Tokio runtime, and from inside one without a panic. A call from inside a
 //! runtime blocks the thread it runs on, so it belongs into
-//! [`spawn_blocking`](tokio::task::spawn_blocking). Waiting, renewal and release run on one
-//! thread that all blocking clients of a process share, made by the first of them.
+//! [`spawn_blocking`](tokio::task::spawn_blocking). Renewal and all other work in the background
+//! runs on one thread that all blocking clients of a process share, made by the first of them.
 //!
 //! # Examples
 //!
@@ -17,8 +17,15 @@
 //! # }
 //! ```
 
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
+use std::thread::Thread;
 use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use crate::driver::{Entry, Holder, Loss};
 use crate::error::{Error, Result};
@@ -32,37 +39,27 @@ use crate::once::{Once, Seen, check_held};
 ///
 /// As [`tenure::open`](crate::open()).
 pub fn open(url: &str) -> Result<Client> {
-    let url = url.to_owned();
-    let inner = wait(async move { crate::open(&url).await })?;
-    Ok(Client { inner })
+    wait(crate::open(url))?.map(Client)
 }
 
 /// A client of a store; see [`tenure::Client`](crate::Client).
 #[derive(Debug, Clone)]
-pub struct Client {
-    inner: crate::Client,
-}
+pub struct Client(crate::Client);
 
 impl Client {
-    /// Returns the lock that one owner at a time holds.
+    /// Returns a mutex: one owner at a time holds it.
     pub fn mutex(&self, name: &str) -> Lock {
-        Lock {
-            inner: self.inner.mutex(name),
-        }
+        Lock(self.0.mutex(name))
     }
 
-    /// Returns the lock that many read together or one writes alone.
+    /// Returns a read-write lock: many read together, or one writes alone.
     pub fn rwlock(&self, name: &str) -> RwLock {
-        RwLock {
-            inner: self.inner.rwlock(name),
-        }
+        RwLock(self.0.rwlock(name))
     }
 
-    /// Returns the lock that `of` permits go round for.
+    /// Returns a semaphore with `of` permits.
     pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
-        Semaphore {
-            inner: self.inner.semaphore(name, of),
-        }
+        Semaphore(self.0.semaphore(name, of))
     }
 
     /// Lists who holds and who waits; see [`Client::list`](crate::Client::list).
@@ -71,22 +68,17 @@ impl Client {
     ///
     /// What the store reports.
     pub fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        let (client, only) = (self.inner.clone(), only.cloned());
-        wait(async move { client.list(only.as_ref()).await })
+        wait(self.0.list(only))?
     }
 
-    /// Waits until nothing of this client goes on in the background; see
+    /// Waits until this client has no work in the background; see
     /// [`Client::settled`](crate::Client::settled).
     ///
     /// Leases that are only kept are released first. A program that ends calls this if it
     /// [keeps](Lock::keep) leases, or had calls on threads that it does not wait for.
     pub fn settled(&self) {
-        let client = self.inner.clone();
         // Fails only without the thread that would have something to do.
-        let _ = wait(async move {
-            client.settled().await;
-            Ok(())
-        });
+        let _ = wait(self.0.settled());
     }
 
     /// Takes a lock away from all its holders; see [`Client::evict`](crate::Client::evict).
@@ -95,67 +87,50 @@ impl Client {
     ///
     /// What the store reports.
     pub fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        let (client, name) = (self.inner.clone(), name.clone());
-        wait(async move { client.evict(&name).await })
+        wait(self.0.evict(name))?
     }
 }
 
 /// A lock that can be asked for, with its options; see [`tenure::Lock`](crate::Lock).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is locked before lock, try_lock or lock_timeout is called"]
-pub struct Lock {
-    inner: crate::Lock,
-}
+pub struct Lock(crate::Lock);
 
 impl Lock {
     /// Sets how long the lease lasts unless renewed.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            inner: self.inner.ttl(ttl),
-        }
+        Self(self.0.ttl(ttl))
     }
 
     /// Sets the longest time that the lock is held.
     pub fn max_hold(self, longest: Duration) -> Self {
-        Self {
-            inner: self.inner.max_hold(longest),
-        }
+        Self(self.0.max_hold(longest))
     }
 
     /// Sets the shortest time for which the name stays taken.
     pub fn at_least(self, shortest: Duration) -> Self {
-        Self {
-            inner: self.inner.at_least(shortest),
-        }
+        Self(self.0.at_least(shortest))
     }
 
     /// Keeps the lease in this process for up to so long after each release, if nobody else
     /// wants it; see [`Lock::keep`](crate::Lock::keep).
     pub fn keep(self, duration: Duration) -> Self {
-        Self {
-            inner: self.inner.keep(duration),
-        }
+        Self(self.0.keep(duration))
     }
 
     /// Says why, for people who look at the lock.
     pub fn reason(self, reason: &str) -> Self {
-        Self {
-            inner: self.inner.reason(reason),
-        }
+        Self(self.0.reason(reason))
     }
 
     /// Sets who asks; the same owner may lock again what it holds.
     pub fn owner(self, owner: Owner) -> Self {
-        Self {
-            inner: self.inner.owner(owner),
-        }
+        Self(self.0.owner(owner))
     }
 
     /// Lets nested calls of this thread lock again.
     pub fn reentrant(self) -> Self {
-        Self {
-            inner: self.inner.reentrant(),
-        }
+        Self(self.0.reentrant())
     }
 
     /// Waits for the lock, first come, first served.
@@ -164,8 +139,7 @@ impl Lock {
     ///
     /// As [`Lock::lock`](crate::Lock::lock).
     pub fn lock(&self) -> Result<Guard> {
-        let lock = self.inner.asked_here();
-        wait(async move { lock.lock().await }).map(Guard::new)
+        wait(self.0.lock())?.map(Guard::new)
     }
 
     /// Takes the lock if it is free right now and nobody stands in line for it.
@@ -174,8 +148,7 @@ impl Lock {
     ///
     /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        let lock = self.inner.asked_here();
-        Ok(wait(async move { lock.try_lock().await })?.map(Guard::new))
+        Ok(wait(self.0.try_lock())??.map(Guard::new))
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -184,11 +157,10 @@ impl Lock {
     ///
     /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
     pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
-        let lock = self.inner.asked_here();
-        wait(async move { lock.lock_timeout(patience).await }).map(Guard::new)
+        wait(self.0.lock_timeout(patience))?.map(Guard::new)
     }
 
-    /// Makes a result once for all who want it: whoever holds the lock makes it, the others wait for it; see
+    /// Computes a result once for all who want it: single-flight; see
     /// [`Lock::once`](crate::Lock::once).
     ///
     /// # Errors
@@ -199,14 +171,14 @@ impl Lock {
         look: impl Fn() -> Result<Seen<T>, E>,
         make: impl FnOnce(Fence) -> Result<T, E>,
     ) -> Result<Once<T>, E> {
-        self.inner.check_alone()?;
+        self.0.check_alone()?;
         if let Seen::Fresh(result) = look()? {
             return Ok(Once::Found(result));
         }
         make_if_missing(&self.lock()?, look, make)
     }
 
-    /// The same, but nobody waits for a result while there is a stale one; see
+    /// The same, but nobody waits while there is a stale result; see
     /// [`Lock::once_or_stale`](crate::Lock::once_or_stale).
     ///
     /// # Errors
@@ -217,7 +189,7 @@ impl Lock {
         look: impl Fn() -> Result<Seen<T>, E>,
         make: impl FnOnce(Fence) -> Result<T, E>,
     ) -> Result<Once<T>, E> {
-        self.inner.check_alone()?;
+        self.0.check_alone()?;
         let guard = match look()? {
             Seen::Fresh(result) => return Ok(Once::Found(result)),
             Seen::Stale(result) => match self.try_lock()? {
@@ -244,40 +216,30 @@ fn make_if_missing<T, E: From<Error>>(
     Ok(Once::Made(result))
 }
 
-/// A lock that many read together or one writes alone; see [`tenure::RwLock`](crate::RwLock).
+/// A read-write lock: many read together, or one writes alone; see [`tenure::RwLock`](crate::RwLock).
 #[derive(Debug, Clone)]
-pub struct RwLock {
-    inner: crate::RwLock,
-}
+pub struct RwLock(crate::RwLock);
 
 impl RwLock {
     /// Returns the lock for reading, together with other readers.
     pub fn read(&self) -> Lock {
-        Lock {
-            inner: self.inner.read(),
-        }
+        Lock(self.0.read())
     }
 
     /// Returns the lock for writing, alone.
     pub fn write(&self) -> Lock {
-        Lock {
-            inner: self.inner.write(),
-        }
+        Lock(self.0.write())
     }
 }
 
-/// A lock that a number of permits go round for; see [`tenure::Semaphore`](crate::Semaphore).
+/// A semaphore; see [`tenure::Semaphore`](crate::Semaphore).
 #[derive(Debug, Clone)]
-pub struct Semaphore {
-    inner: crate::Semaphore,
-}
+pub struct Semaphore(crate::Semaphore);
 
 impl Semaphore {
-    /// Returns the lock that takes so many permits at once.
+    /// Returns the lock that takes this many permits at once.
     pub fn take(&self, permits: u32) -> Lock {
-        Lock {
-            inner: self.inner.take(permits),
-        }
+        Lock(self.0.take(permits))
     }
 }
 
@@ -321,17 +283,10 @@ impl Guard {
 
     /// Waits until the lock is lost, for `patience` at the longest; `None` if it is still held.
     pub fn lost_timeout(&self, patience: Duration) -> Option<Loss> {
-        let lost = self.inner().lost_handle();
-        wait(async move {
-            let lost = tokio::time::timeout(patience, async {
-                match lost {
-                    Some(lease) => lease.lost().await,
-                    None => Loss::Gone,
-                }
-            });
-            Ok(lost.await.ok())
-        })
-        .unwrap_or(Some(Loss::Gone))
+        match wait(async { timeout(patience, self.inner().lost()).await }) {
+            Ok(lost) => lost.ok(),
+            Err(_) => Some(Loss::Gone),
+        }
     }
 
     /// Lets go and waits for the store's answer.
@@ -341,7 +296,7 @@ impl Guard {
     /// As [`Guard::release`](crate::Guard::release).
     pub fn release(mut self) -> Result<Outcome> {
         match self.inner.take() {
-            Some(guard) => wait(async move { guard.release().await }),
+            Some(guard) => wait(guard.release())?,
             None => Ok(Outcome::NotHeld(Loss::Gone)),
         }
     }
@@ -349,11 +304,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(guard) = self.inner.take()
-            && let Ok(answer) = start(async move { guard.release().await })
-        {
-            // An error is tried again in the background, as after any release.
-            let _ = answer.recv_timeout(LONGEST_DROP);
+        if let Some(guard) = self.inner.take() {
+            // What takes longer, or fails, goes on in the background, as after any release.
+            let _ = wait(async { timeout(LONGEST_DROP, guard.release()).await });
         }
     }
 }
@@ -361,30 +314,50 @@ impl Drop for Guard {
 /// How long a guard that is dropped waits for the store.
 const LONGEST_DROP: Duration = Duration::from_secs(1);
 
-/// Runs a call on the shared thread, and blocks this one until it is done.
-fn wait<T: Send + 'static>(call: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let ended = |_| Err(no_thread("the thread of the blocking clients has ended"));
-    start(call)?.recv().unwrap_or_else(ended)
-}
-
-/// Starts a call on the shared thread, and returns where its answer will be.
-fn start<T: Send + 'static>(
-    call: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<mpsc::Receiver<Result<T>>> {
-    let (sender, answer) = mpsc::sync_channel(1);
-    let none = || no_thread("no thread could be started for the blocking clients");
-    crate::thread::runtime()
-        .ok_or_else(none)?
-        .spawn(async move {
-            // Nobody may wait for it any more.
-            let _ = sender.send(call.await);
-        });
-    Ok(answer)
-}
-
-fn no_thread(reason: &'static str) -> Error {
-    Error::Unavailable {
+/// Runs a call on this thread, which blocks until it is done; what the call starts runs on the
+/// shared thread.
+///
+/// # Errors
+///
+/// [`Error::Unavailable`] if the shared thread cannot be started; nothing was called.
+fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
+    let unavailable = |why: &'static str| Error::Unavailable {
         driver: "blocking",
-        source: reason.into(),
+        source: why.into(),
+    };
+    let no_thread = "no thread could be started for the blocking clients";
+    let runtime = crate::thread::runtime().ok_or_else(|| unavailable(no_thread))?;
+    if Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()) {
+        return Err(unavailable("this thread is ending"));
+    }
+    let _context = runtime.enter();
+    let alarm = Arc::new(Alarm {
+        rung: AtomicBool::new(false),
+        thread: std::thread::current(),
+    });
+    let waker = Arc::clone(&alarm).into();
+    // Inside a task, whose share of its thread the call would use up without ever giving it back.
+    let mut call = pin!(tokio::task::unconstrained(call));
+    loop {
+        if let Poll::Ready(output) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Ok(output);
+        }
+        while !alarm.rung.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
+
+/// Wakes a thread that waits for a call.
+struct Alarm {
+    /// Whether to look again: a call inside this one may take the thread's own note of that.
+    rung: AtomicBool,
+    thread: Thread,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }

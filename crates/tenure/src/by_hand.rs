@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::driver::{Life, Loss, Release, Released, Renewal, Renewed};
-use crate::engine::{order::check_ttl, to_end::to_end};
+use crate::engine::{lock_request::check_ttl, to_end::to_end};
 use crate::error::Result;
 use crate::guard::Outcome;
 use crate::lock::DEFAULT_TTL;
@@ -26,6 +26,26 @@ pub struct Lease {
     pub fence: Option<Fence>,
     /// How long a grant or a renewal lasts.
     pub ttl: Duration,
+}
+
+/// What became of the renewal of a lease by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the lease may be lost"]
+pub enum LeaseRenewal {
+    /// The lease goes on for another ttl.
+    Renewed(Fence),
+    /// The lease is over, and nothing was changed.
+    Lost(Loss),
+}
+
+impl LeaseRenewal {
+    /// Returns the fence of the lease if it goes on.
+    pub fn fence(self) -> Option<Fence> {
+        match self {
+            Self::Renewed(fence) => Some(fence),
+            Self::Lost(_) => None,
+        }
+    }
 }
 
 impl Client {
@@ -61,7 +81,7 @@ impl Client {
         Ok(leases.collect())
     }
 
-    /// Restarts the ttl of a lease by hand; `Err(loss)` inside if it is over.
+    /// Restarts the ttl of a lease by hand, unless it is over.
     ///
     /// # Errors
     ///
@@ -71,24 +91,24 @@ impl Client {
     ///
     /// Cancel safe: a renewal that was begun goes on in the background, and the lease ends either
     /// at its old deadline or at the new one.
-    pub async fn renew(&self, lease: &Lease) -> Result<Result<Fence, Loss>> {
+    pub async fn renew(&self, lease: &Lease) -> Result<LeaseRenewal> {
         self.engine.check_origin()?;
         check_ttl(lease.ttl, &self.engine.capabilities)?;
-        let renewal = Renewal {
-            name: lease.name.clone(),
-            claim: lease.claim.clone(),
-            fence: lease.fence,
-            life: Life::Ttl,
-            ttl: lease.ttl,
-        };
+        let renewal = Renewal::new(
+            lease.name.clone(),
+            lease.claim.clone(),
+            Life::Ttl,
+            lease.ttl,
+        )
+        .with_fence(lease.fence);
         let driver = Arc::clone(&self.engine.driver);
         let renewed = async move { driver.renew(&[renewal]).await };
         let answers = to_end(&self.engine.background, renewed).await?;
         match answers.first() {
-            Some(Renewed::Kept { fence, .. }) => Ok(Ok(*fence)),
-            Some(Renewed::Lost(loss)) => Ok(Err(*loss)),
+            Some(Renewed::Extended { fence, .. }) => Ok(LeaseRenewal::Renewed(*fence)),
+            Some(Renewed::Lost(loss)) => Ok(LeaseRenewal::Lost(*loss)),
             Some(Renewed::Unknown) => Err(self.engine.broken("it answered none of one")),
-            None => Ok(Err(Loss::Gone)),
+            None => Ok(LeaseRenewal::Lost(Loss::Gone)),
         }
     }
 
@@ -105,13 +125,8 @@ impl Client {
     /// Cancel safe: a release that was begun goes on in the background.
     pub async fn release(&self, lease: &Lease) -> Result<Outcome> {
         self.engine.check_origin()?;
-        let release = Release {
-            name: lease.name.clone(),
-            claim: lease.claim.clone(),
-            fence: lease.fence,
-            life: Life::Ttl,
-            stays_taken: Duration::ZERO,
-        };
+        let release = Release::new(lease.name.clone(), lease.claim.clone(), Life::Ttl)
+            .with_fence(lease.fence);
         let driver = Arc::clone(&self.engine.driver);
         let released = async move { driver.release(&release).await };
         Ok(match to_end(&self.engine.background, released).await? {

@@ -40,19 +40,19 @@ impl Client {
         &self.engine.capabilities
     }
 
-    /// Returns the lock that one owner at a time holds.
+    /// Returns a mutex: one owner at a time holds it.
     ///
     /// Nothing is asked yet; a name that breaks the rules is refused by the first call that asks.
     pub fn mutex(&self, name: &str) -> Lock {
         Lock::new(self, name, Mode::Exclusive)
     }
 
-    /// Returns the lock that many read together or one writes alone.
+    /// Returns a read-write lock: many read together, or one writes alone.
     pub fn rwlock(&self, name: &str) -> RwLock {
         RwLock::new(self, name)
     }
 
-    /// Returns the lock that `of` permits go round for.
+    /// Returns a semaphore with `of` permits.
     pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
         Semaphore::new(self, name, of)
     }
@@ -92,7 +92,7 @@ impl Client {
         to_end(&self.engine.background, evicted).await
     }
 
-    /// Waits until nothing of this client goes on in the background.
+    /// Waits until this client has no work in the background.
     ///
     /// Guards that were dropped and calls that were cut short are given back in the background. The
     /// end of the runtime waits for that only for a second; a program that wants to be sure, or

@@ -27,6 +27,45 @@ impl Origin {
     }
 }
 
+/// Something that waits for the kernel's events, and that a forked child does not drop: parent and
+/// child share the list of what is waited for, so the parent would hear nothing any more.
+#[cfg(feature = "local")]
+#[derive(Debug)]
+pub(crate) struct LeakedInChild<T> {
+    value: Option<T>,
+    origin: Origin,
+}
+
+#[cfg(feature = "local")]
+impl<T> LeakedInChild<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: Some(value),
+            origin: Origin::here(),
+        }
+    }
+}
+
+#[cfg(feature = "local")]
+impl<T> std::ops::Deref for LeakedInChild<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        let value = self.value.as_ref();
+        value.unwrap_or_else(|| unreachable!("taken only by the drop"))
+    }
+}
+
+#[cfg(feature = "local")]
+impl<T> Drop for LeakedInChild<T> {
+    #[allow(clippy::mem_forget, reason = "the parent drops its own copy")]
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}
+
 /// Reads the mark, which is drawn anew where there is none yet.
 fn marked(mark: &AtomicU64) -> u64 {
     let known = mark.load(Ordering::Relaxed);

@@ -8,12 +8,10 @@ use crate::clock::Tick;
 use crate::driver::Loss;
 use crate::engine::Engine;
 use crate::engine::lease::HeldLease;
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::reentry::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
-
-pub use crate::engine::lease::Health;
 
 /// A lock that was granted, held until released or dropped.
 ///
@@ -33,22 +31,33 @@ pub use crate::engine::lease::Health;
 pub struct Guard {
     /// Taken out when the lock is given back.
     hold: Option<Hold>,
-    name: Name,
-    fence: Fence,
 }
 
 /// What a guard has to give back.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<HeldLease>,
-    pub(crate) order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
+    /// How many holders in this process the lease had before this one.
     pub(crate) passes: u32,
     pub(crate) since: Tick,
     /// What it shares with nested calls, if its owner may enter again.
     pub(crate) nest: Option<Arc<Nest>>,
     /// Until when nested calls want the name to stay taken.
     pub(crate) taken_until: Tick,
+}
+
+/// The state of a lock that was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// The lease runs, and is renewed in time.
+    Held,
+    /// The lease runs, but its renewal is late: bring the work to a safe point.
+    AtRisk,
+    /// The lease is over, or will be before an answer could come; others may hold the lock.
+    Lost(Loss),
 }
 
 /// How a release ended.
@@ -70,60 +79,54 @@ impl Guard {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         lease: &Arc<HeldLease>,
-        order: &Arc<Order>,
-        fence: Fence,
+        request: &Arc<LockRequest>,
         passes: u32,
         since: Tick,
     ) -> Self {
-        let hold = Hold {
+        Self::of(Hold {
             engine: Arc::clone(engine),
             lease: Arc::clone(lease),
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             passes,
             since,
             nest: None,
             taken_until: Tick::default(),
-        };
-        Self {
-            hold: Some(hold),
-            name: order.name.clone(),
-            fence,
-        }
+        })
+    }
+
+    pub(crate) fn of(hold: Hold) -> Self {
+        Self { hold: Some(hold) }
     }
 
     /// Returns the number that proves this grant to the resource.
     pub fn fence(&self) -> Fence {
-        self.fence
+        let hold = self.hold();
+        hold.lease.fence.pass(hold.passes)
     }
 
     /// Returns what is locked.
     pub fn name(&self) -> &Name {
-        &self.name
+        &self.hold().request.name
     }
 
     /// Returns who holds it, as people see it in the store: the owner that the lock names, or else
     /// the id of the claim, which no other claim can share.
     pub fn owner(&self) -> Option<Owner> {
-        let hold = self.hold.as_ref()?;
-        Some(Owner::shown(hold.lease.claim.owner_text()))
+        Some(Owner::shown(self.hold().lease.claim.owner_text()))
     }
 
     /// Returns whether the lock is held, at risk or lost, by this machine's clock.
     pub fn health(&self) -> Health {
-        match &self.hold {
-            Some(hold) => hold.lease.health(hold.engine.clock.now()),
-            None => Health::Lost(Loss::Gone),
-        }
+        let hold = self.hold();
+        hold.lease.health(hold.engine.clock.now())
     }
 
     /// Returns how long it takes until the lock is lost, if no renewal succeeds from now on.
     ///
     /// While all is well this stays above half of the ttl; it is zero once the lock is lost.
     pub fn time_left(&self) -> Duration {
-        match &self.hold {
-            Some(hold) => hold.lease.time_left(hold.engine.clock.now()),
-            None => Duration::ZERO,
-        }
+        let hold = self.hold();
+        hold.lease.time_left(hold.engine.clock.now())
     }
 
     /// Waits until the lock is lost, and returns why.
@@ -136,10 +139,7 @@ impl Guard {
     ///
     /// Cancel safe: waiting changes nothing.
     pub async fn lost(&self) -> Loss {
-        match &self.hold {
-            Some(hold) => hold.lease.lost().await,
-            None => Loss::Gone,
-        }
+        self.hold().lease.lost().await
     }
 
     /// Lets go and waits for the store's answer.
@@ -152,26 +152,22 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Cancel safe: a release that was cut short goes on in the background.
-    pub async fn release(mut self) -> Result<Outcome> {
-        match self.hold.take() {
-            Some(hold) => Arc::clone(&hold.engine).give_back(hold).await,
-            None => Ok(Outcome::NotHeld(Loss::Gone)),
-        }
+    pub async fn release(self) -> Result<Outcome> {
+        let hold = self.into_hold();
+        Arc::clone(&hold.engine).give_back(hold).await
     }
 
-    /// The part of the guard that knows of a loss, for a wait on another thread.
-    pub(crate) fn lost_handle(&self) -> Option<Arc<HeldLease>> {
-        self.hold.as_ref().map(|hold| Arc::clone(&hold.lease))
-    }
-
-    pub(crate) fn set_order(&mut self, order: &Arc<Order>) {
+    pub(crate) fn set_request(&mut self, request: &Arc<LockRequest>) {
         if let Some(hold) = &mut self.hold {
-            hold.order = Arc::clone(order);
+            hold.request = Arc::clone(request);
         }
     }
 
-    pub(crate) fn hold(&self) -> Option<&Hold> {
-        self.hold.as_ref()
+    pub(crate) fn hold(&self) -> &Hold {
+        match &self.hold {
+            Some(hold) => hold,
+            None => unreachable!("{TAKEN_AT_THE_END}"),
+        }
     }
 
     pub(crate) fn nest(&mut self, nest: &Arc<Nest>) {
@@ -180,26 +176,30 @@ impl Guard {
         }
     }
 
-    pub(crate) fn into_hold(mut self) -> Option<Hold> {
-        self.hold.take()
+    pub(crate) fn into_hold(mut self) -> Hold {
+        match self.hold.take() {
+            Some(hold) => hold,
+            None => unreachable!("{TAKEN_AT_THE_END}"),
+        }
     }
 
     /// Turns the guard into a lease that nobody renews.
-    pub(crate) fn into_lease(mut self) -> Lease {
-        let Some(hold) = self.hold.take() else {
-            unreachable!("only a release and a drop take the hold out, and both end the guard");
-        };
+    pub(crate) fn into_lease(self) -> Lease {
+        let fence = self.fence();
+        let hold = self.into_hold();
         hold.engine.let_run(&hold);
         let claim = &hold.lease.claim;
         Lease {
             name: claim.name.clone(),
             claim: claim.id.clone(),
             owner: Owner::shown(claim.owner_text()),
-            fence: Some(self.fence),
+            fence: Some(fence),
             ttl: claim.ttl,
         }
     }
 }
+
+const TAKEN_AT_THE_END: &str = "only what ends the guard takes the hold out";
 
 impl Drop for Guard {
     fn drop(&mut self) {

@@ -22,10 +22,10 @@
 //!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
 //! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
-//! - [`Lock::once`] makes a result once for all who want it: a cache entry, a report.
+//! - [`Lock::once`] computes a result once for all who want it: a cache entry, a report.
 //! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
 //! - [`url`] reads the URLs of stores, and shows them without passwords.
-//! - [`blocking`] has the same words for code that is not async.
+//! - [`blocking`] has the same API for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
 //!
 //! # Features
@@ -60,8 +60,6 @@ mod engine;
 mod error;
 mod fork;
 mod guard;
-#[cfg(any(test, feature = "conformance"))]
-pub mod layer;
 mod lock;
 mod name;
 mod once;
@@ -69,10 +67,11 @@ mod open;
 mod random;
 mod schemes;
 pub mod store;
+mod sync;
 mod thread;
 pub mod url;
 
-pub use crate::by_hand::Lease;
+pub use crate::by_hand::{Lease, LeaseRenewal};
 pub use crate::client::Client;
 #[cfg(feature = "doctor")]
 pub use crate::doctor::{Finding, Verdict, doctor};

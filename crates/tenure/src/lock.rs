@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::by_hand::Lease;
 use crate::client::Client;
 use crate::driver::{About, Life, Mode};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::name::{Name, Owner};
@@ -34,7 +34,8 @@ pub struct Lock {
     /// The rule that the name breaks is told by the first call that can return an error.
     name: std::result::Result<Name, &'static str>,
     owner: Option<Owner>,
-    reentry: Reentry,
+    /// Whether the task that asks, or the thread outside a task, may lock again what it holds.
+    reentrant: bool,
     mode: Mode,
     ttl: Duration,
     max_hold: Option<Duration>,
@@ -53,7 +54,7 @@ impl Lock {
             client: client.clone(),
             name,
             owner: None,
-            reentry: Reentry::No,
+            reentrant: false,
             mode,
             ttl: DEFAULT_TTL,
             max_hold: None,
@@ -151,7 +152,7 @@ impl Lock {
     /// Without an owner each call excludes all others, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
-        self.reentry = Reentry::No;
+        self.reentrant = false;
         self
     }
 
@@ -162,17 +163,8 @@ impl Lock {
     /// with other tasks, clients and processes.
     pub fn reentrant(mut self) -> Self {
         self.owner = None;
-        self.reentry = Reentry::Running;
+        self.reentrant = true;
         self
-    }
-
-    /// The lock as the running thread asks for it, for a call on another thread.
-    pub(crate) fn asked_here(&self) -> Self {
-        let mut lock = self.clone();
-        if matches!(lock.reentry, Reentry::Running) {
-            lock.reentry = Reentry::As(Owner::current());
-        }
-        lock
     }
 
     /// Waits for the lock, first come, first served.
@@ -187,8 +179,8 @@ impl Lock {
     /// lock already, it is released in the background; until that release arrives, at the latest
     /// when `ttl` ends, others find the lock held.
     pub async fn lock(&self) -> Result<Guard> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.lock(&order).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.lock(&request).await
     }
 
     /// Takes the lock if it is free right now and nobody stands in line for it.
@@ -201,8 +193,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.try_lock(&order).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.try_lock(&request).await
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -218,8 +210,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
-        let order = self.order(Life::Client)?;
-        self.client.engine.lock_timeout(&order, patience).await
+        let request = self.request(Life::Client)?;
+        self.client.engine.lock_timeout(&request, patience).await
     }
 
     /// Waits for a lease that belongs to no process, to be renewed and released by hand.
@@ -232,8 +224,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease(&self) -> Result<Lease> {
-        let order = self.order(Life::Ttl)?;
-        Ok(self.client.engine.lock(&order).await?.into_lease())
+        let request = self.request(Life::Ttl)?;
+        Ok(self.client.engine.lock(&request).await?.into_lease())
     }
 
     /// Takes a lease by hand if the lock is free right now and nobody stands in line for it.
@@ -246,8 +238,8 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn try_lease(&self) -> Result<Option<Lease>> {
-        let order = self.order(Life::Ttl)?;
-        let guard = self.client.engine.try_lock(&order).await?;
+        let request = self.request(Life::Ttl)?;
+        let guard = self.client.engine.try_lock(&request).await?;
         Ok(guard.map(Guard::into_lease))
     }
 
@@ -261,16 +253,16 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
-        let order = self.order(Life::Ttl)?;
+        let request = self.request(Life::Ttl)?;
         Ok(self
             .client
             .engine
-            .lock_timeout(&order, patience)
+            .lock_timeout(&request, patience)
             .await?
             .into_lease())
     }
 
-    fn order(&self, life: Life) -> Result<Arc<Order>> {
+    fn request(&self, life: Life) -> Result<Arc<LockRequest>> {
         let name = self
             .name
             .clone()
@@ -282,12 +274,8 @@ impl Lock {
             (Life::Ttl, None) if engine.capabilities.shared_owners => Some(Owner::unique()),
             (_, owner) => owner.clone(),
         };
-        let caller = match &self.reentry {
-            Reentry::No => None,
-            Reentry::Running => Some(Owner::current()),
-            Reentry::As(owner) => Some(owner.clone()),
-        };
-        let order = Order {
+        let caller = self.reentrant.then(Owner::current);
+        let request = LockRequest {
             name,
             owner,
             caller,
@@ -299,23 +287,13 @@ impl Lock {
             keep: self.keep,
             about: About::this_process(self.reason.as_ref()),
         };
-        order.check(engine.driver.kind(), &engine.capabilities)?;
-        engine.warn_of_a_short_ttl(&order);
-        Ok(Arc::new(order))
+        request.check(engine.driver.kind(), &engine.capabilities)?;
+        engine.warn_of_a_short_ttl(&request);
+        Ok(Arc::new(request))
     }
 }
 
-/// Who may lock again what is held in this client, if no owner is named.
-#[derive(Debug, Clone)]
-enum Reentry {
-    No,
-    /// The task that asks, or the thread outside a task.
-    Running,
-    /// The task or thread for which another one asks.
-    As(Owner),
-}
-
-/// A lock that many read together or one writes alone.
+/// A read-write lock: many read together, or one writes alone.
 ///
 /// Readers and writers are served in the order in which they came, so neither starves.
 #[derive(Debug, Clone)]
@@ -343,9 +321,9 @@ impl RwLock {
     }
 }
 
-/// A lock that a number of permits go round for.
+/// A semaphore: claims hold it together as long as there are permits for all of them.
 ///
-/// Everyone should name the same number; where they differ, the smallest counts.
+/// All users should name the same number of permits; where they differ, the smallest counts.
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     client: Client,
@@ -362,7 +340,7 @@ impl Semaphore {
         }
     }
 
-    /// Returns the lock that takes so many permits at once.
+    /// Returns the lock that takes this many permits at once.
     pub fn take(&self, permits: u32) -> Lock {
         let mode = Mode::Permits {
             take: permits,

@@ -1,15 +1,16 @@
-//! The words of the domain, checked once where they enter: what is locked, who asks, which grant.
+//! Names, owners, claim ids and fences: checked once, where they enter.
 
 use std::fmt;
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::fork::Origin;
 use crate::random::random_u128;
+use crate::sync::Mutex;
 
 /// What is locked: any UTF-8 text of 1 to 255 bytes without control characters.
 ///
@@ -290,7 +291,7 @@ impl fmt::Display for Fence {
 fn process_id() -> Arc<str> {
     static ID: Mutex<Option<(Origin, Arc<str>)>> = Mutex::new(None);
     let here = Origin::here();
-    let mut known = ID.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = ID.lock();
     match &*known {
         Some((origin, id)) if *origin == here => Arc::clone(id),
         _ => {

@@ -1,30 +1,30 @@
-//! One makes a result, and the others wait for it or take what there was before.
+//! Single-flight: one caller computes a result, the others wait for it or use the stale one.
 
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Health};
 use crate::lock::Lock;
 use crate::name::Fence;
 
-/// What a caller finds where the result is kept.
+/// What a caller finds where results are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen<T> {
-    /// A result that is good.
+    /// A result that can be used.
     Fresh(T),
-    /// One that is to be made anew, but will do meanwhile for those who take it.
+    /// A result that should be computed again, and can be used meanwhile.
     Stale(T),
-    /// None.
+    /// No result.
     Missing,
 }
 
-/// A result, and where it is from.
+/// A result, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Once<T> {
-    /// It was there, or another caller has made it meanwhile.
+    /// It was there, or another caller computed it meanwhile.
     Found(T),
-    /// This caller made it.
+    /// This caller computed it.
     Made(T),
-    /// Another caller is making a new one; this is the one before.
+    /// Another caller is computing a new one; this is the one before.
     Stale(T),
 }
 
@@ -38,14 +38,14 @@ impl<T> Once<T> {
 }
 
 impl Lock {
-    /// Makes a result once for all who want it: whoever holds the lock makes it, the others wait for it.
+    /// Computes a result once for all who want it: whoever holds the lock computes it, the others wait for it.
     ///
     /// `look` says what is there. If that is not [fresh](Seen::Fresh), the caller waits for the lock and looks once more,
-    /// because another may have made it meanwhile. Only then it calls `make`, which makes the result and puts it where
+    /// because another may have computed it meanwhile. Only then it calls `make`, which computes the result and stores it where
     /// `look` finds it. The fence goes with that: a store that refuses smaller fences than the largest that it has seen keeps
     /// a maker that was paused from replacing a newer result.
     ///
-    /// A maker that fails returns its error, and the next caller in line makes the result.
+    /// If `make` fails, the caller gets its error, and the next caller in line computes the result.
     ///
     /// # Errors
     ///
@@ -97,10 +97,10 @@ impl Lock {
         make_if_missing(guard, look, make).await
     }
 
-    /// The same, but nobody waits for a result while there is a [stale](Seen::Stale) one.
+    /// The same, but nobody waits while there is a [stale](Seen::Stale) result.
     ///
-    /// Whoever finds a stale result and the lock free makes a new one; whoever finds the lock taken goes on with the
-    /// stale one at once. If there is none at all, all wait as in [`once`](Self::once).
+    /// Whoever finds a stale result and a free lock computes a new one; whoever finds the lock taken gets the stale
+    /// result at once. If there is no result at all, all wait as in [`once`](Self::once).
     ///
     /// # Errors
     ///

@@ -1,10 +1,9 @@
 //! One thread of our own, for what must not depend on a runtime of the caller's.
 
-use std::sync::{Mutex, PoisonError};
-
 use tokio::runtime::{Builder, Handle};
 
 use crate::fork::Origin;
+use crate::sync::Mutex;
 
 /// Returns the runtime of that thread, made by the first who needs it; `None` if none can be made.
 ///
@@ -14,7 +13,7 @@ pub(crate) fn runtime() -> Option<Handle> {
     /// With the process that has the thread: a forked child has none.
     static RUNTIME: Mutex<Option<(Origin, Handle)>> = Mutex::new(None);
     let here = Origin::here();
-    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = RUNTIME.lock();
     if let Some((origin, handle)) = &*known
         && *origin == here
     {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tenure::conformance::faults::{Fault, FaultyDriver, Request};
 use tenure::driver::{Driver, News};
-use tenure::layer::{Call, Fault, Trouble};
 use tenure::store::memory::Memory;
 use tenure::{Client, Guard, Health, Lock, Owner};
 use tokio::task::{JoinSet, yield_now};
@@ -152,14 +152,14 @@ async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     }
 }
 
-async fn run(crowd: usize, trouble: impl Fn(&Fault)) {
+async fn run(crowd: usize, trouble: impl Fn(&FaultyDriver)) {
     let store = Arc::new(Memory::new());
     let rooms: Arc<[Room; NAMES]> = Arc::default();
     let mut faults = Vec::new();
     let mut clients = Vec::new();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
-        let fault = Arc::new(Fault::around(Arc::new(store.another())));
+        let fault = Arc::new(FaultyDriver::around(Arc::new(store.another())));
         let client = Client::with_driver(fault.clone());
         for _ in 0..crowd {
             tasks.spawn(work(client.clone(), Arc::clone(&rooms)));
@@ -199,11 +199,11 @@ async fn calm() {
 async fn answers_are_late() {
     run(CROWD, |fault| {
         let late = Duration::from_micros(fastrand::u64(..500));
-        for call in [Call::Acquire, Call::Release, Call::Withdraw] {
+        for call in [Request::Acquire, Request::Release, Request::Withdraw] {
             let trouble = if fastrand::bool() {
-                Trouble::LateAnswer(late)
+                Fault::LateAnswer(late)
             } else {
-                Trouble::LateRequest(late)
+                Fault::LateRequest(late)
             };
             fault.next(call, trouble, fastrand::u32(..4));
         }
@@ -214,8 +214,8 @@ async fn answers_are_late() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_are_lost() {
     run(CROWD, |fault| {
-        let calls = [Call::Acquire, Call::Release, Call::Withdraw];
-        fault.next(calls[fastrand::usize(..3)], Trouble::LoseAnswer, 1);
+        let calls = [Request::Acquire, Request::Release, Request::Withdraw];
+        fault.next(calls[fastrand::usize(..3)], Fault::LoseAnswer, 1);
     })
     .await;
 }
@@ -223,8 +223,8 @@ async fn answers_are_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_store_is_away_at_times() {
     run(CROWD, |fault| {
-        let calls = [Call::Acquire, Call::Release, Call::Withdraw];
-        fault.next(calls[fastrand::usize(..3)], Trouble::Refuse, 1);
+        let calls = [Request::Acquire, Request::Release, Request::Withdraw];
+        fault.next(calls[fastrand::usize(..3)], Fault::Refuse, 1);
     })
     .await;
 }
@@ -244,8 +244,8 @@ async fn news_may_have_been_missed_at_times() {
 async fn calls_are_late() {
     run(1, |fault| {
         fault.delay_news(Duration::from_micros(fastrand::u64(..2000)));
-        let late = Trouble::LateAnswer(Duration::from_micros(fastrand::u64(..2000)));
-        fault.next(Call::Acquire, late, fastrand::u32(..4));
+        let late = Fault::LateAnswer(Duration::from_micros(fastrand::u64(..2000)));
+        fault.next(Request::Acquire, late, fastrand::u32(..4));
     })
     .await;
 }

@@ -7,7 +7,6 @@ mod terminal;
 mod vigil;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::{Client, Guard, Name, Outcome, Owner};
@@ -77,10 +76,11 @@ async fn granted(
 /// Warns of a lease that one lost answer would end.
 fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     let ttl = args.ask.ttl;
-    // A lease is renewed after a third of its ttl, and once more if that fails.
-    let is_short = |timeout: &Duration| ttl < *timeout * 3;
-    if let Some(timeout) = client.capabilities().timeout.filter(is_short) {
-        let (ttl, least, timeout) = (Rounded(ttl), Rounded(timeout * 3), Rounded(timeout));
+    let least = client.capabilities().shortest_safe_ttl();
+    if let Some(timeout) = client.capabilities().timeout
+        && ttl < least
+    {
+        let (ttl, least, timeout) = (Rounded(ttl), Rounded(least), Rounded(timeout));
         anstream::eprintln!(
             "tenure: --ttl {ttl} is short for a store whose answers may take {timeout}: one that is lost can \
              end the lease; take --ttl {least}, or set a shorter timeout in the store's URL"

@@ -67,11 +67,7 @@ pub(super) fn between(before: &[Entry], after: &[Entry], apart: Duration) -> Vec
     names.dedup();
     let mut changes = Vec::new();
     for name in names {
-        let nothing = Entry {
-            name: name.clone(),
-            holders: Vec::new(),
-            waiters: Vec::new(),
-        };
+        let nothing = Entry::new(name.clone());
         let old = old.get(name).copied().unwrap_or(&nothing);
         let new = new.get(name).copied().unwrap_or(&nothing);
         of_name(old, new, apart, &mut changes);
@@ -141,7 +137,6 @@ fn by_name(entries: &[Entry]) -> HashMap<&Name, &Entry> {
 #[cfg(test)]
 mod tests {
     use tenure::ClaimId;
-    use tenure::driver::Life;
 
     use super::*;
 
@@ -176,10 +171,8 @@ mod tests {
 
     #[test]
     fn claims_of_one_owner_come_and_go_one_by_one() {
-        let two = Holder {
-            claim: ClaimId::new("ann again").unwrap(),
-            ..entry(&[("ann", 1, 30)], &[]).holders.remove(0)
-        };
+        let mut two = entry(&[("ann", 1, 30)], &[]).holders.remove(0);
+        two.claim = ClaimId::new("ann again").unwrap();
         let before = [entry(&[("ann", 1, 30)], &[])];
         let mut after = before.clone();
         after[0].holders.push(two);
@@ -209,28 +202,15 @@ mod tests {
     }
 
     fn entry(holders: &[(&str, u64, u64)], waiters: &[&str]) -> Entry {
-        let holder = |&(owner, fence, seconds): &(&str, u64, u64)| Holder {
-            claim: ClaimId::new(owner).unwrap(),
-            owner: Owner::named(owner).unwrap(),
-            mode: Mode::Exclusive,
-            fence: Fence::new(fence).unwrap(),
-            depth: 1,
-            life: Life::Client,
-            about: About::this_process(None),
-            held: Duration::ZERO,
-            expires_in: Duration::from_secs(seconds),
+        let about = || About::this_process(None);
+        let holder = |&(owner, fence, seconds): &(&str, u64, u64)| {
+            let (claim, fence) = (ClaimId::new(owner).unwrap(), Fence::new(fence).unwrap());
+            Holder::new(claim, fence, about(), Duration::from_secs(seconds))
         };
-        let waiter = |owner: &&str| Waiter {
-            claim: ClaimId::new(owner).unwrap(),
-            owner: Owner::named(owner).unwrap(),
-            mode: Mode::Exclusive,
-            about: About::this_process(None),
-            waited: Duration::ZERO,
-        };
-        Entry {
-            name: Name::new("a").unwrap(),
-            holders: holders.iter().map(holder).collect(),
-            waiters: waiters.iter().map(waiter).collect(),
-        }
+        let waiter = |owner: &&str| Waiter::new(ClaimId::new(owner).unwrap(), about());
+        let mut entry = Entry::new(Name::new("a").unwrap());
+        entry.holders = holders.iter().map(holder).collect();
+        entry.waiters = waiters.iter().map(waiter).collect();
+        entry
     }
 }

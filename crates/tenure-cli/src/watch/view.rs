@@ -277,8 +277,8 @@ const BAR: u16 = 10;
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use tenure::driver::{About, Holder, Life, Mode};
-    use tenure::{ClaimId, Owner};
+    use tenure::ClaimId;
+    use tenure::driver::{About, Holder};
 
     use super::*;
     use crate::error::Failure;
@@ -356,33 +356,20 @@ mod tests {
     }
 
     fn view() -> View {
-        let about = |reason: &str| About {
-            reason: Some(reason.into()),
-            host: "vm".into(),
-            pid: 7,
+        let about = |reason: &str| About::new("vm", 7).with_reason(reason);
+        let holder = |fence, reason| {
+            let (claim, fence) = (ClaimId::new("ann").unwrap(), Fence::new(fence).unwrap());
+            let mut holder = Holder::new(claim, fence, about(reason), Duration::from_secs(30));
+            holder.held = Duration::from_secs(90);
+            holder
         };
-        let holder = |fence, reason| Holder {
-            claim: ClaimId::unique(),
-            owner: Owner::named("ann").unwrap(),
-            mode: Mode::Exclusive,
-            fence: Fence::new(fence).unwrap(),
-            depth: 1,
-            life: Life::Client,
-            about: about(reason),
-            held: Duration::from_secs(90),
-            expires_in: Duration::from_secs(30),
-        };
-        let waiter = Waiter {
-            claim: ClaimId::unique(),
-            owner: Owner::named("bob").unwrap(),
-            mode: Mode::Exclusive,
-            about: about("later"),
-            waited: Duration::from_secs(5),
-        };
-        let entry = |name, holder, waiters| Entry {
-            name: Name::new(name).unwrap(),
-            holders: vec![holder],
-            waiters,
+        let mut waiter = Waiter::new(ClaimId::new("bob").unwrap(), about("later"));
+        waiter.waited = Duration::from_secs(5);
+        let entry = |name, holder, waiters| {
+            let mut entry = Entry::new(Name::new(name).unwrap());
+            entry.holders = vec![holder];
+            entry.waiters = waiters;
+            entry
         };
         let mut view = View::new("local:".to_owned());
         view.found(Ok(vec![

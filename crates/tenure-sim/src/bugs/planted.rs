@@ -187,7 +187,7 @@ impl Planted {
     fn renew(&self, bug: Bug, store: &Store, link: usize, renewal: &Renewal) -> Option<Renewed> {
         let told = renewal.fence;
         let valid = renewal.ttl;
-        let kept = |fence| Renewed::Kept { fence, valid };
+        let kept = |fence| Renewed::Extended { fence, valid };
         if told.is_some_and(|fence| self.memory().phantoms.contains(&fence.get())) {
             return told.map(kept);
         }
@@ -213,7 +213,7 @@ impl Planted {
                 | Bug::FencesRepeat
                 | Bug::LeaseShorterThanTold
                 | Bug::RenewalShortens,
-                Renewed::Kept { .. },
+                Renewed::Extended { .. },
                 Some(told),
             ) => kept(told),
             _ => renewed,
@@ -351,10 +351,7 @@ impl Planted {
         let Some((_, claim)) = claim else {
             return Renewed::Lost(loss);
         };
-        let claim = Claim {
-            wait: Wait::No,
-            ..claim
-        };
+        let claim = claim.with_wait(Wait::No);
         match store.decide(link, &Request::Acquire(claim)) {
             Some(Reply::Acquired(Ok(Answer::Granted(_)))) => kept,
             _ => Renewed::Lost(loss),
@@ -384,13 +381,12 @@ impl Planted {
     /// Renews every lease that anybody has.
     fn renew_all(&self, store: &Store) {
         for (link, claim) in self.memory().claims.values() {
-            let renewal = Renewal {
-                name: claim.name.clone(),
-                claim: claim.id.clone(),
-                fence: None,
-                life: claim.life,
-                ttl: Duration::from_secs(10_000),
-            };
+            let renewal = Renewal::new(
+                claim.name.clone(),
+                claim.id.clone(),
+                claim.life,
+                Duration::from_secs(10_000),
+            );
             store.decide(*link, &Request::Renew(vec![renewal]));
         }
     }
@@ -409,13 +405,7 @@ fn free(store: &Store, name: &str, only: Option<usize>) {
     for entry in holders {
         for holder in &entry.holders {
             let release = |life| {
-                Request::Release(Release {
-                    name: entry.name.clone(),
-                    claim: holder.claim.clone(),
-                    fence: None,
-                    life,
-                    stays_taken: Duration::ZERO,
-                })
+                Request::Release(Release::new(entry.name.clone(), holder.claim.clone(), life))
             };
             match only {
                 Some(link) => drop(store.decide(link, &release(Life::Client))),

@@ -110,10 +110,6 @@ impl Source {
 
 /// One who locks and releases a name.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are few of them, and a box would be measured too"
-)]
 pub(super) enum Contender {
     Tenure { lock: Lock, guard: Option<Guard> },
     Bare(Box<dyn BareLock>),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::stage::{Need, TTL, cast, fresh_name, lacks, name};
+use super::needs::{Need, lacks};
+use super::party::{TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
 use crate::name::{ClaimId, Fence, Name};
 
@@ -38,11 +39,7 @@ pub async fn one_of_many_claims_at_once_is_granted(fixture: &dyn Fixture) {
     for _ in 0..10 {
         let mut claims = JoinSet::new();
         for party in parties.iter().chain(&parties) {
-            let claim = Claim {
-                id: ClaimId::unique(),
-                wait: Wait::No,
-                ..party.claim()
-            };
+            let claim = party.claim().with_id(ClaimId::unique()).with_wait(Wait::No);
             claims.spawn(attempt(Arc::clone(party.driver()), claim));
         }
         let granted: Vec<_> = claims.join_all().await.into_iter().flatten().collect();

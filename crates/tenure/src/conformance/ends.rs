@@ -1,11 +1,12 @@
-//! How leases end: by time, with their client, by an operator, or kept for a while.
+//! How leases end: by time, with their client, by an operator; and names that stay taken after their release.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Fixture;
-use super::stage::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, sees_clients_end, until};
+use super::needs::{Need, lacks, sees_clients_end};
+use super::party::{TOLERANCE, TTL, cast, fresh_name, until};
 use crate::driver::{Answer, Life, Loss, Mode, Released, Renewed};
 
 /// A lease that is not renewed ends by itself, and the name is free.
@@ -37,7 +38,7 @@ pub async fn a_grant_lasts_for_as_long_as_the_store_says(fixture: &dyn Fixture) 
     assert!(grant.valid > TTL / 2, "asked for {TTL:?}, got {grant:?}");
     assert!(grant.fences >= 1);
     let asked = Instant::now();
-    let Renewed::Kept { valid, .. } = ann.ttl(TTL * 2).renews(None).await else {
+    let Renewed::Extended { valid, .. } = ann.ttl(TTL * 2).renews(None).await else {
         panic!("the lease has just been granted");
     };
     let left = ann.entry().await.holders[0].expires_in;
@@ -70,10 +71,12 @@ pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
         let fence = ann.ttl(first_ttl).locks().await;
         let past_first_end = Instant::now() + first_ttl + TOLERANCE;
         match ann.renews(Some(fence)).await {
-            Renewed::Kept { fence: kept, .. } if kept == fence => break (fence, past_first_end),
+            Renewed::Extended { fence: found, .. } if found == fence => {
+                break (fence, past_first_end);
+            }
             // The machine stood still for so long.
             Renewed::Lost(_) if asked.elapsed() + TOLERANCE >= first_ttl => {}
-            other => panic!("expected to keep {fence}, got {other:?}"),
+            other => panic!("expected to extend {fence}, got {other:?}"),
         }
     };
     ann.extends(fence).await;
@@ -114,7 +117,7 @@ pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
             let fence = party.locks().await;
             renewals.push(party.renewal(Some(fence)));
             let valid = TTL;
-            expected.push(Renewed::Kept { fence, valid });
+            expected.push(Renewed::Extended { fence, valid });
         } else {
             bob.at(party.claim().name).locks().await;
             renewals.push(party.renewal(None));
@@ -123,7 +126,7 @@ pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
     }
     let answers = ann.driver().renew(&renewals).await;
     let whatever_its_time = |renewed: Renewed| match renewed {
-        Renewed::Kept { fence, .. } => Renewed::Kept { fence, valid: TTL },
+        Renewed::Extended { fence, .. } => Renewed::Extended { fence, valid: TTL },
         other => other,
     };
     let answers = answers.expect("the store answers").into_iter();
@@ -212,59 +215,59 @@ pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// A name that is kept after its release is taken by nobody, not even its last owner, and then
+/// A name that stays taken after its release is taken by nobody, not even its last owner, and then
 /// free.
-pub async fn a_kept_name_is_nobodys_and_then_free(fixture: &dyn Fixture) {
+pub async fn a_name_that_stays_taken_is_nobodys_and_then_free(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken, Need::ByHand]).await {
         return;
     }
     let [ann, bob] = cast(fixture).await;
     for life in [Life::Client, Life::Ttl] {
-        // Kept for longer than the rule runs, and for so short that its end can be waited for.
-        for keep in [TTL, fixture.short()] {
+        // Taken for longer than the rule runs, and for so short that its end can be waited for.
+        for stays_taken in [TTL, fixture.short()] {
             let name = fresh_name();
             let (ann, bob) = (ann.life(life).at(name.clone()), bob.at(name));
             let older = ann.locks().await;
             let releases = Instant::now();
-            let kept = ann.releases_with(|release| release.stays_taken = keep);
-            assert_eq!(kept.await, Released::Freed { left: 0 });
-            if keep == TTL {
+            let released = ann.releases_with(|release| release.stays_taken = stays_taken);
+            assert_eq!(released.await, Released::Freed { left: 0 });
+            if stays_taken == TTL {
                 bob.is_refused().await;
                 ann.is_refused().await;
             }
             assert!(matches!(ann.renews(None).await, Renewed::Lost(_)));
             assert!(matches!(ann.releases().await, Released::NotHeld(_)));
             ann.withdraws().await;
-            if keep == TTL {
+            if stays_taken == TTL {
                 bob.is_refused().await;
                 continue;
             }
             let newer = bob.locks_in_time().await;
             let lasted = releases.elapsed();
-            assert!(lasted + TOLERANCE >= keep, "free after {lasted:?}");
+            assert!(lasted + TOLERANCE >= stays_taken, "free after {lasted:?}");
             assert!(older < newer);
             bob.frees().await;
         }
     }
 }
 
-/// A kept name stays kept when the client that released it ends.
-pub async fn a_kept_name_outlives_its_client(fixture: &dyn Fixture) {
+/// A name that stays taken does so when the client that released it ends.
+pub async fn a_name_that_stays_taken_outlives_its_client(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
     }
     let [ann, bob] = cast(fixture).await;
     ann.locks().await;
-    let kept = ann.releases_with(|release| release.stays_taken = TTL);
-    assert_eq!(kept.await, Released::Freed { left: 0 });
+    let released = ann.releases_with(|release| release.stays_taken = TTL);
+    assert_eq!(released.await, Released::Freed { left: 0 });
     drop(ann);
     sleep(TOLERANCE).await;
     bob.is_refused().await;
 }
 
-/// Who stands in line goes in when the time is over for which a name was kept, although the
+/// Who stands in line goes in when the time is over for which a name stayed taken, although the
 /// lease would have lasted longer; also if the first in line leaves meanwhile.
-pub async fn a_kept_name_goes_to_the_next_in_time(fixture: &dyn Fixture) {
+pub async fn a_name_that_stays_taken_goes_to_the_next_in_time(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
     }
@@ -272,8 +275,8 @@ pub async fn a_kept_name_goes_to_the_next_in_time(fixture: &dyn Fixture) {
     ann.locks().await;
     bob.stands().await;
     eve.stands().await;
-    let kept = ann.releases_with(|release| release.stays_taken = fixture.short());
-    assert_eq!(kept.await, Released::Freed { left: 0 });
+    let released = ann.releases_with(|release| release.stays_taken = fixture.short());
+    assert_eq!(released.await, Released::Freed { left: 0 });
     bob.withdraws().await;
     eve.turn().await;
     eve.is_held_by(&[&eve]).await;

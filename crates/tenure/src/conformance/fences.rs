@@ -1,7 +1,8 @@
 //! The numbers of grants.
 
 use super::Fixture;
-use super::stage::{Need, Party, cast, lacks, sees_clients_end};
+use super::needs::{Need, lacks, sees_clients_end};
+use super::party::{Party, cast};
 use crate::driver::Mode;
 use crate::name::Fence;
 

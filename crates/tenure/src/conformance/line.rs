@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Fixture;
 use super::modes::permits;
-use super::stage::{Need, TOLERANCE, cast, lacks, sees_clients_end, until};
+use super::needs::{Need, lacks, sees_clients_end};
+use super::party::{TOLERANCE, cast, until};
 use crate::driver::{Answer, Life, Mode, News, Released, Wait};
 
 /// A release hands the name to the next in line and tells it; the list shows it as the holder.

@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Fixture;
-use super::stage::{Need, TOLERANCE, TTL, cast, fresh_name, lacks, name};
+use super::needs::{Need, lacks};
+use super::party::{TOLERANCE, TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Mode, Release, Released};
-use crate::name::ClaimId;
 
 /// The list is sorted by name, and has one name or all of them.
 pub async fn the_list_is_sorted_and_filtered_by_name(fixture: &dyn Fixture) {
@@ -39,8 +39,12 @@ pub async fn the_list_is_sorted_and_filtered_by_name(fixture: &dyn Fixture) {
 
 /// The list shows who holds a name: how, why, since when, until when, and from where.
 pub async fn the_list_shows_who_holds_and_why(fixture: &dyn Fixture) {
+    let mode = match lacks(fixture, &[Need::Permits]).await {
+        true => Mode::Exclusive,
+        false => Mode::Permits { take: 2, of: 5 },
+    };
     let [ann, bob] = cast(fixture).await;
-    let ann = ann.mode(Mode::Permits { take: 2, of: 5 }).but(|claim| {
+    let ann = ann.mode(mode).but(|claim| {
         claim.about.reason = Some("größer 🔒 '\"\\".into());
         claim.about.host = "a.example".into();
         claim.about.pid = 4711;
@@ -117,7 +121,7 @@ pub async fn names_used_once_leave_nothing_in_the_list(fixture: &dyn Fixture) {
     let mut users = JoinSet::new();
     for user in 0..100 {
         let driver = Arc::clone(ann.driver());
-        let claim = Claim { ..ann.claim() };
+        let claim = ann.claim();
         users.spawn(use_up(driver, claim, user));
     }
     users.join_all().await;
@@ -131,22 +135,13 @@ pub async fn names_used_once_leave_nothing_in_the_list(fixture: &dyn Fixture) {
 /// Takes and releases a hundred names, one after the other.
 async fn use_up(driver: Arc<dyn Driver>, claim: Claim, user: u32) {
     for round in 0..100 {
-        let claim = Claim {
-            name: name(&format!("{}/{user}/{round}", claim.name)),
-            id: ClaimId::unique(),
-            ..claim.clone()
-        };
+        let used_once = name(&format!("{}/{user}/{round}", claim.name));
+        let claim = Claim::new(used_once, claim.ttl);
         let answer = driver.acquire(&claim).await.expect("the store answers");
         let Answer::Granted(grant) = answer else {
             panic!("a fresh name is not free: {answer:?}");
         };
-        let release = Release {
-            name: claim.name,
-            claim: claim.id,
-            fence: Some(grant.fence),
-            life: claim.life,
-            stays_taken: Duration::ZERO,
-        };
+        let release = Release::of(&claim).with_fence(grant.fence);
         let released = driver.release(&release).await;
         let released = released.expect("the store answers");
         assert_eq!(released, Released::Freed { left: 0 });

@@ -1,7 +1,8 @@
 //! Which modes go together.
 
 use super::Fixture;
-use super::stage::{Need, Party, cast, lacks};
+use super::needs::{Need, lacks};
+use super::party::{Party, cast};
 use crate::driver::{Mode, Released};
 
 /// Shared holders go together, and a writer is refused until the last of them is out.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Answer, Claim, Grant, Loss, News};
 use crate::engine::backoff::Backoff;
-use crate::engine::farewell::Owing;
+use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
-use crate::engine::line::{Joined, Standing, Tried, Turn, Wanted};
-use crate::engine::order::Order;
+use crate::engine::line::{Joined, NextStep, Standing, Tried, Turn};
+use crate::engine::lock_request::LockRequest;
 use crate::engine::ticket::{Action, Event, Granted, LONG_SILENCE, Place, Ticket};
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::{Error, Result};
@@ -22,19 +22,19 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves the line and gives back what was granted meanwhile.
-    pub(crate) async fn lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Guard> {
+    pub(crate) async fn lock(self: &Arc<Self>, request: &Arc<LockRequest>) -> Result<Guard> {
         let mut start = self.clock.now();
         let waiting = self.meter.wait(start);
-        let entry = self.entry(order);
-        let over = |guard| self.admit(entry.as_ref(), waiting.over(guard, &self.clock));
+        let entry = self.reentry(request);
+        let over = |guard| Self::admit(entry.as_ref(), waiting.over(guard, &self.clock));
         loop {
-            if let Some(guard) = self.reenter(entry.as_ref(), order)? {
+            if let Some(guard) = self.reenter(entry.as_ref(), request)? {
                 return Ok(waiting.over(guard, &self.clock));
             }
-            let mut standing = match self.lines.join(order, start) {
+            let mut standing = match self.lines.join(request, start) {
                 Joined::Behind(standing) => standing,
                 Joined::Kept(kept) => {
-                    if let Some(guard) = self.take(kept, order, start).await {
+                    if let Some(guard) = self.take(kept, request, start).await {
                         return Ok(over(guard));
                     }
                     start = self.clock.now();
@@ -66,39 +66,37 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Cancel safe: a grant that nobody waits for any more is given back.
-    pub(crate) async fn try_lock(self: &Arc<Self>, order: &Arc<Order>) -> Result<Option<Guard>> {
-        let entry = self.entry(order);
-        if let Some(guard) = self.reenter(entry.as_ref(), order)? {
+    pub(crate) async fn try_lock(
+        self: &Arc<Self>,
+        request: &Arc<LockRequest>,
+    ) -> Result<Option<Guard>> {
+        let entry = self.reentry(request);
+        if let Some(guard) = self.reenter(entry.as_ref(), request)? {
             return Ok(Some(guard));
         }
-        let (now, claim) = loop {
+        let ticket = loop {
             let now = self.clock.now();
-            match self.lines.try_join(order, now) {
-                Tried::Ask(claim) => break (now, claim),
+            match self.lines.try_join(request, now) {
+                Tried::Ask(ticket) => break ticket,
                 Tried::Busy => return Ok(None),
                 Tried::Kept(kept) => {
-                    if let Some(guard) = self.take(kept, order, now).await {
-                        return Ok(Some(self.admit(entry.as_ref(), guard)));
+                    if let Some(guard) = self.take(kept, request, now).await {
+                        return Ok(Some(Self::admit(entry.as_ref(), guard)));
                     }
                 }
             }
         };
-        let (engine, order) = (Arc::clone(self), Arc::clone(order));
+        let engine = Arc::clone(self);
         let guard = to_end(&self.background, async move {
-            let asked = engine.ask_until_known(claim, now).await?;
-            Ok(match asked.answer {
-                Answer::Granted(grant) => {
-                    let granted = Granted {
-                        grant,
-                        start: asked.sent,
-                    };
-                    Some(engine.guard(asked.claim, &order, granted))
+            Ok(match engine.ask_until_known(&ticket).await? {
+                (start, Answer::Granted(grant)) => {
+                    Some(engine.guard(&ticket, Granted { grant, start }))
                 }
-                Answer::Busy | Answer::Queued { .. } => None,
+                (_, Answer::Busy | Answer::Queued { .. }) => None,
             })
         })
         .await?;
-        Ok(guard.map(|guard| self.admit(entry.as_ref(), guard)))
+        Ok(guard.map(|guard| Self::admit(entry.as_ref(), guard)))
     }
 
     /// Waits for the lock, for `patience` at the longest.
@@ -111,19 +109,19 @@ impl Engine {
     /// As [`lock`](Self::lock).
     pub(crate) async fn lock_timeout(
         self: &Arc<Self>,
-        order: &Arc<Order>,
+        request: &Arc<LockRequest>,
         patience: Duration,
     ) -> Result<Guard> {
         let end = self.clock.now() + patience;
         let last_look = (patience / 4).min(LONGEST_LAST_LOOK);
         // Still in line when the time is over, so that the line tells why.
-        let mut lock = std::pin::pin!(self.lock(order));
+        let mut lock = std::pin::pin!(self.lock(request));
         if last_look > LONG_SILENCE {
             tokio::select! {
                 biased;
                 guard = &mut lock => return guard,
                 () = self.clock.sleep(patience - last_look) => {
-                    self.lines.expect_answer(order, self.clock.now());
+                    self.lines.expect_answer(request, self.clock.now());
                 }
             }
         }
@@ -131,20 +129,20 @@ impl Engine {
             biased;
             guard = &mut lock => guard,
             () = self.clock.sleep(end.since(self.clock.now())) => {
-                Err(self.too_late(order, patience))
+                Err(self.too_late(request, patience))
             }
         }
     }
 
     /// Why somebody who has waited for so long was not served.
-    fn too_late(&self, order: &Order, waited: Duration) -> Error {
-        match self.lines.silence(order, self.clock.now()) {
+    fn too_late(&self, request: &LockRequest, waited: Duration) -> Error {
+        match self.lines.silence(request, self.clock.now()) {
             Some(why) => Error::Indeterminate {
                 driver: self.driver.kind(),
                 source: format!("{why}; gave up after {waited:?}").into(),
             },
             None => Error::TimedOut {
-                name: order.name.clone(),
+                name: request.name.clone(),
                 waited,
             },
         }
@@ -152,45 +150,44 @@ impl Engine {
 
     /// Sends the first request of a line, and stands at its front if the answer is to wait.
     async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let asked = self.ask_until_known(Arc::clone(&ticket), ticket.first_sent);
-        let answer = match asked.await.map(|asked| (asked.sent, asked.answer)) {
+        let answer = match self.ask_until_known(&ticket).await {
             Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
             Ok((sent, Answer::Queued { ask_again })) => {
                 // In line before news can serve the ticket, so that it serves this caller.
                 let standing = self.lines.stand_first(&ticket);
                 ticket.hear(Ok(()));
                 self.queued(&ticket, sent, ask_again);
-                self.attend(Arc::clone(&ticket.order));
+                self.attend(Arc::clone(&ticket.request));
                 return Ok(First::Stand(standing));
             }
             Ok((_, Answer::Busy)) => Err(self.refused(&ticket)),
             Err(error) => Err(error),
         };
-        let served = answer.map(|granted| {
-            let guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
-            First::Granted(guard)
-        });
+        let served = answer.map(|granted| First::Granted(self.guard(&ticket, granted)));
         ticket.on(Event::End, self.clock.now());
         if self.lines.spend_first(&ticket) {
-            self.attend(Arc::clone(&ticket.order));
+            self.attend(Arc::clone(&ticket.request));
         }
         served
     }
 
-    /// Looks after the line of an order until nobody waits in it any more.
-    fn attend(self: &Arc<Self>, order: Arc<Order>) {
+    /// Looks after the line of a request until nobody waits in it any more.
+    fn attend(self: &Arc<Self>, request: Arc<LockRequest>) {
         let attendant = Attendant {
             engine: Arc::clone(self),
-            order,
+            request,
             is_done: false,
         };
         self.background.spawn(async move {
-            let (engine, mut trouble) = (&attendant.engine, Trouble::default());
+            let (engine, mut outage) = (&attendant.engine, Outage::default());
             loop {
-                match engine.lines.wanted(&attendant.order, engine.clock.now()) {
-                    Wanted::Nothing => break,
-                    Wanted::Undo(ticket) => engine.act(&ticket, Event::End),
-                    Wanted::Attend(ticket) => engine.advance(&ticket, &mut trouble).await,
+                match engine
+                    .lines
+                    .next_step(&attendant.request, engine.clock.now())
+                {
+                    NextStep::Nothing => break,
+                    NextStep::Withdraw(ticket) => engine.act(&ticket, Event::End),
+                    NextStep::Attend(ticket) => engine.advance(&ticket, &mut outage).await,
                 }
             }
             attendant.leave();
@@ -198,12 +195,12 @@ impl Engine {
     }
 
     /// Brings a ticket one step further.
-    async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, trouble: &mut Trouble) {
+    async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, outage: &mut Outage) {
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
             Action::Send => {
                 let answer = self.driver.acquire(&ticket.claim).await;
-                self.answered(ticket, now, answer, trouble);
+                self.answered(ticket, now, answer, outage);
             }
             // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
             Action::Sleep(until) => tokio::select! {
@@ -222,30 +219,28 @@ impl Engine {
         ticket: &Arc<Ticket>,
         sent: Tick,
         answer: Result<Answer>,
-        trouble: &mut Trouble,
+        outage: &mut Outage,
     ) {
         match answer {
             Ok(Answer::Granted(grant)) => {
-                trouble.over();
+                outage.over();
                 let granted = Granted { grant, start: sent };
                 self.act(ticket, Event::AnsweredGranted(granted));
             }
             Ok(Answer::Queued { ask_again }) => {
-                trouble.over();
+                outage.over();
                 ticket.hear(Ok(()));
                 self.queued(ticket, sent, ask_again);
             }
             Ok(Answer::Busy) => self.give_up(ticket, self.refused(ticket)),
-            Err(error)
-                if error.is_outage() && trouble.bearable(&ticket.claim, self.clock.now()) =>
-            {
+            Err(error) if error.is_outage() && outage.bearable(&ticket.claim, self.clock.now()) => {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
                 ticket.hear(Err(&error));
                 // Nothing new is known of when it was not granted yet.
-                self.queued(ticket, ticket.first_sent, Some(trouble.backoff.pause()));
+                self.queued(ticket, ticket.first_sent, Some(outage.backoff.pause()));
             }
             Err(error) => {
-                trouble.over();
+                outage.over();
                 self.give_up(ticket, error);
             }
         }
@@ -254,10 +249,10 @@ impl Engine {
     /// Takes a ticket back, and tells its waiter why.
     fn give_up(self: &Arc<Self>, ticket: &Arc<Ticket>, error: Error) {
         if ticket.on(Event::End, self.clock.now()) == Action::Withdraw {
-            self.undo(ticket.claim.clone());
+            self.withdraw(&ticket.claim);
             self.lines.spend(ticket);
             let mut turn = Turn::Failed(error);
-            while let Some(first) = self.lines.first(&ticket.order) {
+            while let Some(first) = self.lines.first(&ticket.request) {
                 match first.tell(turn) {
                     Ok(()) => return,
                     Err(returned) => turn = returned,
@@ -281,7 +276,7 @@ impl Engine {
     fn act(self: &Arc<Self>, ticket: &Arc<Ticket>, event: Event) {
         match ticket.on(event, self.clock.now()) {
             Action::Serve(granted) => self.serve(ticket, granted),
-            Action::Withdraw => self.undo(ticket.claim.clone()),
+            Action::Withdraw => self.withdraw(&ticket.claim),
             // The attendant looks by itself.
             Action::Wait | Action::Sleep(_) | Action::Send => {}
         }
@@ -345,46 +340,47 @@ impl Engine {
 
     /// Gives a ticket's grant to the first in line; the caller has spent the ticket.
     fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, granted: Granted) {
-        let mut guard = self.guard(ticket.claim.clone(), &ticket.order, granted);
-        while let Some(first) = self.lines.first_served_by(&ticket.order) {
-            guard.set_order(&first.order);
-            match first.tell(Turn::Go(guard)) {
-                Err(Turn::Go(returned)) => guard = returned,
-                _ => return self.lines.spend(ticket),
-            }
-        }
+        let guard = self.guard(ticket, granted);
+        let untaken = self.offer(&ticket.request, guard);
         self.lines.spend(ticket);
-        drop(guard);
+        drop(untaken);
     }
 
-    /// Asks, and asks again while the outcome is unknown; what stays unknown is undone.
+    /// Offers a guard to those in line whom it serves, one after the other; returns it if nobody
+    /// is left to take it.
+    pub(super) fn offer(&self, request: &LockRequest, mut guard: Guard) -> Option<Guard> {
+        while let Some(first) = self.lines.first_served_by(request) {
+            guard.set_request(&first.request);
+            match first.tell(Turn::Go(guard)) {
+                Err(Turn::Go(returned)) => guard = returned,
+                _ => return None,
+            }
+        }
+        Some(guard)
+    }
+
+    /// Asks, and asks again while the outcome is unknown; what stays unknown is withdrawn.
     ///
-    /// The first request goes out at `now`.
-    async fn ask_until_known<C: HasClaim>(
-        self: &Arc<Self>,
-        claim: C,
-        now: Tick,
-    ) -> Result<Asked<C>> {
-        let owed = self.owe(claim);
-        let (mut sent, mut tries) = (now, 1);
+    /// Returns the answer, and when its request went out.
+    async fn ask_until_known(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Result<(Tick, Answer)> {
+        let owed = self.owe(Arc::clone(ticket));
+        let claim = &ticket.claim;
+        let (mut sent, mut tries) = (ticket.first_sent, 1);
         let mut backoff = Backoff::default();
         loop {
-            match self.driver.acquire(owed.claim()).await {
+            match self.driver.acquire(claim).await {
                 Ok(answer) => {
-                    return Ok(Asked {
-                        claim: owed.paid(),
-                        sent,
-                        answer,
-                    });
+                    owed.paid();
+                    return Ok((sent, answer));
                 }
                 Err(error) if !error.nothing_changed() && tries < TRIES => {
-                    owed.note_fault(&error);
-                    tracing::debug!(name = %owed.claim().name, %error, "asking again");
+                    ticket.hear(Err(&error));
+                    tracing::debug!(name = %claim.name, %error, "asking again");
                 }
                 Err(error) => {
                     // An earlier try may have taken effect even if this one did not.
                     if tries > 1 || !error.nothing_changed() {
-                        self.undo(owed.claim().clone());
+                        self.withdraw(claim);
                     }
                     owed.paid();
                     return Err(match error {
@@ -402,32 +398,21 @@ impl Engine {
     }
 
     /// Withdraws a claim in the background, until the store confirms it or the ttl has passed.
-    pub(crate) fn undo(self: &Arc<Self>, claim: Claim) {
-        let (engine, claim) = (Arc::clone(self), self.owe(claim));
-        self.background.spawn(async move {
-            let give_up = engine.clock.now() + claim.ttl;
-            let mut backoff = Backoff::default();
-            while let Err(error) = engine.driver.withdraw(&claim).await {
-                if engine.clock.now() >= give_up || !error.is_outage() {
-                    tracing::warn!(name = %claim.name, %error, "a claim could not be withdrawn");
-                    break;
-                }
-                engine.clock.sleep(backoff.pause()).await;
-            }
-            claim.paid();
-        });
+    fn withdraw(self: &Arc<Self>, claim: &Claim) {
+        self.give_back_in_background(GiveBack::Withdraw(claim.clone()), claim.ttl);
     }
 
     /// Registers a grant, and makes the guard for it.
-    fn guard(self: &Arc<Self>, claim: Claim, order: &Arc<Order>, granted: Granted) -> Guard {
-        let lease = Arc::new(HeldLease::new(claim, granted, order.max_hold));
+    fn guard(self: &Arc<Self>, ticket: &Ticket, granted: Granted) -> Guard {
+        let (claim, request) = (ticket.claim.clone(), &ticket.request);
+        let lease = Arc::new(HeldLease::new(claim, granted, request.max_hold));
         let fence = granted.grant.fence;
         self.leases.add(&lease);
         self.hear_early_news(&lease);
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, %fence, "granted");
         // The lease may count from long before its holder had it.
-        Guard::new(self, &lease, order, fence, 0, self.clock.now())
+        Guard::new(self, &lease, request, 0, self.clock.now())
     }
 
     pub(super) fn unavailable(&self, why: &'static str) -> Error {
@@ -451,49 +436,16 @@ impl Engine {
     }
 }
 
-/// A request that was answered.
-#[derive(Debug)]
-struct Asked<C> {
-    claim: C,
-    /// When it went out.
-    sent: Tick,
-    answer: Answer,
-}
-
-/// What asks for a claim: the claim itself, or the ticket that is out for it.
-trait HasClaim: Owing {
-    fn claim(&self) -> &Claim;
-
-    /// Takes note of a fault, for others who wait for the outcome.
-    fn note_fault(&self, _fault: &Error) {}
-}
-
-impl HasClaim for Claim {
-    fn claim(&self) -> &Claim {
-        self
-    }
-}
-
-impl HasClaim for Arc<Ticket> {
-    fn claim(&self) -> &Claim {
-        &self.claim
-    }
-
-    fn note_fault(&self, fault: &Error) {
-        self.hear(Err(fault));
-    }
-}
-
 /// Who looks after a line. If the runtime ends first, nobody can wait in that line any more.
 #[derive(Debug)]
 struct Attendant {
     engine: Arc<Engine>,
-    order: Arc<Order>,
+    request: Arc<LockRequest>,
     is_done: bool,
 }
 
 impl Attendant {
-    /// Ends the work in order: nobody waits in the line any more.
+    /// Ends its work: nobody waits in the line any more.
     fn leave(mut self) {
         self.is_done = true;
     }
@@ -502,7 +454,7 @@ impl Attendant {
 impl Drop for Attendant {
     fn drop(&mut self) {
         if !self.is_done
-            && let Some(ticket) = self.engine.lines.close(&self.order)
+            && let Some(ticket) = self.engine.lines.close(&self.request)
         {
             drop(self.engine.owe(ticket));
         }
@@ -518,12 +470,12 @@ enum First {
 
 /// How long the store has not answered somebody who stands in line.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Outage {
     since: Option<Tick>,
     backoff: Backoff,
 }
 
-impl Trouble {
+impl Outage {
     fn over(&mut self) {
         *self = Self::default();
     }

@@ -1,13 +1,14 @@
 //! News of a lease that overtakes the answer by which it is granted: remembered until that is here.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::clock::Tick;
 use crate::driver::Loss;
 use crate::engine::Engine;
 use crate::engine::lease::HeldLease;
 use crate::name::{ClaimId, Fence};
+use crate::sync::Mutex;
 
 /// The latest news of leases that were not known: most of them have just been released.
 #[derive(Debug, Default)]
@@ -36,21 +37,21 @@ impl Engine {
 impl EarlyNews {
     /// Notes that another client wants the name of a lease.
     pub(super) fn note_call(&self, claim: &ClaimId, fence: Fence) {
-        push(&mut self.lock().calls, (claim.clone(), fence));
+        push(&mut self.0.lock().calls, (claim.clone(), fence));
     }
 
     /// Notes that a lease is over.
     pub(super) fn note_loss(&self, claim: &ClaimId, fence: Fence, loss: Loss) {
-        push(&mut self.lock().losses, (claim.clone(), fence, loss));
+        push(&mut self.0.lock().losses, (claim.clone(), fence, loss));
     }
 
     pub(super) fn calls_may_be_missed(&self, now: Tick) {
-        self.lock().missed = Some(now);
+        self.0.lock().missed = Some(now);
     }
 
     /// Whether this lease was called for, or may have been.
     pub(super) fn is_called_for(&self, lease: &HeldLease) -> bool {
-        let mut early = self.lock();
+        let mut early = self.0.lock();
         let this =
             |(claim, fence): &(ClaimId, Fence)| *fence == lease.fence && *claim == lease.claim.id;
         let called = early.calls.iter().position(this);
@@ -61,16 +62,11 @@ impl EarlyNews {
     }
 
     fn loss_of(&self, lease: &HeldLease) -> Option<Loss> {
-        let early = self.lock();
+        let early = self.0.lock();
         let mut losses = early.losses.iter();
         let this =
             losses.find(|(claim, fence, _)| *fence == lease.fence && *claim == lease.claim.id);
         this.map(|(_, _, loss)| *loss)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
-        // Nothing panics while the news is half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

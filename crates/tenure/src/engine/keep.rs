@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::engine::lease::{Health, HeldLease};
+use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
-use crate::engine::order::{FEW_FENCES, MANY_FENCES, Order, SOME_FENCES};
+use crate::engine::lock_request::{FEW_FENCES, LockRequest, MANY_FENCES, SOME_FENCES};
 use crate::engine::{Engine, to_end::to_end};
-use crate::guard::{Guard, Hold};
+use crate::guard::{Guard, Health, Hold};
 use crate::name::{ClaimId, Fence, Name};
 use crate::random::SeededMap;
 
@@ -23,8 +23,8 @@ use crate::random::SeededMap;
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) lease: Arc<HeldLease>,
-    /// What its last holder ordered.
-    pub(crate) order: Arc<Order>,
+    /// What its last holder asked for.
+    pub(crate) request: Arc<LockRequest>,
     passes: u32,
     /// When it goes back to the store.
     until: Tick,
@@ -62,20 +62,25 @@ impl KeptLeases {
         self.by_name.remove(name)
     }
 
-    /// How many fences to ask for, if `next` waits behind the order in this process.
+    /// How many fences to ask for, if `next` waits behind the request in this process.
     ///
     /// Not more than are likely to be used, or a busy name would use them up faster than the clock
     /// that some stores draw them from: some if the lease can be passed on, many only for a lease to
     /// keep while others leave this client in peace.
-    pub(super) fn fences(&self, order: &Order, next: Option<&Order>, now: Tick) -> u32 {
-        if !order.is_plain() {
+    pub(super) fn fences(
+        &self,
+        request: &LockRequest,
+        next: Option<&LockRequest>,
+        now: Tick,
+    ) -> u32 {
+        if !request.is_plain() {
             return 1;
         }
         let in_peace = || self.called.is_none_or(|at| now.since(at) >= PEACE);
-        let is_kept = !order.keep.is_zero();
+        let is_kept = !request.keep.is_zero();
         if is_kept && in_peace() {
             MANY_FENCES
-        } else if is_kept || next.is_some_and(|next| next.is_served_by(order)) {
+        } else if is_kept || next.is_some_and(|next| next.is_served_by(request)) {
             SOME_FENCES
         } else {
             FEW_FENCES
@@ -96,16 +101,16 @@ enum Keeping {
 impl Lines {
     /// Takes in a lease that may be kept, unless somebody here waits for the name.
     fn keep(&self, kept: Kept) -> Keeping {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let here = &mut *here;
         // Looked at under the lock of the lines: whoever calls it back looks here after that.
-        let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.order.name);
-        let busy = here.kept.settling > 0 || here.kept.by_name.contains_key(&kept.order.name);
+        let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.request.name);
+        let busy = here.kept.settling > 0 || here.kept.by_name.contains_key(&kept.request.name);
         if wanted || busy {
             return Keeping::Refused;
         }
         let until = kept.until;
-        here.kept.by_name.insert(kept.order.name.clone(), kept);
+        here.kept.by_name.insert(kept.request.name.clone(), kept);
         if until < here.kept.next_look {
             here.kept.next_look = until;
             return Keeping::KeptBriefly;
@@ -115,7 +120,7 @@ impl Lines {
 
     /// Takes this lease out if it is kept.
     fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         let kept = here.kept.by_name.get(&lease.claim.name)?;
         if !Arc::ptr_eq(&kept.lease, lease) {
             return None;
@@ -125,16 +130,16 @@ impl Lines {
 
     /// Takes all kept leases out.
     fn take_all_kept(&self) -> Vec<Kept> {
-        let kept = std::mem::take(&mut self.lock().kept.by_name);
+        let kept = std::mem::take(&mut self.here.lock().kept.by_name);
         kept.into_values().collect()
     }
 
     /// Takes those out whose time is over; returns when to look again.
     fn take_over(&self, now: Tick) -> (Vec<Kept>, Tick) {
-        let mut here = self.lock();
+        let mut here = self.here.lock();
         // Those that end about the same time go together, so that looking at all stays rare.
         let over = here.kept.by_name.extract_if(|_, kept| {
-            let soon = now + kept.order.keep / 16;
+            let soon = now + kept.request.keep / 16;
             soon >= kept.until
         });
         let over = over.map(|(_, kept)| kept).collect();
@@ -146,19 +151,19 @@ impl Lines {
 }
 
 impl Engine {
-    /// Keeps a lease that may go on, if its order says so and nobody wants it.
+    /// Keeps a lease that may go on, if its request says so and nobody wants it.
     pub(super) fn keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         let lease = &hold.lease;
         // Passing it on in vain may have used up a fence.
         let has_a_fence = hold.passes + 1 < lease.fences;
-        if hold.order.keep.is_zero() || !lease.claim.tell_if_wanted || !has_a_fence {
+        if hold.request.keep.is_zero() || !lease.claim.tell_if_wanted || !has_a_fence {
             return Err(hold);
         }
         let keeping = self.lines.keep(Kept {
             lease: Arc::clone(&hold.lease),
-            order: Arc::clone(&hold.order),
+            request: Arc::clone(&hold.request),
             passes: hold.passes,
-            until: now + hold.order.keep,
+            until: now + hold.request.keep,
         });
         match keeping {
             Keeping::Kept => {}
@@ -177,18 +182,16 @@ impl Engine {
     pub(super) async fn take(
         self: &Arc<Self>,
         kept: Kept,
-        order: &Arc<Order>,
+        request: &Arc<LockRequest>,
         now: Tick,
     ) -> Option<Guard> {
         let lease = &kept.lease;
         let usable = lease.health(now) == Health::Held && !lease.is_called_back();
-        if usable && order.is_served_by(&kept.order) {
-            let passes = kept.passes + 1;
-            let fence = lease.fence.pass(passes);
+        if usable && request.is_served_by(&kept.request) {
             self.meter.granted();
-            return Some(Guard::new(self, lease, order, fence, passes, now));
+            return Some(Guard::new(self, lease, request, kept.passes + 1, now));
         }
-        let name = &order.name;
+        let name = &request.name;
         let freed = Arc::clone(self).free(kept.lease, now, Duration::ZERO);
         if let Err(error) = to_end(&self.background, freed).await {
             tracing::debug!(%name, %error, "a kept lease is not released yet");
@@ -253,10 +256,8 @@ impl Engine {
             return;
         }
         let driver = Arc::clone(&self.driver);
-        let requests = kept
-            .into_iter()
-            .map(|kept| kept.lease.release(Duration::ZERO));
-        let requests: Vec<_> = requests.map(|request| self.owe(request)).collect();
+        let release = |kept: Kept| self.owe(kept.lease.release(Duration::ZERO));
+        let requests: Vec<_> = kept.into_iter().map(release).collect();
         self.background.spawn(async move {
             for request in requests {
                 if let Err(error) = driver.release(&request).await {
@@ -270,14 +271,14 @@ impl Engine {
 
     pub(super) fn called(self: &Arc<Self>, lease: &Arc<HeldLease>) {
         lease.call_back();
-        self.lines.lock().kept.called = Some(self.clock.now());
+        self.lines.here.lock().kept.called = Some(self.clock.now());
         if let Some(kept) = self.lines.take_kept(lease) {
             self.free_later(kept);
         }
     }
 
     fn free_later(self: &Arc<Self>, kept: Kept) {
-        let name = kept.order.name.clone();
+        let name = kept.request.name.clone();
         let freed = Arc::clone(self).free(kept.lease, self.clock.now(), Duration::ZERO);
         self.background.spawn(async move {
             if let Err(error) = freed.await {
@@ -292,14 +293,14 @@ struct Settling<'a>(&'a Lines);
 
 impl<'a> Settling<'a> {
     fn begin(lines: &'a Lines) -> Self {
-        lines.lock().kept.settling += 1;
+        lines.here.lock().kept.settling += 1;
         Self(lines)
     }
 }
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
-        self.0.lock().kept.settling -= 1;
+        self.0.here.lock().kept.settling -= 1;
     }
 }
 

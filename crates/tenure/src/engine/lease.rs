@@ -1,7 +1,6 @@
 //! A granted claim, as its holder sees it: until when it is safe, and whether it is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,19 +8,9 @@ use tokio::sync::Notify;
 use crate::clock::{Tick, safe};
 use crate::driver::{Claim, Loss, Release, Renewal};
 use crate::engine::ticket::Granted;
+use crate::guard::Health;
 use crate::name::Fence;
-
-/// The state of a lock that was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Health {
-    /// The lease runs, and is renewed in time.
-    Held,
-    /// The lease runs, but its renewal is late: bring the work to a safe point.
-    AtRisk,
-    /// The lease is over, or will be before an answer could come; others may hold the lock.
-    Lost(Loss),
-}
+use crate::sync::{Mutex, until};
 
 /// A lease of this client: who it belongs to in the store, and how long it is good for.
 #[derive(Debug)]
@@ -107,7 +96,7 @@ impl HeldLease {
     }
 
     pub(crate) fn health(&self, now: Tick) -> Health {
-        let state = self.state();
+        let state = self.state.lock();
         match state.end {
             Some(End::Lost(loss)) => Health::Lost(loss),
             Some(End::Released) => Health::Lost(Loss::Gone),
@@ -121,7 +110,7 @@ impl HeldLease {
 
     /// Returns how long it takes until the lease is lost, if no renewal succeeds.
     pub(crate) fn time_left(&self, now: Tick) -> Duration {
-        let state = self.state();
+        let state = self.state.lock();
         match state.end {
             Some(_) => Duration::ZERO,
             None => state.until.since(now),
@@ -130,20 +119,12 @@ impl HeldLease {
 
     /// Waits until the lease is lost.
     pub(crate) async fn lost(&self) -> Loss {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if let Some(End::Lost(loss)) = self.state().end {
-                return loss;
-            }
-            changed.await;
-        }
+        until(&self.changed, || self.loss()).await
     }
 
     /// Returns why the lease is lost, if it is marked so.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        match self.state().end {
+        match self.state.lock().end {
             Some(End::Lost(loss)) => Some(loss),
             _ => None,
         }
@@ -169,7 +150,7 @@ impl HeldLease {
     ///
     /// Why the lease is over: its holder may have been told so, and must not be told otherwise.
     pub(crate) fn renewed(&self, sent: Tick, valid: Duration, now: Tick) -> Result<(), Loss> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if now >= state.until {
             return Err(self.why_over(&state));
         }
@@ -182,7 +163,7 @@ impl HeldLease {
 
     /// Counts a renewal that got no answer; the next one follows soon.
     pub(crate) fn not_renewed(&self, now: Tick) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.failing = true;
         let pause = (state.valid / 20).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         state.renew_at = now + pause;
@@ -190,7 +171,7 @@ impl HeldLease {
 
     /// Makes the lease due for renewal at once.
     pub(crate) fn hurry(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // One that is being renewed at this moment stays so.
         if state.renew_at != Tick::NEVER {
             state.renew_at = Tick::default();
@@ -204,7 +185,7 @@ impl HeldLease {
 
     /// Says what the watchdog has to do, and takes note that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Whoever ends it takes it out.
         if state.end.is_some() {
             return Care::Wait(Tick::NEVER);
@@ -234,24 +215,15 @@ impl HeldLease {
     /// What to send to renew the lease at `now`.
     pub(crate) fn renewal(&self, now: Tick) -> Renewal {
         let left = self.ends_by.map_or(Duration::MAX, |end| end.since(now));
-        Renewal {
-            name: self.claim.name.clone(),
-            claim: self.claim.id.clone(),
-            fence: Some(self.fence),
-            life: self.claim.life,
-            ttl: self.claim.ttl.min(left),
-        }
+        let mut renewal = Renewal::of(&self.claim).with_fence(self.fence);
+        renewal.ttl = renewal.ttl.min(left);
+        renewal
     }
 
     /// What to send to free the lease.
     pub(crate) fn release(&self, stays_taken: Duration) -> Release {
-        Release {
-            name: self.claim.name.clone(),
-            claim: self.claim.id.clone(),
-            fence: Some(self.fence),
-            life: self.claim.life,
-            stays_taken,
-        }
+        let release = Release::of(&self.claim).with_fence(self.fence);
+        release.with_stays_taken(stays_taken)
     }
 
     fn why_over(&self, state: &State) -> Loss {
@@ -268,15 +240,10 @@ impl HeldLease {
     }
 
     fn end(&self, end: End) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let first = state.end.is_none();
         state.end.get_or_insert(end);
         first
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the state is half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,25 +6,26 @@
 //! its ticket, or one that is passed on.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::clock::Tick;
-use crate::driver::{Claim, Wait};
+use crate::driver::Wait;
 use crate::engine::keep::{Kept, KeptLeases};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::ticket::{Event, Ticket};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::name::{ClaimId, ClaimIds, Name, Owner};
 use crate::random::SeededMap;
+use crate::sync::Mutex;
 
 /// The local lines of all names that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    here: Mutex<Here>,
+    pub(super) here: Mutex<Here>,
     next_number: AtomicI64,
     ids: ClaimIds,
 }
@@ -46,12 +47,8 @@ pub(super) struct Here {
     pub(super) kept: KeptLeases,
 }
 
-/// The local lines of one name: of callers without an owner, and of each owner.
-#[derive(Debug, Default)]
-pub(super) struct LinesOfName {
-    plain: Option<Line>,
-    named: Vec<(Owner, Line)>,
-}
+/// The local lines of one name: that of callers without an owner, and one of each owner.
+pub(super) type LinesOfName = Vec<(Option<Owner>, Line)>;
 
 /// One local line.
 ///
@@ -63,12 +60,20 @@ pub(super) struct Line {
     ticket: Option<Arc<Ticket>>,
 }
 
+/// Somebody who waits in a local line.
 #[derive(Debug)]
-struct Waiter {
+pub(crate) struct Waiter {
     /// Grows along the line, so that whoever leaves is found quickly.
     number: i64,
-    order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
     turn: oneshot::Sender<Turn>,
+}
+
+impl Waiter {
+    /// Tells the waiter; returns the turn if the waiter has left.
+    pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
+        self.turn.send(turn)
+    }
 }
 
 /// What a waiter is told at last.
@@ -96,8 +101,8 @@ pub(crate) enum Joined {
 /// How a caller stands who would not wait.
 #[derive(Debug)]
 pub(crate) enum Tried {
-    /// Nobody is there: ask the store with this claim.
-    Ask(Claim),
+    /// Nobody is there: ask the store with this ticket, which stands in no line.
+    Ask(Arc<Ticket>),
     /// Somebody here waits or asks for the name.
     Busy,
     /// A lease was kept: take it, or give it back and try again.
@@ -106,11 +111,11 @@ pub(crate) enum Tried {
 
 /// What whoever attends to a line has to do next.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum NextStep {
     /// Look after this ticket.
     Attend(Arc<Ticket>),
     /// Nobody wants this ticket any more: take it back, and ask what is next.
-    Undo(Arc<Ticket>),
+    Withdraw(Arc<Ticket>),
     /// Nothing: the line is gone.
     Nothing,
 }
@@ -119,7 +124,7 @@ pub(crate) enum Wanted {
 #[derive(Debug)]
 pub(crate) struct Standing {
     lines: Arc<Lines>,
-    order: Arc<Order>,
+    request: Arc<LockRequest>,
     number: i64,
     turn: oneshot::Receiver<Turn>,
 }
@@ -133,51 +138,52 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.lines.leave(&self.order, self.number);
+        self.lines.leave(&self.request, self.number);
         // A turn that was sent and not read gives its guard back with the channel.
     }
 }
 
 impl Lines {
     /// Stands in line, or goes ahead to ask if nobody is there.
-    pub(crate) fn join(self: &Arc<Self>, order: &Arc<Order>, now: Tick) -> Joined {
-        let mut here = self.lock();
+    pub(crate) fn join(self: &Arc<Self>, request: &Arc<LockRequest>, now: Tick) -> Joined {
+        let mut here = self.here.lock();
         let here = &mut *here;
-        if let Some(kept) = here.kept.take(&order.name) {
+        if let Some(kept) = here.kept.take(&request.name) {
             return Joined::Kept(kept);
         }
-        if let Some(line) = here.line(order) {
-            let (waiter, standing) = self.waiter(order, self.next_number());
+        if let Some(line) = here.line(request) {
+            let (waiter, standing) = self.waiter(request, self.next_number());
             line.waiters.push_back(waiter);
             return Joined::Behind(standing);
         }
-        let fences = here.kept.fences(order, None, now);
-        let claim = order.claim(self.ids.next(), Wait::InLine, fences);
-        let ticket = Ticket::asking(order, claim, now);
-        here.add_line(order, Arc::clone(&ticket));
+        let fences = here.kept.fences(request, None, now);
+        let claim = request.claim(self.ids.next(), Wait::InLine, fences);
+        let ticket = Ticket::asking(request, claim, now);
+        here.add_line(request, Arc::clone(&ticket));
         Joined::First(ticket)
     }
 
     /// Stands at the front, with a ticket that the store has put in its line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
-        let mut here = self.lock();
-        let (waiter, standing) = self.waiter(&ticket.order, -self.next_number());
-        if let Some(line) = here.line(&ticket.order) {
+        let mut here = self.here.lock();
+        let (waiter, standing) = self.waiter(&ticket.request, -self.next_number());
+        if let Some(line) = here.line(&ticket.request) {
             line.waiters.push_front(waiter);
         }
         standing
     }
 
     /// Says whether to ask at all for a caller who would not wait.
-    pub(crate) fn try_join(&self, order: &Order, now: Tick) -> Tried {
-        let mut here = self.lock();
-        if let Some(kept) = here.kept.take(&order.name) {
+    pub(crate) fn try_join(&self, request: &Arc<LockRequest>, now: Tick) -> Tried {
+        let mut here = self.here.lock();
+        if let Some(kept) = here.kept.take(&request.name) {
             Tried::Kept(kept)
-        } else if here.line(order).is_some() {
+        } else if here.line(request).is_some() {
             Tried::Busy
         } else {
-            let fences = here.kept.fences(order, None, now);
-            Tried::Ask(order.claim(self.ids.next(), Wait::No, fences))
+            let fences = here.kept.fences(request, None, now);
+            let claim = request.claim(self.ids.next(), Wait::No, fences);
+            Tried::Ask(Ticket::asking(request, claim, now))
         }
     }
 
@@ -185,13 +191,13 @@ impl Lines {
     ///
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
-        let mut here = self.lock();
-        let Some(line) = here.line(&ticket.order) else {
+        let mut here = self.here.lock();
+        let Some(line) = here.line(&ticket.request) else {
             return false;
         };
         line.ticket = None;
         if line.waiters.is_empty() {
-            here.remove_line(&ticket.order);
+            here.remove_line(&ticket.request);
             return false;
         }
         true
@@ -199,7 +205,7 @@ impl Lines {
 
     /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lock().line(&ticket.order)
+        if let Some(line) = self.here.lock().line(&ticket.request)
             && line.has(ticket)
         {
             line.ticket = None;
@@ -209,21 +215,21 @@ impl Lines {
 
     /// Returns the ticket that is out for this claim.
     pub(crate) fn ticket(&self, name: &Name, claim: &ClaimId) -> Option<Arc<Ticket>> {
-        let here = self.lock();
-        let mut tickets = here.lines.get(name)?.tickets();
+        let here = self.here.lock();
+        let mut tickets = tickets(here.lines.get(name)?);
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
     /// Why whoever stands in a line knows nothing of its place, if so.
-    pub(crate) fn silence(&self, order: &Order, now: Tick) -> Option<String> {
-        let mut here = self.lock();
-        here.line(order)?.ticket.as_ref()?.silence(now)
+    pub(crate) fn silence(&self, request: &LockRequest, now: Tick) -> Option<String> {
+        let mut here = self.here.lock();
+        here.line(request)?.ticket.as_ref()?.silence(now)
     }
 
     /// Lets a line ask again for its place.
-    pub(crate) fn expect_answer(&self, order: &Order, now: Tick) {
-        let mut here = self.lock();
-        let ticket = here.line(order).and_then(|line| line.ticket.as_ref());
+    pub(crate) fn expect_answer(&self, request: &LockRequest, now: Tick) {
+        let mut here = self.here.lock();
+        let ticket = here.line(request).and_then(|line| line.ticket.as_ref());
         if let Some(ticket) = ticket {
             ticket.expect_answer(now);
         }
@@ -231,16 +237,16 @@ impl Lines {
 
     /// Whether a named owner waits for a name in this client.
     pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
-        let here = self.lock();
+        let here = self.here.lock();
         let lines = here.lines.get(name);
-        lines.is_some_and(|lines| !lines.named.is_empty())
+        lines.is_some_and(|lines| lines.iter().any(|(owner, _)| owner.is_some()))
     }
 
     /// Makes tickets ask again: one name's, or all.
     pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
-        let here = self.lock();
+        let here = self.here.lock();
         let ask = |lines: &LinesOfName| {
-            for ticket in lines.tickets() {
+            for ticket in tickets(lines) {
                 ticket.on(Event::AskAgain, now);
             }
         };
@@ -250,69 +256,81 @@ impl Lines {
         }
     }
 
-    /// Takes the first waiter out of the line if a lease granted for `order` serves it.
-    pub(crate) fn first_served_by(&self, order: &Order) -> Option<TheirTurn> {
-        let mut here = self.lock();
-        let line = here.line(order)?;
-        line.skip_those_who_left();
-        if !line.waiters.front()?.order.is_served_by(order) {
-            return None;
-        }
-        line.next()
+    /// Takes the first waiter out of the line if a lease granted for `request` serves it.
+    pub(crate) fn first_served_by(&self, request: &LockRequest) -> Option<Waiter> {
+        self.first_if(request, |first| first.is_served_by(request))
     }
 
     /// Takes the first waiter out of the line, whoever it is.
-    pub(crate) fn first(&self, order: &Order) -> Option<TheirTurn> {
-        let mut here = self.lock();
-        let line = here.line(order)?;
-        line.skip_those_who_left();
-        line.next()
+    pub(crate) fn first(&self, request: &LockRequest) -> Option<Waiter> {
+        self.first_if(request, |_| true)
     }
 
-    /// Says what is to be done for the line of an order; only its one attendant asks.
-    pub(crate) fn wanted(&self, order: &Order, now: Tick) -> Wanted {
-        let mut here = self.lock();
+    fn first_if(
+        &self,
+        request: &LockRequest,
+        is_wanted: impl FnOnce(&LockRequest) -> bool,
+    ) -> Option<Waiter> {
+        let mut here = self.here.lock();
+        let line = here.line(request)?;
+        line.skip_those_who_left();
+        if !is_wanted(&line.waiters.front()?.request) {
+            return None;
+        }
+        let waiter = line.waiters.pop_front();
+        if line.waiters.is_empty()
+            && let Some(ticket) = &line.ticket
+        {
+            // Nobody is left for it: its attendant takes it back.
+            ticket.changed.notify_one();
+        }
+        waiter
+    }
+
+    /// Says what is to be done for the line of a request; only its one attendant asks.
+    pub(crate) fn next_step(&self, request: &LockRequest, now: Tick) -> NextStep {
+        let mut here = self.here.lock();
         let here = &mut *here;
-        let lines = here.lines.get_mut(&order.name);
-        let Some(line) = lines.and_then(|lines| lines.of(order.owner.as_ref())) else {
-            return Wanted::Nothing;
+        let lines = here.lines.get_mut(&request.name);
+        let Some(line) = lines.and_then(|lines| line_of(lines, request)) else {
+            return NextStep::Nothing;
         };
         line.skip_those_who_left();
         let mut waiters = line.waiters.iter();
         let (first, next) = (waiters.next(), waiters.next());
         match (first, line.ticket.take()) {
             (None, None) => {
-                here.remove_line(order);
-                Wanted::Nothing
+                here.remove_line(request);
+                NextStep::Nothing
             }
             (Some(first), None) => {
-                let next = next.map(|next| &*next.order);
-                let fences = here.kept.fences(&first.order, next, now);
-                let claim = first.order.claim(self.ids.next(), Wait::InLine, fences);
-                let ticket = Ticket::due(&first.order, claim, now);
+                let next = next.map(|next| &*next.request);
+                let fences = here.kept.fences(&first.request, next, now);
+                let claim = first.request.claim(self.ids.next(), Wait::InLine, fences);
+                let ticket = Ticket::due(&first.request, claim, now);
                 line.ticket = Some(Arc::clone(&ticket));
-                Wanted::Attend(ticket)
+                NextStep::Attend(ticket)
             }
-            (Some(first), Some(ticket)) if first.order.is_served_by(&ticket.order) => {
+            (Some(first), Some(ticket)) if first.request.is_served_by(&ticket.request) => {
                 line.ticket = Some(Arc::clone(&ticket));
-                Wanted::Attend(ticket)
+                NextStep::Attend(ticket)
             }
-            (_, Some(ticket)) => Wanted::Undo(ticket),
+            (_, Some(ticket)) => NextStep::Withdraw(ticket),
         }
     }
 
     /// Sends everybody away from a line, as it cannot move any more; returns the ticket that is out.
-    pub(crate) fn close(&self, order: &Order) -> Option<Arc<Ticket>> {
-        let mut here = self.lock();
-        let line = std::mem::take(here.line(order)?);
-        here.remove_line(order);
+    pub(crate) fn close(&self, request: &LockRequest) -> Option<Arc<Ticket>> {
+        let mut here = self.here.lock();
+        let line = std::mem::take(here.line(request)?);
+        here.remove_line(request);
         drop(here);
         line.ticket
     }
 
-    fn leave(&self, order: &Order, number: i64) {
-        let mut here = self.lock();
-        let Some(line) = here.line(order) else {
+    fn leave(&self, request: &LockRequest, number: i64) {
+        let mut here = self.here.lock();
+        let Some(line) = here.line(request) else {
             return;
         };
         let found = line
@@ -326,16 +344,16 @@ impl Lines {
         }
     }
 
-    fn waiter(self: &Arc<Self>, order: &Arc<Order>, number: i64) -> (Waiter, Standing) {
+    fn waiter(self: &Arc<Self>, request: &Arc<LockRequest>, number: i64) -> (Waiter, Standing) {
         let (sender, turn) = oneshot::channel();
         let waiter = Waiter {
             number,
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             turn: sender,
         };
         let standing = Standing {
             lines: Arc::clone(self),
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             number,
             turn,
         };
@@ -346,78 +364,43 @@ impl Lines {
     fn next_number(&self) -> i64 {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Here> {
-        // Nothing panics while a line is half changed.
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Here {
-    /// The line that an order stands in.
-    fn line(&mut self, order: &Order) -> Option<&mut Line> {
-        self.lines.get_mut(&order.name)?.of(order.owner.as_ref())
+    /// The line that a request stands in.
+    fn line(&mut self, request: &LockRequest) -> Option<&mut Line> {
+        line_of(self.lines.get_mut(&request.name)?, request)
     }
 
-    /// Adds the line that an order stands in, with a ticket.
-    fn add_line(&mut self, order: &Order, ticket: Arc<Ticket>) {
+    /// Adds the line that a request stands in, with a ticket.
+    fn add_line(&mut self, request: &LockRequest, ticket: Arc<Ticket>) {
         let line = Line {
             waiters: VecDeque::new(),
             ticket: Some(ticket),
         };
-        let lines = self.lines.entry(order.name.clone()).or_default();
-        match &order.owner {
-            None => lines.plain = Some(line),
-            Some(owner) => lines.named.push((owner.clone(), line)),
-        }
+        let lines = self.lines.entry(request.name.clone()).or_default();
+        lines.push((request.owner.clone(), line));
     }
 
-    fn remove_line(&mut self, order: &Order) {
-        let Some(lines) = self.lines.get_mut(&order.name) else {
+    fn remove_line(&mut self, request: &LockRequest) {
+        let Some(lines) = self.lines.get_mut(&request.name) else {
             return;
         };
-        match &order.owner {
-            None => lines.plain = None,
-            Some(owner) => lines.named.retain(|(own, _)| own != owner),
-        }
-        if lines.plain.is_none() && lines.named.is_empty() {
-            self.lines.remove(&order.name);
+        lines.retain(|(owner, _)| *owner != request.owner);
+        if lines.is_empty() {
+            self.lines.remove(&request.name);
         }
     }
 }
 
-impl LinesOfName {
-    fn of(&mut self, owner: Option<&Owner>) -> Option<&mut Line> {
-        match owner {
-            None => self.plain.as_mut(),
-            Some(owner) => {
-                let mut named = self.named.iter_mut();
-                named.find(|(own, _)| own == owner).map(|(_, line)| line)
-            }
-        }
-    }
-
-    fn tickets(&self) -> impl Iterator<Item = &Arc<Ticket>> {
-        let named = self.named.iter().map(|(_, line)| line);
-        self.plain
-            .iter()
-            .chain(named)
-            .filter_map(|line| line.ticket.as_ref())
-    }
+fn line_of<'a>(lines: &'a mut LinesOfName, request: &LockRequest) -> Option<&'a mut Line> {
+    let mut lines = lines.iter_mut();
+    let own = lines.find(|(owner, _)| *owner == request.owner);
+    own.map(|(_, line)| line)
 }
 
-/// A waiter whose turn has come, taken out of its line.
-#[derive(Debug)]
-pub(crate) struct TheirTurn {
-    pub(crate) order: Arc<Order>,
-    turn: oneshot::Sender<Turn>,
-}
-
-impl TheirTurn {
-    /// Tells the waiter; returns the turn if the waiter has left.
-    pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
-        self.turn.send(turn)
-    }
+fn tickets(lines: &LinesOfName) -> impl Iterator<Item = &Arc<Ticket>> {
+    lines.iter().filter_map(|(_, line)| line.ticket.as_ref())
 }
 
 impl Line {
@@ -435,20 +418,5 @@ impl Line {
         {
             self.waiters.pop_front();
         }
-    }
-
-    /// Takes the first waiter out.
-    fn next(&mut self) -> Option<TheirTurn> {
-        let waiter = self.waiters.pop_front()?;
-        if self.waiters.is_empty()
-            && let Some(ticket) = &self.ticket
-        {
-            // Nobody is left for it: its attendant takes it back.
-            ticket.changed.notify_one();
-        }
-        Some(TheirTurn {
-            order: waiter.order,
-            turn: waiter.turn,
-        })
     }
 }

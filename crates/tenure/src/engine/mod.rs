@@ -3,12 +3,12 @@
 mod ask;
 mod backoff;
 mod early;
-mod farewell;
+mod give_back;
 mod keep;
 pub(crate) mod lease;
 mod line;
+pub(crate) mod lock_request;
 mod meter;
-pub(crate) mod order;
 pub(crate) mod reentry;
 mod release;
 mod ticket;
@@ -16,8 +16,6 @@ pub(crate) mod to_end;
 mod watchdog;
 
 use std::sync::{Arc, Once, OnceLock, Weak};
-use std::time::Duration;
-
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -25,12 +23,12 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::driver::{Capabilities, Driver, Loss};
 use crate::engine::early::EarlyNews;
-use crate::engine::farewell::Farewell;
+use crate::engine::give_back::Fallback;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Lines;
+use crate::engine::lock_request::LockRequest;
 use crate::engine::meter::Meter;
-use crate::engine::order::Order;
-use crate::engine::reentry::Entries;
+use crate::engine::reentry::Reentries;
 use crate::engine::watchdog::Leases;
 use crate::error::Result;
 use crate::fork::Origin;
@@ -42,10 +40,10 @@ pub(crate) struct Engine {
     pub(crate) capabilities: Capabilities,
     pub(crate) clock: Arc<Clock>,
     pub(crate) background: Background,
-    farewell: Option<Arc<Farewell>>,
+    fallback: Option<Arc<Fallback>>,
     lines: Arc<Lines>,
     leases: Arc<Leases>,
-    entries: Arc<Entries>,
+    reentries: Arc<Reentries>,
     early: EarlyNews,
     meter: Meter,
     tasks: OnceLock<[AbortHandle; 2]>,
@@ -53,9 +51,6 @@ pub(crate) struct Engine {
     /// The process that it was started in.
     origin: Origin,
 }
-
-/// A lease is renewed after a third of its ttl, and once more if that fails.
-const LEAST_TTL_IN_TIMEOUTS: u32 = 3;
 
 impl Engine {
     /// Starts an engine on the runtime that the caller is in.
@@ -70,12 +65,12 @@ impl Engine {
             meter: Meter::new(driver.kind()),
             driver: Arc::clone(&driver),
             capabilities,
-            farewell: (!sees_the_end).then(|| Farewell::to(&driver)),
+            fallback: (!sees_the_end).then(|| Fallback::to(&driver)),
             clock: Arc::new(Clock::start(driver.clock())),
             background: Background::on(Handle::current()),
             lines: Arc::default(),
             leases: Arc::default(),
-            entries: Arc::default(),
+            reentries: Arc::default(),
             early: EarlyNews::default(),
             tasks: OnceLock::new(),
             short_ttl: Once::new(),
@@ -109,11 +104,10 @@ impl Engine {
     }
 
     /// Warns, once, of leases that one lost answer would end.
-    pub(crate) fn warn_of_a_short_ttl(&self, order: &Order) {
-        let is_short = |timeout: &Duration| order.ttl < *timeout * LEAST_TTL_IN_TIMEOUTS;
-        if let Some(timeout) = self.capabilities.timeout.filter(is_short) {
+    pub(crate) fn warn_of_a_short_ttl(&self, request: &LockRequest) {
+        if request.ttl < self.capabilities.shortest_safe_ttl() {
             self.short_ttl.call_once(|| {
-                let (name, ttl) = (&order.name, order.ttl);
+                let (name, ttl, timeout) = (&request.name, request.ttl, self.capabilities.timeout);
                 tracing::warn!(
                     %name, ?ttl, ?timeout,
                     "one lost answer can end this lease: make its ttl at least three times the \

@@ -5,50 +5,38 @@
 //! fate, and are counted here. An owner that holds the name in *another* client shares by the
 //! store's rules instead, with a claim of its own.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
 use crate::clock::Tick;
-use crate::driver::Mode;
 use crate::engine::Engine;
-use crate::engine::lease::{Health, HeldLease};
 use crate::engine::line::{Standing, Turn};
-use crate::engine::order::{Order, Reenters};
+use crate::engine::lock_request::{LockRequest, ReentrantOwner};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold, Outcome};
-use crate::name::{Fence, Name};
+use crate::guard::{Guard, Health, Hold, Outcome};
+use crate::name::Name;
 use crate::random::SeededMap;
+use crate::sync::{Mutex, until};
 
 /// The entries of all owners that hold or wait for a lock that they may enter again.
 #[derive(Debug, Default)]
-pub(crate) struct Entries(Mutex<SeededMap<(Name, Reenters), Weak<Entry>>>);
+pub(crate) struct Reentries(Mutex<SeededMap<(Name, ReentrantOwner), Weak<Reentry>>>);
 
 /// What the calls of one owner share that want the same name; gone with the last of them.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    entries: Arc<Entries>,
-    key: (Name, Reenters),
-    held: Mutex<Option<Outermost>>,
+pub(crate) struct Reentry {
+    reentries: Arc<Reentries>,
+    key: (Name, ReentrantOwner),
+    /// What the outermost call holds, and its nest.
+    held: Mutex<Option<(Hold, Arc<Nest>)>>,
     changed: Notify,
-}
-
-/// The grant that an owner has.
-#[derive(Debug)]
-struct Outermost {
-    lease: Arc<HeldLease>,
-    /// The outermost call's.
-    order: Arc<Order>,
-    fence: Fence,
-    passes: u32,
-    since: Tick,
-    nest: Arc<Nest>,
 }
 
 /// The calls that share a grant. Changed under the lock of its entry alone.
 #[derive(Debug)]
 pub(crate) struct Nest {
-    entry: Arc<Entry>,
+    entry: Arc<Reentry>,
     calls: Mutex<Calls>,
 }
 
@@ -60,10 +48,10 @@ struct Calls {
 }
 
 impl Engine {
-    /// Finds or makes the entry of an order whose owner may enter again.
-    pub(super) fn entry(&self, order: &Order) -> Option<Arc<Entry>> {
-        let who = order.reenters_as()?;
-        Some(self.entries.of((order.name.clone(), who)))
+    /// Finds or makes the entry of a request whose owner may enter again.
+    pub(super) fn reentry(&self, request: &LockRequest) -> Option<Arc<Reentry>> {
+        let who = request.reenters_as()?;
+        Some(self.reentries.of((request.name.clone(), who)))
     }
 
     /// Enters a lock again that the caller's owner holds in this client.
@@ -73,41 +61,33 @@ impl Engine {
     /// [`Error::ModeConflict`] if it is held in a mode that does not cover the new one.
     pub(super) fn reenter(
         self: &Arc<Self>,
-        entry: Option<&Arc<Entry>>,
-        order: &Order,
+        entry: Option<&Arc<Reentry>>,
+        request: &LockRequest,
     ) -> Result<Option<Guard>> {
         let Some(entry) = entry else {
             return Ok(None);
         };
-        let held = entry.lock();
-        let Some(outer) = held.as_ref().filter(|outer| outer.is_held(self)) else {
+        let held = entry.held.lock();
+        let Some((outer, nest)) = held.as_ref().filter(|(outer, _)| outer.is_held()) else {
             return Ok(None);
         };
-        if !covers(outer.order.mode, order.mode) {
-            let name = order.name.clone();
+        if !outer.request.mode.covers(request.mode) {
+            let name = request.name.clone();
             return Err(Error::ModeConflict { name });
         }
-        outer.nest.enter(self.clock.now() + order.at_least);
-        let (lease, order) = (&outer.lease, &outer.order);
-        let mut guard = Guard::new(self, lease, order, outer.fence, outer.passes, outer.since);
-        guard.nest(&outer.nest);
+        nest.enter(self.clock.now() + request.at_least);
+        let mut guard = Guard::of(outer.clone());
+        guard.nest(nest);
         Ok(Some(guard))
     }
 
     /// Lets nested calls find a grant. One of several grants of an owner is found.
-    pub(super) fn admit(&self, entry: Option<&Arc<Entry>>, mut guard: Guard) -> Guard {
-        if let (Some(entry), Some(hold)) = (entry, guard.hold()) {
-            let mut held = entry.lock();
-            if !held.as_ref().is_some_and(|outer| outer.is_held(self)) {
+    pub(super) fn admit(entry: Option<&Arc<Reentry>>, mut guard: Guard) -> Guard {
+        if let Some(entry) = entry {
+            let mut held = entry.held.lock();
+            if !is_held(&held) {
                 let nest = Arc::new(Nest::new(entry));
-                *held = Some(Outermost {
-                    lease: Arc::clone(&hold.lease),
-                    order: Arc::clone(&hold.order),
-                    fence: guard.fence(),
-                    passes: hold.passes,
-                    since: hold.since,
-                    nest: Arc::clone(&nest),
-                });
+                *held = Some((guard.hold().clone(), Arc::clone(&nest)));
                 drop(held);
                 guard.nest(&nest);
                 entry.changed.notify_waiters();
@@ -120,7 +100,7 @@ impl Engine {
     pub(super) async fn turn(
         self: &Arc<Self>,
         standing: &mut Standing,
-        entry: Option<&Arc<Entry>>,
+        entry: Option<&Arc<Reentry>>,
     ) -> Option<Turn> {
         let Some(entry) = entry else {
             return standing.turn().await;
@@ -128,7 +108,7 @@ impl Engine {
         tokio::select! {
             biased;
             turn = standing.turn() => turn,
-            () = entry.taken(self) => Some(Turn::Again),
+            () = entry.taken() => Some(Turn::Again),
         }
     }
 
@@ -139,7 +119,7 @@ impl Engine {
         };
         let depth = nest.leave();
         if depth == 0 {
-            hold.taken_until = nest.calls().taken_until;
+            hold.taken_until = nest.calls.lock().taken_until;
             return Err(hold);
         }
         Ok(match hold.lease.health(self.clock.now()) {
@@ -149,14 +129,14 @@ impl Engine {
     }
 }
 
-impl Entries {
-    fn of(self: &Arc<Self>, key: (Name, Reenters)) -> Arc<Entry> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl Reentries {
+    fn of(self: &Arc<Self>, key: (Name, ReentrantOwner)) -> Arc<Reentry> {
+        let mut entries = self.0.lock();
         if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
             return entry;
         }
-        let entry = Arc::new(Entry {
-            entries: Arc::clone(self),
+        let entry = Arc::new(Reentry {
+            reentries: Arc::clone(self),
             key: key.clone(),
             held: Mutex::default(),
             changed: Notify::new(),
@@ -166,37 +146,16 @@ impl Entries {
     }
 }
 
-impl Entry {
+impl Reentry {
     /// Waits until a call of the owner has the lock.
-    async fn taken(&self, engine: &Engine) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self
-                .lock()
-                .as_ref()
-                .is_some_and(|outer| outer.is_held(engine))
-            {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Outermost>> {
-        // Nothing panics while an entry is half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn taken(&self) {
+        until(&self.changed, || is_held(&self.held.lock()).then_some(())).await;
     }
 }
 
-impl Drop for Entry {
+impl Drop for Reentry {
     fn drop(&mut self) {
-        let mut entries = self
-            .entries
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.reentries.0.lock();
         // Another may have been made since.
         if entries
             .get(&self.key)
@@ -207,14 +166,18 @@ impl Drop for Entry {
     }
 }
 
-impl Outermost {
-    fn is_held(&self, engine: &Engine) -> bool {
-        !matches!(self.lease.health(engine.clock.now()), Health::Lost(_))
+fn is_held(outer: &Option<(Hold, Arc<Nest>)>) -> bool {
+    outer.as_ref().is_some_and(|(outer, _)| outer.is_held())
+}
+
+impl Hold {
+    fn is_held(&self) -> bool {
+        !matches!(self.lease.health(self.engine.clock.now()), Health::Lost(_))
     }
 }
 
 impl Nest {
-    fn new(entry: &Arc<Entry>) -> Self {
+    fn new(entry: &Arc<Reentry>) -> Self {
         Self {
             entry: Arc::clone(entry),
             calls: Mutex::new(Calls {
@@ -226,34 +189,25 @@ impl Nest {
 
     /// Enters once more, for a call that wants the name to stay taken until then.
     fn enter(&self, taken_until: Tick) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         calls.depth += 1;
         calls.taken_until = calls.taken_until.max(taken_until);
     }
 
     /// Leaves once; returns how many calls are left.
     fn leave(self: &Arc<Self>) -> u32 {
-        let mut held = self.entry.lock();
-        let mut calls = self.calls();
+        let mut held = self.entry.held.lock();
+        let mut calls = self.calls.lock();
         calls.depth = calls.depth.saturating_sub(1);
         if calls.depth == 0
             && held
                 .as_ref()
-                .is_some_and(|outer| Arc::ptr_eq(&outer.nest, self))
+                .is_some_and(|(_, nest)| Arc::ptr_eq(nest, self))
         {
             *held = None;
         }
         calls.depth
     }
-
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether a holder in one mode may enter again in another.
-fn covers(held: Mode, asked: Mode) -> bool {
-    held == asked || (held == Mode::Exclusive && asked == Mode::Shared)
 }
 
 #[cfg(test)]
@@ -261,7 +215,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn entries_are_gone_with_those_who_entered() {
         let locks = crate::open("memory:").await.unwrap();
-        let count = || locks.engine.entries.0.lock().unwrap().len();
+        let count = || locks.engine.reentries.0.lock().len();
         for name in 0..100 {
             let lock = locks.mutex(&format!("a {name}")).reentrant();
             let outer = lock.lock().await.unwrap();

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Life, Release, Released};
 use crate::engine::backoff::Backoff;
-use crate::engine::lease::Health;
+use crate::engine::give_back::GiveBack;
 use crate::engine::lease::HeldLease;
 use crate::engine::line::Turn;
-use crate::engine::order::PASS_WINDOW;
+use crate::engine::lock_request::PASS_WINDOW;
 use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
-use crate::guard::{Guard, Hold, Outcome};
+use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::{ClaimId, Fence, Name};
 
 impl Engine {
@@ -76,30 +76,19 @@ impl Engine {
     /// That costs no request, so a hot lock is many times faster than one round trip each; the
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
-        let Some(mut first) = self.lines.first_served_by(&hold.order) else {
+        let Some(first) = self.lines.first_served_by(&hold.request) else {
             return Err(hold);
         };
         let passes = hold.passes + 1;
-        let fence = hold.lease.fence.pass(passes);
-        let mut guard = Guard::new(self, &hold.lease, &first.order, fence, passes, now);
+        let guard = Guard::new(self, &hold.lease, &first.request, passes, now);
         self.meter.given_back(now.since(hold.since));
         self.meter.granted();
-        loop {
-            match first.tell(Turn::Go(guard)) {
-                Err(Turn::Go(returned)) => guard = returned,
-                _ => return Ok(()),
-            }
-            let Some(next) = self.lines.first_served_by(&hold.order) else {
-                break;
-            };
-            guard.set_order(&next.order);
-            first = next;
-        }
-        // Everybody has left meanwhile; the fence that nobody saw is not used again.
-        match guard.into_hold() {
-            Some(hold) => Err(hold),
-            None => Ok(()),
-        }
+        let untaken = match first.tell(Turn::Go(guard)) {
+            Err(Turn::Go(returned)) => self.offer(&hold.request, returned),
+            _ => None,
+        };
+        // If everybody has left meanwhile, the fence that nobody saw is not used again.
+        untaken.map_or(Ok(()), |guard| Err(guard.into_hold()))
     }
 
     /// Ends a hold that was let go at `now`, and returns what tells the store.
@@ -136,7 +125,7 @@ impl Engine {
                 (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
                 (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
                 (Err(error), None) => {
-                    self.release_later(request, lease.claim.ttl);
+                    self.give_back_in_background(GiveBack::Release(request), lease.claim.ttl);
                     Err(error)
                 }
             }
@@ -145,27 +134,21 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        let request = Release {
-            name: name.clone(),
-            claim: claim.clone(),
-            fence: Some(fence),
-            // A lease by hand may be in use although the engine does not know it any more.
-            life: Life::Client,
-            stays_taken: Duration::ZERO,
-        };
-        self.release_later(request, A_WHILE);
+        // A lease by hand may be in use although the engine does not know it any more.
+        let request = Release::new(name.clone(), claim.clone(), Life::Client);
+        self.give_back_in_background(GiveBack::Release(request.with_fence(fence)), A_WHILE);
     }
 
-    /// Sends a release in the background until the store confirms it or the lease is over anyway.
-    fn release_later(self: &Arc<Self>, request: Release, patience: Duration) {
+    /// Sends a request in the background, until the store confirms it or `patience` is over.
+    pub(super) fn give_back_in_background(self: &Arc<Self>, request: GiveBack, patience: Duration) {
         let (engine, request) = (Arc::clone(self), self.owe(request));
         self.background.spawn(async move {
             let give_up = engine.clock.now() + patience;
             let mut backoff = Backoff::default();
-            while let Err(error) = engine.driver.release(&request).await {
+            while let Err(error) = request.send(&*engine.driver).await {
                 if engine.clock.now() >= give_up || !error.is_outage() {
-                    let name = &request.name;
-                    tracing::warn!(%name, %error, "not released, the lease ends by its ttl");
+                    let name = request.name();
+                    tracing::warn!(%name, %error, "not given back, the lease ends by its ttl");
                     break;
                 }
                 engine.clock.sleep(backoff.pause()).await;
@@ -181,14 +164,14 @@ impl Hold {
     /// Others get their turn soon: when they call for a lease that can be called back, else after
     /// a few passes and milliseconds. The call may be lost, so there is a bound in both cases.
     pub(super) fn goes_on(&self, now: Tick) -> bool {
-        let (lease, order) = (&self.lease, &self.order);
+        let (lease, request) = (&self.lease, &self.request);
         // The store calls for others alone, not for owners that wait in this client.
         let window = if lease.claim.tell_if_wanted && !self.is_wanted_by_an_owner_here() {
-            order.ttl.max(order.keep)
+            request.ttl.max(request.keep)
         } else {
             PASS_WINDOW
         };
-        order.is_plain()
+        request.is_plain()
             && self.taken_until() <= now
             && !lease.is_called_back()
             && self.passes + 1 < lease.fences
@@ -197,12 +180,12 @@ impl Hold {
     }
 
     fn is_wanted_by_an_owner_here(&self) -> bool {
-        self.engine.lines.have_an_owner(&self.order.name)
+        self.engine.lines.have_an_owner(&self.request.name)
     }
 
     /// Until when the name stays taken, also if released earlier.
     fn taken_until(&self) -> Tick {
-        self.taken_until.max(self.since + self.order.at_least)
+        self.taken_until.max(self.since + self.request.at_least)
     }
 }
 

@@ -26,20 +26,21 @@
 //! Whoever makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; nobody
 //! else may.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::clock::Tick;
 use crate::driver::{Claim, Grant};
-use crate::engine::order::Order;
+use crate::engine::lock_request::LockRequest;
 use crate::error::Error;
+use crate::sync::Mutex;
 
 /// A claim on its way through a store's line.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) order: Arc<Order>,
+    pub(crate) request: Arc<LockRequest>,
     pub(crate) claim: Claim,
     /// When the first request went out: the store took the claim in no earlier.
     pub(crate) first_sent: Tick,
@@ -126,18 +127,18 @@ pub(crate) enum Action {
 
 impl Ticket {
     /// Makes a ticket whose first request its maker is about to send.
-    pub(crate) fn asking(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
-        Self::new(order, claim, now, State::Asking { again: false })
+    pub(crate) fn asking(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(request, claim, now, State::Asking { again: false })
     }
 
     /// Makes a ticket that its attendant has to ask for.
-    pub(crate) fn due(order: &Arc<Order>, claim: Claim, now: Tick) -> Arc<Self> {
-        Self::new(order, claim, now, State::Due)
+    pub(crate) fn due(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
+        Self::new(request, claim, now, State::Due)
     }
 
-    fn new(order: &Arc<Order>, claim: Claim, now: Tick, state: State) -> Arc<Self> {
+    fn new(request: &Arc<LockRequest>, claim: Claim, now: Tick, state: State) -> Arc<Self> {
         Arc::new(Self {
-            order: Arc::clone(order),
+            request: Arc::clone(request),
             claim,
             first_sent: now,
             state: Mutex::new(state),
@@ -148,7 +149,7 @@ impl Ticket {
 
     /// Lets the event happen, and returns what has to be done.
     pub(crate) fn on(&self, event: Event, now: Tick) -> Action {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (next, action) = state.on(event, now);
         let changed = *state != next;
         *state = next;
@@ -169,7 +170,7 @@ impl Ticket {
 
     /// Notes how a request about it ended.
     pub(crate) fn hear(&self, answer: Result<(), &Error>) {
-        *self.heard() = match answer {
+        *self.heard.lock() = match answer {
             Ok(()) => Heard::Answer,
             Err(error) => Heard::Fault(error.why()),
         };
@@ -177,7 +178,7 @@ impl Ticket {
 
     /// Asks again, so that an answer is expected from now on.
     pub(crate) fn expect_answer(&self, now: Tick) {
-        let mut heard = self.heard();
+        let mut heard = self.heard.lock();
         if matches!(*heard, Heard::Answer) {
             *heard = Heard::Nothing { since: now };
         }
@@ -187,23 +188,13 @@ impl Ticket {
 
     /// Why nothing is known of its place in line, if so: the store does not answer.
     pub(crate) fn silence(&self, now: Tick) -> Option<String> {
-        match &*self.heard() {
+        match &*self.heard.lock() {
             Heard::Nothing { since } if now.since(*since) >= LONG_SILENCE => {
                 Some("the store has not answered".to_owned())
             }
             Heard::Nothing { .. } | Heard::Answer => None,
             Heard::Fault(why) => Some(why.clone()),
         }
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        // Nothing panics while it is half changed.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the state is half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One task that renews every lease of a client, in batches, tells holders of losses in time, and
 //! gives back what was kept long enough.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::engine::lease::{Care, HeldLease};
 use crate::name::ClaimId;
 use crate::random::SeededMap;
+use crate::sync::Mutex;
 
 /// The leases that a client holds.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Leases {
     /// Takes a lease into care.
     pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
         let first_look = lease.first_look();
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         held.leases
             .insert(lease.claim.id.clone(), Arc::clone(lease));
         if first_look < held.next_look {
@@ -57,22 +58,22 @@ impl Leases {
 
     /// Ends the care for a lease.
     pub(crate) fn remove(&self, lease: &Arc<HeldLease>) {
-        self.lock().leases.remove(&lease.claim.id);
+        self.held.lock().leases.remove(&lease.claim.id);
     }
 
     /// Returns the lease of a claim.
     pub(crate) fn find(&self, claim: &ClaimId) -> Option<Arc<HeldLease>> {
-        self.lock().leases.get(claim).cloned()
+        self.held.lock().leases.get(claim).cloned()
     }
 
     /// Returns all leases.
     pub(crate) fn all(&self) -> Vec<Arc<HeldLease>> {
-        self.lock().leases.values().cloned().collect()
+        self.held.lock().leases.values().cloned().collect()
     }
 
     /// Makes every lease due: news may have been missed.
     pub(crate) fn renew_all(&self) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         for lease in held.leases.values() {
             lease.hurry();
         }
@@ -82,7 +83,7 @@ impl Leases {
 
     /// Makes every lease that can be called back count as called.
     pub(crate) fn call_all_back(&self) {
-        let held = self.lock();
+        let held = self.held.lock();
         let leases = held.leases.values();
         for lease in leases.filter(|lease| lease.claim.tell_if_wanted) {
             lease.call_back();
@@ -96,7 +97,7 @@ impl Leases {
 
     /// Looks at every lease once: returns those to renew, those that are over, and the next look.
     fn look(&self, now: Tick) -> Look {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let mut look = Look {
             due: Vec::new(),
             over: Vec::new(),
@@ -115,11 +116,6 @@ impl Leases {
         }
         held.next_look = look.next;
         look
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        // Nothing panics while the map is half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,12 +181,12 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
     };
     for (lease, answer) in leases.iter().zip(answers) {
         match answer {
-            Renewed::Kept { fence, valid } if fence == lease.fence => {
+            Renewed::Extended { fence, valid } if fence == lease.fence => {
                 if let Err(loss) = lease.renewed(sent, valid, engine.clock.now()) {
                     engine.lose(lease, loss);
                 }
             }
-            Renewed::Kept { .. } => engine.lose(lease, Loss::TakenOver),
+            Renewed::Extended { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {
                 lease.not_renewed(engine.clock.now());

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::random::random_u128;
 use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, Session};
+use crate::sync::Mutex;
 
 /// One client of a memory store.
 ///
@@ -27,7 +28,7 @@ use crate::store::ledger::{self, Fences, Ledger, Moment, NOBODY, Nanos, Notice, 
 #[derive(Debug)]
 pub struct Memory {
     session: Session,
-    shared: Arc<Shared>,
+    shared: Arc<Mutex<State>>,
     /// Unbounded in type only: a session gets one notice for each of its claims and leases.
     inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
@@ -35,7 +36,7 @@ pub struct Memory {
 impl Memory {
     /// Opens a store of its own, which ends with its last client.
     pub fn new() -> Self {
-        Self::join(Arc::new(Shared::default()))
+        Self::join(Arc::default())
     }
 
     /// Opens a store of its own, whose leases run on a clock of the caller's.
@@ -44,13 +45,13 @@ impl Memory {
             clock: Some(clock),
             ..State::default()
         };
-        Self::join(Arc::new(Shared(Mutex::new(state))))
+        Self::join(Arc::new(Mutex::new(state)))
     }
 
     /// Opens the store of this process that has the given label, and makes it if need be.
     pub fn shared(label: &str) -> Self {
-        static STORES: Mutex<Option<HashMap<String, Weak<Shared>>>> = Mutex::new(None);
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        static STORES: Mutex<Option<HashMap<String, Weak<Mutex<State>>>>> = Mutex::new(None);
+        let mut stores = STORES.lock();
         let stores = stores.get_or_insert_default();
         stores.retain(|_, store| store.strong_count() > 0);
         let found = stores.get(label).and_then(Weak::upgrade);
@@ -64,7 +65,7 @@ impl Memory {
         Self::join(Arc::clone(&self.shared))
     }
 
-    fn join(shared: Arc<Shared>) -> Self {
+    fn join(shared: Arc<Mutex<State>>) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let session = random_u128().max(NOBODY + 1);
         shared.lock().inboxes.insert(session, sender);
@@ -140,12 +141,8 @@ impl Driver for Memory {
             .iter()
             .filter(|(name, _)| only.is_none_or(|only| only == *name));
         let entries = wanted
-            .map(|(name, ledger)| Entry {
-                name: name.clone(),
-                holders: ledger.holders(now),
-                waiters: ledger.waiters(now),
-            })
-            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()));
+            .map(|(name, ledger)| ledger.entry(name.clone(), now))
+            .filter(|entry| !entry.is_empty());
         Ok(entries.collect())
     }
 
@@ -171,16 +168,6 @@ impl Drop for Memory {
 }
 
 /// What all clients of one store share.
-#[derive(Debug, Default)]
-struct Shared(Mutex<State>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change leaves the state whole before anything that could panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[derive(Debug)]
 struct State {
     started: Instant,
@@ -307,7 +294,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{About, Life, Mode, Wait};
+
     use crate::name::ClaimId;
 
     #[tokio::test(start_paused = true)]
@@ -327,16 +314,10 @@ mod tests {
         let other = store.another();
         let held = claim(0);
         store.acquire(&held).await.unwrap();
-        let waiting = Claim {
-            id: ClaimId::unique(),
-            ..claim(0)
-        };
+        let waiting = claim(0).with_id(ClaimId::unique());
         other.acquire(&waiting).await.unwrap();
         tokio::time::advance(held.ttl).await;
-        let alive = Claim {
-            ttl: Duration::from_secs(60),
-            ..claim(1)
-        };
+        let alive = claim(1).with_ttl(Duration::from_secs(60));
         store.acquire(&alive).await.unwrap();
         for number in 2..2_000 {
             store.acquire(&claim(number)).await.unwrap();
@@ -349,17 +330,9 @@ mod tests {
     }
 
     fn claim(number: u32) -> Claim {
-        Claim {
-            name: Name::new(&format!("order:{number}")).unwrap(),
-            id: ClaimId::unique(),
-            owner: None,
-            mode: Mode::Exclusive,
-            ttl: Duration::from_millis(100),
-            wait: Wait::InLine,
-            life: Life::Client,
-            fences: 1,
-            tell_if_wanted: false,
-            about: About::this_process(None),
-        }
+        Claim::new(
+            Name::new(&format!("order:{number}")).unwrap(),
+            Duration::from_millis(100),
+        )
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use tenure::Owner;
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 
 use crate::{World, millis, secs};
 
@@ -28,17 +28,17 @@ async fn polls<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// A world in which every request takes a while to get there, and its answer to come back.
-fn slow_world(late: Trouble) -> World {
+fn slow_world(late: Fault) -> World {
     let world = World::new();
-    for call in [Call::Acquire, Call::Withdraw, Call::Release] {
+    for call in [Request::Acquire, Request::Withdraw, Request::Release] {
         world.fault.always(call, late);
     }
     world
 }
 
-const LATE: [Trouble; 2] = [
-    Trouble::LateRequest(millis(10)),
-    Trouble::LateAnswer(millis(10)),
+const LATE: [Fault; 2] = [
+    Fault::LateRequest(millis(10)),
+    Fault::LateAnswer(millis(10)),
 ];
 
 /// Cuts a call short after 0, 1, 2 … polls, until it ends by itself: `case` says whether it did.
@@ -312,7 +312,7 @@ async fn try_lease_and_lease_timeout() {
 async fn renew_release_and_evict_by_hand_can_be_called_again() {
     at_every_poll(async |times| {
         let world = slow_world(LATE[0]);
-        for call in [Call::Renew, Call::Evict] {
+        for call in [Request::Renew, Request::Evict] {
             world.fault.always(call, LATE[0]);
         }
         let lease = world

@@ -61,7 +61,7 @@ impl Driver for Session {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
         let renewed = self.inner.renew(renewals).await?.into_iter();
         let shorter = |renewed| match renewed {
-            Renewed::Kept { fence, .. } => Renewed::Kept {
+            Renewed::Extended { fence, .. } => Renewed::Extended {
                 fence,
                 valid: self.longest,
             },

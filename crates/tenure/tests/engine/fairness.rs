@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure::layer::Call;
+use tenure::conformance::faults::Request;
 use tokio::time::{sleep, timeout};
 
 use crate::{World, millis, secs};
@@ -124,10 +124,10 @@ async fn try_lock_does_not_jump_the_line() {
     let here = world.here.clone();
     let second = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
     world.until_waiting("a", 1).await;
-    let asked = world.fault.calls(Call::Acquire);
+    let asked = world.fault.requests(Request::Acquire);
     assert!(world.here.mutex("a").try_lock().await.unwrap().is_none());
     assert_eq!(
-        world.fault.calls(Call::Acquire),
+        world.fault.requests(Request::Acquire),
         asked,
         "known without asking"
     );

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tenure::conformance::faults::{Fault, Request};
 use tenure::driver::{Driver, Loss, News};
-use tenure::layer::{Call, Trouble};
 use tenure::{ClaimId, Client, Error, Health, Lock, Owner};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,7 +24,7 @@ impl World {
     async fn with_a_kept_lease() -> Self {
         let world = Self::new();
         pair(&lock(&world.here)).await;
-        assert_eq!(world.fault.calls(Call::Release), 0, "it is kept");
+        assert_eq!(world.fault.requests(Request::Release), 0, "it is kept");
         world
     }
 
@@ -60,8 +60,8 @@ async fn a_kept_lock_asks_the_store_once() {
             _ => drop(guard.release().await.unwrap()),
         }
     }
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
-    assert_eq!(world.fault.calls(Call::Release), 0);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Release), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +69,7 @@ async fn nothing_is_kept_unless_asked_for() {
     let world = World::new();
     pair(&world.here.mutex("a")).await;
     pair(&world.here.mutex("a").keep(millis(0))).await;
-    assert_eq!(world.fault.calls(Call::Release), 2);
+    assert_eq!(world.fault.requests(Request::Release), 2);
     assert!(world.is_empty().await);
 }
 
@@ -123,7 +123,7 @@ async fn a_lease_that_nobody_calls_for_is_passed_on_here_past_the_usual_bounds()
     let fence = first.fence().get();
     first.release().await.unwrap();
     assert_eq!(second.await.unwrap().fence().get(), fence + 1);
-    assert_eq!(world.fault.calls(Call::Release), 0);
+    assert_eq!(world.fault.requests(Request::Release), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,9 +154,9 @@ async fn a_lease_is_kept_for_the_time_asked_for_from_its_last_release_on() {
     assert_eq!(world.holders("a").await, 1, "still kept");
     sleep(millis(1100)).await;
     assert!(world.is_empty().await, "given back");
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
     pair(&lock).await;
-    assert_eq!(world.fault.calls(Call::Acquire), 2);
+    assert_eq!(world.fault.requests(Request::Acquire), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ async fn a_lease_is_renewed_while_it_is_kept() {
     sleep(secs(50)).await;
     let guard = lock.lock().await.unwrap();
     assert_eq!(guard.health(), Health::Held);
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,8 +258,8 @@ async fn who_may_have_missed_a_call_keeps_nothing_that_it_held() {
 /// The claims whose answer is still on its way when they are called for.
 async fn early(world: &World, call: impl AsyncFn()) {
     for waits in [true, false] {
-        let late = Trouble::LateAnswer(millis(100));
-        world.fault.next(Call::Acquire, late, 1);
+        let late = Fault::LateAnswer(millis(100));
+        world.fault.next(Request::Acquire, late, 1);
         let lock = lock(&world.here);
         let asks = tokio::spawn(async move {
             match waits {
@@ -310,7 +310,7 @@ async fn a_call_for_an_unknown_lease_is_ignored() {
     }
     sleep(millis(10)).await;
     pair(&lock).await;
-    assert_eq!(world.fault.calls(Call::Acquire), 1, "it was kept");
+    assert_eq!(world.fault.requests(Request::Acquire), 1, "it was kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,8 +323,8 @@ async fn when_its_fences_are_used_up_a_lease_is_asked_for_anew() {
         assert!(last < fence, "{fence} after {last}");
         last = fence;
     }
-    assert_eq!(world.fault.calls(Call::Acquire), 2);
-    assert_eq!(world.fault.calls(Call::Release), 2);
+    assert_eq!(world.fault.requests(Request::Acquire), 2);
+    assert_eq!(world.fault.requests(Request::Release), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,8 +374,8 @@ async fn a_lease_is_not_kept_while_others_wait_for_it_here() {
         let guard = lock(&world.here).lock().await.unwrap();
         let reader = world.here.rwlock("a").read();
         if !in_line {
-            let late = Trouble::LateRequest(millis(100));
-            world.fault.next(Call::Acquire, late, 1);
+            let late = Fault::LateRequest(millis(100));
+            world.fault.next(Request::Acquire, late, 1);
         }
         let reader = tokio::spawn(async move { reader.lock().await.unwrap() });
         sleep(millis(10)).await;
@@ -389,7 +389,7 @@ async fn a_lease_is_not_kept_while_others_wait_for_it_here() {
 async fn a_lock_that_is_not_kept_takes_what_is_and_gives_it_back() {
     let world = World::with_a_kept_lease().await;
     pair(&world.here.mutex("a")).await;
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
     assert!(world.is_empty().await);
 }
 
@@ -416,7 +416,7 @@ async fn a_kept_lease_that_is_lost_is_forgotten() {
     let guard = lock.lock().await.unwrap();
     assert_eq!(guard.health(), Health::Held);
     assert!(before < guard.fence().get());
-    assert_eq!(world.fault.calls(Call::Acquire), 2);
+    assert_eq!(world.fault.requests(Request::Acquire), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -424,7 +424,7 @@ async fn a_kept_lease_that_could_not_be_renewed_is_not_used() {
     let world = World::new();
     let lock = world.here.mutex("a").ttl(secs(3)).keep(secs(60));
     pair(&lock).await;
-    world.fault.always(Call::Renew, Trouble::Refuse);
+    world.fault.always(Request::Renew, Fault::Refuse);
     for outage in [secs(2), secs(4)] {
         sleep(outage).await;
         let guard = lock.lock().await.unwrap();
@@ -432,7 +432,7 @@ async fn a_kept_lease_that_could_not_be_renewed_is_not_used() {
         assert_eq!(world.holders("a").await, 1);
         guard.release().await.unwrap();
     }
-    assert_eq!(world.fault.calls(Call::Acquire), 3);
+    assert_eq!(world.fault.requests(Request::Acquire), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,7 +442,7 @@ async fn a_kept_lease_is_given_back_when_its_client_ends() {
     } = World::with_a_kept_lease().await;
     drop(here);
     sleep(millis(1)).await;
-    assert_eq!(fault.calls(Call::Release), 1);
+    assert_eq!(fault.requests(Request::Release), 1);
     let left = store.list(None).await.unwrap();
     assert!(left.is_empty());
 }
@@ -452,8 +452,8 @@ async fn a_client_that_has_settled_keeps_nothing() {
     let world = World::with_a_kept_lease().await;
     world.here.settled().await;
     assert!(world.is_empty().await);
-    let late = Trouble::LateAnswer(millis(100));
-    world.fault.next(Call::Acquire, late, 1);
+    let late = Fault::LateAnswer(millis(100));
+    world.fault.next(Request::Acquire, late, 1);
     let cut_short = lock(&world.here).lock_timeout(millis(10)).await;
     assert!(cut_short.is_err());
     world.here.settled().await;
@@ -465,7 +465,7 @@ async fn a_client_that_has_settled_keeps_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_is_sent_again() {
     let world = World::with_a_kept_lease().await;
-    world.fault.next(Call::Release, Trouble::Refuse, 3);
+    world.fault.next(Request::Release, Fault::Refuse, 3);
     let asked = Instant::now();
     drop(world.there.mutex("a").lock().await.unwrap());
     assert!(asked.elapsed() < secs(5), "{:?}", asked.elapsed());
@@ -510,7 +510,7 @@ async fn only_plain_locks_are_kept() {
             "case {case}: {error:?}"
         );
     }
-    assert_eq!(world.fault.calls(Call::Acquire), 0);
+    assert_eq!(world.fault.requests(Request::Acquire), 0);
     let write = world.here.rwlock("a").write().keep(keep);
     drop(write.lock().await.unwrap());
 }

@@ -1,6 +1,6 @@
 //! A lease is counted from before its request was sent, and its loss is told first.
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{Health, Loss};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -11,8 +11,8 @@ async fn a_slow_answer_counts_against_the_lease() {
     let world = World::new();
     world
         .fault
-        .next(Call::Acquire, Trouble::LateAnswer(secs(8)), 1);
-    world.fault.always(Call::Renew, Trouble::Refuse);
+        .next(Request::Acquire, Fault::LateAnswer(secs(8)), 1);
+    world.fault.always(Request::Renew, Fault::Refuse);
     let guard = world.here.mutex("a").ttl(secs(10)).lock().await.unwrap();
     assert_eq!(guard.health(), Health::AtRisk, "two seconds are left");
     let told = Instant::now();
@@ -29,7 +29,7 @@ async fn loss_is_told_before_another_can_hold_the_lock() {
     for ttl in [millis(100), secs(1), secs(30)] {
         let world = World::new();
         let guard = world.here.mutex("a").ttl(ttl).lock().await.unwrap();
-        world.fault.always(Call::Renew, Trouble::Refuse);
+        world.fault.always(Request::Renew, Fault::Refuse);
         let there = world.there.clone();
         let other = tokio::spawn(async move {
             let guard = there.mutex("a").ttl(secs(30)).lock().await.unwrap();
@@ -56,7 +56,7 @@ async fn a_grant_by_hand_over_counts_from_the_hand_over() {
     world.until_waiting("a", 1).await;
     sleep(secs(60)).await;
     first.release().await.unwrap();
-    world.fault.always(Call::Renew, Trouble::Refuse);
+    world.fault.always(Request::Renew, Fault::Refuse);
     let guard = second.await.unwrap();
     assert_eq!(guard.health(), Health::Held);
     let told = timeout(millis(8500), guard.lost()).await;
@@ -69,7 +69,7 @@ async fn health_goes_from_held_to_at_risk_to_lost() {
     let world = World::new();
     let guard = world.here.mutex("a").ttl(secs(10)).lock().await.unwrap();
     assert_eq!(guard.health(), Health::Held);
-    world.fault.always(Call::Renew, Trouble::Refuse);
+    world.fault.always(Request::Renew, Fault::Refuse);
     sleep(secs(6)).await;
     assert_eq!(guard.health(), Health::AtRisk);
     sleep(secs(4)).await;

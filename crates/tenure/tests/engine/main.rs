@@ -19,14 +19,14 @@ mod watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::conformance::faults::FaultyDriver;
 use tenure::driver::Driver;
-use tenure::layer::Fault;
 use tenure::store::memory::Memory;
 use tenure::{ClaimId, Client, Lock, Name};
 
 /// One store with two clients: one that faults can be made for, one as another process.
 struct World {
-    fault: Arc<Fault>,
+    fault: Arc<FaultyDriver>,
     here: Client,
     there: Client,
     store: Arc<Memory>,
@@ -35,7 +35,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let store = Arc::new(Memory::new());
-        let fault = Arc::new(Fault::around(Arc::new(store.another())));
+        let fault = Arc::new(FaultyDriver::around(Arc::new(store.another())));
         let here = Client::with_driver(fault.clone());
         let there = Client::with_driver(Arc::new(store.another()));
         Self {

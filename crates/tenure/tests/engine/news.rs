@@ -1,7 +1,7 @@
 //! News may be late, old or repeated: it is believed only as far as it is certain.
 
+use tenure::conformance::faults::{Fault, Request};
 use tenure::driver::{Grant, News};
-use tenure::layer::{Call, Trouble};
 use tenure::{Health, Loss, Outcome, Owner};
 use tokio::time::{sleep, timeout};
 
@@ -35,16 +35,16 @@ async fn a_call_to_ask_again_while_a_request_is_out_is_not_forgotten() {
         let _held = world.there.mutex("a").ttl(secs(3600)).lock().await.unwrap();
         world
             .fault
-            .next(Call::Acquire, Trouble::LateAnswer(secs(5)), 1);
+            .next(Request::Acquire, Fault::LateAnswer(secs(5)), 1);
         let waiting = world.here.mutex("a");
         let waiting = tokio::spawn(async move { waiting.lock().await });
         world.until_waiting("a", 1).await;
         // It came after the store had answered, and overtakes the answer.
         world.fault.tell(News::AskAgain(only));
         sleep(secs(4)).await;
-        assert_eq!(world.fault.calls(Call::Acquire), 1);
+        assert_eq!(world.fault.requests(Request::Acquire), 1);
         sleep(secs(4)).await;
-        assert_eq!(world.fault.calls(Call::Acquire), 2);
+        assert_eq!(world.fault.requests(Request::Acquire), 2);
         waiting.abort();
     }
 }
@@ -113,13 +113,13 @@ async fn a_grant_that_is_told_while_it_is_released_is_not_taken_for_a_stray_one(
         grant: Grant::new(guard.fence(), secs(30)),
         after: millis(0),
     };
-    let late = Trouble::LateRequest(millis(100));
-    world.fault.next(Call::Release, late, 1);
+    let late = Fault::LateRequest(millis(100));
+    world.fault.next(Request::Release, late, 1);
     let released = tokio::spawn(guard.release());
     sleep(millis(10)).await;
     world.fault.tell(told);
     assert_eq!(released.await.unwrap().unwrap(), Outcome::Released);
-    assert_eq!(world.fault.calls(Call::Release), 1);
+    assert_eq!(world.fault.requests(Request::Release), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn an_eviction_that_overtakes_the_grant_is_heard() {
     let world = World::new();
     world
         .fault
-        .next(Call::Acquire, Trouble::LateAnswer(secs(1)), 1);
+        .next(Request::Acquire, Fault::LateAnswer(secs(1)), 1);
     let here = world.here.clone();
     let locked = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
     sleep(millis(10)).await;
@@ -145,7 +145,7 @@ async fn a_grant_that_was_evicted_while_it_was_asked_for_again_is_not_served() {
     world.until_waiting("a", 1).await;
     world
         .fault
-        .next(Call::Acquire, Trouble::LateRequest(secs(1)), 1);
+        .next(Request::Acquire, Fault::LateRequest(secs(1)), 1);
     world.fault.tell(News::AskAgain(None));
     sleep(millis(10)).await;
     held.release().await.unwrap();
@@ -177,7 +177,7 @@ async fn late_news_of_a_lease_by_hand_does_not_free_it() {
 async fn a_grant_to_a_place_that_could_not_be_withdrawn_is_freed() {
     let world = World::new();
     let first = world.there.mutex("a").lock().await.unwrap();
-    world.fault.always(Call::Withdraw, Trouble::Refuse);
+    world.fault.always(Request::Withdraw, Fault::Refuse);
     let given_up = world
         .here
         .mutex("a")
@@ -226,9 +226,9 @@ async fn an_idle_waiter_asks_only_when_a_lease_may_end() {
         waiters.spawn(async move { here.mutex("a").lock().await });
     }
     world.until_waiting("a", 1).await;
-    let before = world.fault.calls(Call::Acquire);
+    let before = world.fault.requests(Request::Acquire);
     sleep(secs(300)).await;
-    let asked = world.fault.calls(Call::Acquire) - before;
+    let asked = world.fault.requests(Request::Acquire) - before;
     assert!(asked <= 20, "{asked} requests in 300 s for 200 waiters");
 }
 

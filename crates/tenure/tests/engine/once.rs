@@ -104,10 +104,17 @@ async fn one_of_many_makes_it_and_the_others_find_it() {
 async fn what_is_fresh_asks_no_store() {
     let (world, cache) = (World::new(), Cache::default());
     cache.get(&world.here.mutex("a")).await.unwrap();
-    let asked = world.fault.calls(tenure::layer::Call::Acquire);
+    let asked = world
+        .fault
+        .requests(tenure::conformance::faults::Request::Acquire);
     let found = cache.get(&world.here.mutex("a")).await.unwrap();
     assert_eq!(found, Once::Found(1));
-    assert_eq!(world.fault.calls(tenure::layer::Call::Acquire), asked);
+    assert_eq!(
+        world
+            .fault
+            .requests(tenure::conformance::faults::Request::Acquire),
+        asked
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tenure::conformance::faults::{Fault, Request};
 use tenure::driver::Loss;
-use tenure::layer::{Call, Trouble};
 use tenure::{Error, Health};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -22,7 +22,7 @@ async fn a_store_that_never_answers_is_not_a_lock_that_is_taken() {
     let world = World::new();
     world
         .fault
-        .always(Call::Acquire, Trouble::LateAnswer(NEVER));
+        .always(Request::Acquire, Fault::LateAnswer(NEVER));
     let lock = world.here.mutex("a");
     let first = async { lock.lock_timeout(secs(5)).await.unwrap_err() };
     let second = async { lock.lock_timeout(secs(6)).await.unwrap_err() };
@@ -36,7 +36,7 @@ async fn who_gives_up_before_an_answer_can_be_expected_has_not_seen_an_outage() 
     let world = World::new();
     world
         .fault
-        .always(Call::Acquire, Trouble::LateAnswer(NEVER));
+        .always(Request::Acquire, Fault::LateAnswer(NEVER));
     let error = world.here.mutex("a").lock_timeout(millis(99)).await;
     let error = error.map(drop).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
@@ -49,7 +49,7 @@ async fn an_outage_that_begins_in_line_is_told_with_its_reason() {
     let lock = world.here.mutex("a").ttl(secs(3600));
     let waiting = tokio::spawn(async move { lock.lock_timeout(secs(60)).await });
     tokio::time::sleep(secs(1)).await;
-    world.fault.always(Call::Acquire, Trouble::Refuse);
+    world.fault.always(Request::Acquire, Fault::Refuse);
     let error = waiting.await.unwrap().unwrap_err();
     assert!(is_outage(&error), "{error:?}");
     drop(held);
@@ -60,16 +60,16 @@ async fn a_store_that_falls_silent_during_a_wait_is_not_a_lock_that_is_taken() {
     let world = World::new();
     let held = world.there.mutex("a").ttl(secs(3600)).lock().await.unwrap();
     for (patience, trouble) in [
-        (millis(500), Trouble::LateAnswer(NEVER)),
-        (secs(60), Trouble::LateAnswer(NEVER)),
-        (secs(60), Trouble::LateRequest(NEVER)),
-        (secs(60), Trouble::Refuse),
+        (millis(500), Fault::LateAnswer(NEVER)),
+        (secs(60), Fault::LateAnswer(NEVER)),
+        (secs(60), Fault::LateRequest(NEVER)),
+        (secs(60), Fault::Refuse),
     ] {
         world.fault.heal();
         let lock = world.here.mutex("a").ttl(secs(3600));
         let waiting = tokio::spawn(async move { lock.lock_timeout(patience).await });
         tokio::time::sleep(millis(100)).await;
-        world.fault.always(Call::Acquire, trouble);
+        world.fault.always(Request::Acquire, trouble);
         let error = waiting.await.unwrap().unwrap_err();
         assert!(is_outage(&error), "{patience:?}, {trouble:?}: {error:?}");
     }
@@ -83,7 +83,7 @@ async fn a_lock_that_others_hold_times_out_also_after_an_outage() {
     let lock = world.here.mutex("a").ttl(secs(3600));
     let waiting = tokio::spawn(async move { lock.lock_timeout(secs(60)).await });
     tokio::time::sleep(secs(1)).await;
-    world.fault.next(Call::Acquire, Trouble::Refuse, 3);
+    world.fault.next(Request::Acquire, Fault::Refuse, 3);
     let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     drop(held);
@@ -93,7 +93,7 @@ async fn a_lock_that_others_hold_times_out_also_after_an_outage() {
 async fn a_lease_whose_renewal_gets_no_answer_is_lost_to_the_outage() {
     let world = World::new();
     let guard = world.here.mutex("a").ttl(secs(3)).lock().await.unwrap();
-    world.fault.always(Call::Renew, Trouble::LateAnswer(NEVER));
+    world.fault.always(Request::Renew, Fault::LateAnswer(NEVER));
     assert_eq!(guard.lost().await, Loss::Unreachable);
     assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{Error, Health, Lock, Outcome, Owner};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -27,7 +27,7 @@ async fn a_retry_after_a_timeout_is_not_undone_by_the_withdrawal_of_the_try_befo
         let world = World::new();
         world
             .fault
-            .always(Call::Withdraw, Trouble::LateRequest(late));
+            .always(Request::Withdraw, Fault::LateRequest(late));
         let held = world.there.mutex("a").lock().await.unwrap();
         let lock = world.here.mutex("a").owner(job());
         let retried = tokio::spawn(async move {
@@ -48,8 +48,8 @@ async fn a_retry_after_a_timeout_is_not_undone_by_the_withdrawal_of_the_try_befo
 #[tokio::test(start_paused = true)]
 async fn a_waiter_keeps_its_place_when_an_earlier_try_of_its_owner_is_withdrawn() {
     let world = World::new();
-    let late = Trouble::LateRequest(millis(100));
-    world.fault.always(Call::Withdraw, late);
+    let late = Fault::LateRequest(millis(100));
+    world.fault.always(Request::Withdraw, late);
     let held = world.there.mutex("a").ttl(secs(30)).lock().await.unwrap();
     let lock = world.here.mutex("a").owner(job());
     assert!(lock.lock_timeout(millis(50)).await.is_err());
@@ -66,8 +66,8 @@ async fn a_waiter_keeps_its_place_when_an_earlier_try_of_its_owner_is_withdrawn(
 async fn what_stayed_unknown_is_withdrawn_without_touching_the_next_grant() {
     let world = World::new();
     let lock = world.here.mutex("a").owner(job());
-    world.fault.next(Call::Acquire, Trouble::LoseAnswer, 3);
-    world.fault.next(Call::Withdraw, Trouble::Refuse, 2);
+    world.fault.next(Request::Acquire, Fault::LoseAnswer, 3);
+    world.fault.next(Request::Withdraw, Fault::Refuse, 2);
     let unknown = lock.try_lock().await.unwrap_err();
     assert!(matches!(unknown, Error::Indeterminate { .. }));
     let guard = lock.lock().await.unwrap();
@@ -80,10 +80,10 @@ async fn what_stayed_unknown_is_withdrawn_without_touching_the_next_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_release_does_not_free_what_another_call_of_the_owner_has_got() {
-    for late in [Call::Acquire, Call::Release] {
+    for late in [Request::Acquire, Request::Release] {
         for delay in [
-            Trouble::LateAnswer(millis(50)),
-            Trouble::LateRequest(millis(50)),
+            Fault::LateAnswer(millis(50)),
+            Fault::LateRequest(millis(50)),
         ] {
             let world = World::new();
             let lock = world.here.mutex("a").owner(job());
@@ -107,7 +107,7 @@ async fn two_tries_of_one_owner_at_once_have_a_lease_each() {
     let lock = world.here.mutex("a").owner(job());
     world
         .fault
-        .always(Call::Acquire, Trouble::LateAnswer(millis(10)));
+        .always(Request::Acquire, Fault::LateAnswer(millis(10)));
     let (one, two) = tokio::join!(lock.try_lock(), lock.try_lock());
     let (one, two) = (one.unwrap().unwrap(), two.unwrap().unwrap());
     assert_eq!(one.fence(), two.fence(), "held together");

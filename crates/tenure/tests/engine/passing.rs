@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -37,7 +37,7 @@ async fn a_hot_lock_asks_the_store_once_for_many_holders() {
         });
     }
     tasks.join_all().await;
-    let asked = world.fault.calls(Call::Acquire);
+    let asked = world.fault.requests(Request::Acquire);
     assert!(asked < 64 * 20 / 10, "{asked} requests for 1280 locks");
     world.assert_nothing_left("all are done").await;
 }
@@ -121,8 +121,8 @@ async fn a_claim_that_others_wait_behind_sets_more_fences_aside() {
 #[tokio::test(start_paused = true)]
 async fn those_who_come_during_the_first_request_are_served_by_two_grants() {
     let world = World::new();
-    let late = Trouble::LateRequest(millis(1));
-    world.fault.next(Call::Acquire, late, 1);
+    let late = Fault::LateRequest(millis(1));
+    world.fault.next(Request::Acquire, late, 1);
     let mut tasks = JoinSet::new();
     for _ in 0..20 {
         let lock = world.here.mutex("a");
@@ -204,7 +204,7 @@ async fn the_place_in_line_is_given_up_when_the_last_waiter_was_passed_on_to() {
     world.until_waiting("a", 1).await;
     first.release().await.unwrap();
     let second = second.await.unwrap();
-    let asked = world.fault.calls(Call::Acquire);
+    let asked = world.fault.requests(Request::Acquire);
     let passed = Instant::now();
     world.until_waiting("a", 0).await;
     assert!(passed.elapsed() < secs(1), "nobody stands there any more");

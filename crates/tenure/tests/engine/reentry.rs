@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{Client, Error, Health, Outcome, Owner};
 use tokio::time::timeout;
 
@@ -42,13 +42,13 @@ async fn nested_calls_of_a_named_owner_ask_the_store_once() {
     let one = lock.lock().await.unwrap();
     let two = lock.try_lock().await.unwrap().unwrap();
     let three = lock.lock_timeout(secs(1)).await.unwrap();
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
     assert_eq!(one.fence(), three.fence());
     assert_eq!(two.release().await.unwrap(), Outcome::Lowered { depth: 2 });
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_none());
     drop(one);
     tokio::time::sleep(millis(1)).await;
-    assert_eq!(world.fault.calls(Call::Release), 0);
+    assert_eq!(world.fault.requests(Request::Release), 0);
     assert_eq!(world.holders("a").await, 1);
     assert_eq!(three.release().await.unwrap(), Outcome::Released);
     world
@@ -173,7 +173,7 @@ async fn a_short_inner_lock_does_not_shorten_the_outer_one() {
         .lock()
         .await
         .unwrap();
-    world.fault.always(Call::Renew, Trouble::Refuse);
+    world.fault.always(Request::Renew, Fault::Refuse);
     tokio::time::sleep(secs(10)).await;
     assert_eq!(outer.health(), Health::Held);
     assert_eq!(
@@ -192,7 +192,7 @@ async fn nested_calls_of_a_task_ask_the_store_once() {
     let inner = lock.lock().await.unwrap();
     let innermost = lock.try_lock().await.unwrap().expect("the same task");
     assert_eq!(outer.fence(), innermost.fence());
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
     assert_eq!(world.holders("a").await, 1, "the store knows of the first");
     // In any order: the last one frees it.
     assert_eq!(
@@ -201,7 +201,7 @@ async fn nested_calls_of_a_task_ask_the_store_once() {
     );
     drop(innermost);
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_none());
-    assert_eq!(world.fault.calls(Call::Release), 0);
+    assert_eq!(world.fault.requests(Request::Release), 0);
     assert_eq!(inner.health(), Health::Held);
     assert_eq!(inner.release().await.unwrap(), Outcome::Released);
     world.assert_nothing_left("all let go").await;
@@ -227,7 +227,7 @@ async fn what_may_be_entered_again_is_passed_on_inside_the_process() {
     fences.sort_unstable();
     fences.dedup();
     assert_eq!(fences.len(), 50, "each grant has a number of its own");
-    let asked = world.fault.calls(Call::Acquire);
+    let asked = world.fault.requests(Request::Acquire);
     assert!(asked <= 5, "{asked} requests for 50 grants");
     world.assert_nothing_left("all let go").await;
 }
@@ -321,7 +321,7 @@ async fn a_lock_that_may_be_entered_again_may_be_kept() {
         let inner = lock.lock().await.unwrap();
         drop((outer, inner));
     }
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
     tokio::time::sleep(secs(2)).await;
     world.assert_nothing_left("kept for a while").await;
 }

@@ -1,6 +1,6 @@
 //! Letting go names its outcome, keeps what it was told to keep, and works on drop.
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{ClaimId, Loss, Outcome};
 use tokio::time::{Instant, sleep};
 
@@ -93,13 +93,13 @@ async fn a_lease_by_hand_outlives_its_client_and_is_released_by_its_owner_alone(
         world.there.renew(&endless).await.is_err(),
         "no ttl is longer than a year"
     );
-    assert!(world.there.renew(&lease).await.unwrap().is_ok());
+    assert!(world.there.renew(&lease).await.unwrap().fence().is_some());
     sleep(secs(50)).await;
     assert_eq!(
         world.there.release(&lease).await.unwrap(),
         Outcome::Released
     );
-    assert!(world.there.renew(&lease).await.unwrap().is_err());
+    assert!(world.there.renew(&lease).await.unwrap().fence().is_none());
     assert!(world.is_empty().await);
 }
 
@@ -117,7 +117,7 @@ async fn a_lease_by_hand_ends_by_its_ttl() {
     assert!(world.here.mutex("a").try_lease().await.unwrap().is_none());
     sleep(secs(6)).await;
     assert!(
-        world.there.renew(&lease).await.unwrap().is_err(),
+        world.there.renew(&lease).await.unwrap().fence().is_none(),
         "it is not revived"
     );
     assert!(world.there.mutex("a").try_lock().await.unwrap().is_some());
@@ -126,8 +126,8 @@ async fn a_lease_by_hand_ends_by_its_ttl() {
 #[tokio::test(start_paused = true)]
 async fn settled_waits_for_what_was_dropped_and_given_up() {
     let world = World::new();
-    for call in [Call::Release, Call::Withdraw, Call::Acquire] {
-        world.fault.always(call, Trouble::LateRequest(secs(1)));
+    for call in [Request::Release, Request::Withdraw, Request::Acquire] {
+        world.fault.always(call, Fault::LateRequest(secs(1)));
     }
     let guard = world.here.mutex("a").ttl(secs(60)).lock().await.unwrap();
     let there = world.there.mutex("b").lock().await.unwrap();

@@ -1,7 +1,7 @@
 //! After an unknown outcome the engine asks again or cleans up; it never guesses.
 
 use tenure::Error;
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{Outcome, Owner};
 
 use crate::{World, secs};
@@ -9,7 +9,7 @@ use crate::{World, secs};
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_asked_for_again_and_counts_once() {
     let world = World::new();
-    world.fault.next(Call::Acquire, Trouble::LoseAnswer, 2);
+    world.fault.next(Request::Acquire, Fault::LoseAnswer, 2);
     let guard = world.here.mutex("a").lock().await.unwrap();
     assert_eq!(world.holders("a").await, 1);
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
@@ -20,7 +20,7 @@ async fn a_lost_answer_is_asked_for_again_and_counts_once() {
 async fn a_lock_that_stays_unknown_is_undone() {
     for attempt in ["lock", "try_lock"] {
         let world = World::new();
-        world.fault.always(Call::Acquire, Trouble::LoseAnswer);
+        world.fault.always(Request::Acquire, Fault::LoseAnswer);
         let lock = world.here.mutex("a").ttl(secs(3600));
         let error = match attempt {
             "lock" => lock.lock().await.map(drop).unwrap_err(),
@@ -34,8 +34,8 @@ async fn a_lock_that_stays_unknown_is_undone() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_undone_also_if_the_next_try_fails_cleanly() {
     let world = World::new();
-    world.fault.next(Call::Acquire, Trouble::LoseAnswer, 1);
-    world.fault.always(Call::Acquire, Trouble::Refuse);
+    world.fault.next(Request::Acquire, Fault::LoseAnswer, 1);
+    world.fault.always(Request::Acquire, Fault::Refuse);
     let error = world
         .here
         .mutex("a")
@@ -53,8 +53,8 @@ async fn an_unknown_outcome_is_undone_also_if_the_next_try_fails_cleanly() {
 #[tokio::test(start_paused = true)]
 async fn the_undo_of_an_unknown_outcome_survives_an_outage() {
     let world = World::new();
-    world.fault.always(Call::Acquire, Trouble::LoseAnswer);
-    world.fault.next(Call::Withdraw, Trouble::Refuse, 5);
+    world.fault.always(Request::Acquire, Fault::LoseAnswer);
+    world.fault.next(Request::Withdraw, Fault::Refuse, 5);
     let lock = world.here.mutex("a").ttl(secs(3600));
     assert!(lock.lock().await.is_err());
     assert!(!world.is_empty().await);
@@ -67,10 +67,10 @@ async fn the_undo_of_an_unknown_outcome_survives_an_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_is_told_at_once() {
     let world = World::new();
-    world.fault.always(Call::Acquire, Trouble::Refuse);
+    world.fault.always(Request::Acquire, Fault::Refuse);
     let error = world.here.mutex("a").lock().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert_eq!(world.fault.calls(Call::Acquire), 1);
+    assert_eq!(world.fault.requests(Request::Acquire), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +80,7 @@ async fn a_waiter_keeps_its_place_through_an_outage() {
     let here = world.here.clone();
     let second = tokio::spawn(async move { here.mutex("a").ttl(secs(30)).lock().await });
     world.until_waiting("a", 1).await;
-    world.fault.always(Call::Acquire, Trouble::Refuse);
+    world.fault.always(Request::Acquire, Fault::Refuse);
     tokio::time::sleep(secs(10)).await;
     world.fault.heal();
     first.release().await.unwrap();
@@ -94,7 +94,7 @@ async fn a_waiter_is_told_of_an_outage_that_lasts() {
     let here = world.here.clone();
     let second = tokio::spawn(async move { here.mutex("a").ttl(secs(5)).lock().await });
     world.until_waiting("a", 1).await;
-    world.fault.always(Call::Acquire, Trouble::Refuse);
+    world.fault.always(Request::Acquire, Fault::Refuse);
     let error = second.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
@@ -105,7 +105,7 @@ async fn a_claim_beside_one_of_its_owner_counts_once_if_its_answer_is_lost() {
     let owner = Owner::named("job").unwrap();
     let outer = world.there.mutex("a").owner(owner.clone());
     let outer = outer.lock().await.unwrap();
-    world.fault.next(Call::Acquire, Trouble::LoseAnswer, 1);
+    world.fault.next(Request::Acquire, Fault::LoseAnswer, 1);
     let inner = world.here.mutex("a").owner(owner).lock().await.unwrap();
     assert_eq!(world.holders("a").await, 2);
     assert_eq!(
@@ -122,7 +122,7 @@ async fn a_claim_that_stays_unknown_leaves_another_of_its_owner() {
     let owner = Owner::named("job").unwrap();
     let outer = world.there.mutex("a").owner(owner.clone());
     let outer = outer.lock().await.unwrap();
-    world.fault.always(Call::Acquire, Trouble::LoseAnswer);
+    world.fault.always(Request::Acquire, Fault::LoseAnswer);
     assert!(world.here.mutex("a").owner(owner).lock().await.is_err());
     world.fault.heal();
     tokio::time::sleep(secs(1)).await;
@@ -139,7 +139,7 @@ async fn a_claim_that_stays_unknown_leaves_another_of_its_owner() {
 async fn a_release_whose_answer_was_lost_is_sent_again() {
     let world = World::new();
     let guard = world.here.mutex("a").ttl(secs(3600)).lock().await.unwrap();
-    world.fault.next(Call::Release, Trouble::Refuse, 2);
+    world.fault.next(Request::Release, Fault::Refuse, 2);
     assert!(guard.release().await.is_err());
     world.assert_nothing_left("the second release").await;
 }

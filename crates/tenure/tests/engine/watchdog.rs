@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::layer::{Call, Trouble};
+use tenure::conformance::faults::{Fault, Request};
 use tenure::{Health, Loss};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,7 +22,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let world = World::new();
     let _guard = world.here.mutex("a").ttl(secs(30)).lock().await.unwrap();
     sleep(secs(300)).await;
-    let renewals = world.fault.calls(Call::Renew);
+    let renewals = world.fault.requests(Request::Renew);
     assert!(
         (28..=36).contains(&renewals),
         "{renewals} renewals in ten ttls"
@@ -44,7 +44,7 @@ async fn many_leases_are_renewed_by_few_requests() {
         );
     }
     sleep(secs(60)).await;
-    let renewals = world.fault.calls(Call::Renew);
+    let renewals = world.fault.requests(Request::Renew);
     assert!(
         (5..=10).contains(&renewals),
         "{renewals} requests for 500 leases in two ttls"
@@ -61,7 +61,7 @@ async fn never_renews_after_a_release() {
     }
     drop(world.here.mutex("b").ttl(secs(1)).lock().await.unwrap());
     sleep(secs(60)).await;
-    assert_eq!(world.fault.calls(Call::Renew), 0);
+    assert_eq!(world.fault.requests(Request::Renew), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn recovers_after_an_outage_shorter_than_the_lease() {
     let world = World::new();
     let guard = world.here.mutex("a").ttl(secs(30)).lock().await.unwrap();
     for _ in 0..5 {
-        world.fault.always(Call::Renew, Trouble::Refuse);
+        world.fault.always(Request::Renew, Fault::Refuse);
         sleep(secs(18)).await;
         world.fault.heal();
         sleep(secs(60)).await;
@@ -93,7 +93,7 @@ async fn recovers_after_an_outage_shorter_than_the_lease() {
 async fn renews_again_after_an_outage_longer_than_the_lease() {
     let world = World::new();
     let lost = world.here.mutex("a").ttl(secs(3)).lock().await.unwrap();
-    world.fault.always(Call::Renew, Trouble::Refuse);
+    world.fault.always(Request::Renew, Fault::Refuse);
     lost.lost().await;
     sleep(secs(9)).await;
     world.fault.heal();
@@ -116,7 +116,7 @@ async fn a_renewal_that_hangs_does_not_delay_the_loss() {
     let guard = world.here.mutex("a").ttl(secs(3)).lock().await.unwrap();
     world
         .fault
-        .always(Call::Renew, Trouble::LateRequest(secs(3600)));
+        .always(Request::Renew, Fault::LateRequest(secs(3600)));
     let told = Instant::now();
     guard.lost().await;
     assert!(told.elapsed() < secs(3), "told after {:?}", told.elapsed());

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tenure::driver::{
-    About, Answer, Claim, Driver, Entry, Life, Mode, News, Release, Released, Renewal, Renewed,
-    Wait,
+    Answer, Claim, Driver, Entry, News, Release, Released, Renewal, Renewed, Wait,
 };
 use tenure::store::local::Local;
-use tenure::{ClaimId, Client, Error, Fence, Name, Outcome, Owner};
+use tenure::{Client, Error, Fence, Name, Outcome, Owner};
 use tenure_testkit::Parent;
 use tokio::time::{sleep, timeout};
 
@@ -140,11 +139,11 @@ impl Scene {
 }
 
 /// Takes and leaves locks until told to end; answers the longest wait in milliseconds.
-pub(crate) async fn churner(folder: PathBuf, orders: Parent) {
+pub(crate) async fn churner(folder: PathBuf, commands: Parent) {
     let churner = Churner {
         diary: Diary::open(&folder),
         folder,
-        orders,
+        commands,
     };
     let longest = match fastrand::bool() {
         true => churner.by_driver().await,
@@ -155,7 +154,7 @@ pub(crate) async fn churner(folder: PathBuf, orders: Parent) {
 
 struct Churner {
     folder: PathBuf,
-    orders: Parent,
+    commands: Parent,
     diary: Diary,
 }
 
@@ -164,7 +163,7 @@ impl Churner {
     async fn by_driver(&self) -> Duration {
         let local = Local::open(Some(&self.folder)).await.unwrap();
         let mut longest = Duration::ZERO;
-        while !self.orders.is_next_ready() {
+        while !self.commands.is_next_ready() {
             let claim = claim(fastrand::choice([Wait::No, Wait::InLine]).unwrap());
             let asked = Instant::now();
             let granted = match local.acquire(&claim).await.unwrap() {
@@ -191,7 +190,7 @@ impl Churner {
         for _ in 0..fastrand::u32(..3) {
             let renewed = local.renew(&[renewal(claim, fence)]).await.unwrap();
             let valid = claim.ttl;
-            assert_eq!(renewed, [Renewed::Kept { fence, valid }]);
+            assert_eq!(renewed, [Renewed::Extended { fence, valid }]);
         }
         self.diary.releases(name, fence.get());
         if fastrand::bool() {
@@ -213,7 +212,7 @@ impl Churner {
         let mut longest = Duration::ZERO;
         // The same in every call: what one of them gives up must not undo what the next one gets.
         let owner = Owner::unique();
-        while !self.orders.is_next_ready() {
+        while !self.commands.is_next_ready() {
             let name = *fastrand::choice(&NAMES).unwrap();
             let mut lock = client.mutex(name).ttl(millis(LONG_MS));
             if fastrand::bool() {
@@ -277,36 +276,18 @@ async fn wait(local: &Local, claim: &Claim) -> Fence {
 }
 
 fn claim(wait: Wait) -> Claim {
-    Claim {
-        name: fastrand::choice(&NAMES).unwrap().parse().unwrap(),
-        id: ClaimId::unique(),
-        owner: None,
-        mode: Mode::Exclusive,
-        ttl: millis(LONG_MS),
-        wait,
-        life: Life::Client,
-        fences: fastrand::u32(1..70),
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(
+        fastrand::choice(&NAMES).unwrap().parse().unwrap(),
+        millis(LONG_MS),
+    )
+    .with_wait(wait)
+    .with_fences(fastrand::u32(1..70))
 }
 
 fn renewal(claim: &Claim, fence: Fence) -> Renewal {
-    Renewal {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        ttl: claim.ttl,
-    }
+    Renewal::of(claim).with_fence(fence)
 }
 
 fn release(claim: &Claim, fence: Fence) -> Release {
-    Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        stays_taken: Duration::ZERO,
-    }
+    Release::of(claim).with_fence(fence)
 }

@@ -170,10 +170,10 @@ async fn pause_for(worker: &Worker, pause_ms: u64) {
 }
 
 /// Counts up at the register until told to end.
-pub(crate) async fn counter(folder: PathBuf, orders: Parent) {
+pub(crate) async fn counter(folder: PathBuf, commands: Parent) {
     let client = tenure::open(&url(&folder)).await.unwrap();
     let register = Register::open(&folder);
-    while !orders.is_next_ready() {
+    while !commands.is_next_ready() {
         // Few different ones, so that a lease which was kept often serves the next order.
         let ttl = fastrand::choice([SHORTEST_TTL_MS, LONGEST_TTL_MS]).unwrap();
         let lock = client.mutex(NAME).ttl(millis(ttl));

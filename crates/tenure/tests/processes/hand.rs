@@ -1,4 +1,4 @@
-//! A process that does what it is told, one order after the other.
+//! A process that does what it is told, one command after the other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use crate::{millis, url};
 
 /// Opens the store and obeys.
 ///
-/// Orders are a verb, a name, and options such as `ttl=500`.
-pub(crate) async fn hand(folder: PathBuf, mut orders: Parent) {
+/// Commands are a verb, a name, and options such as `ttl=500`.
+pub(crate) async fn hand(folder: PathBuf, mut commands: Parent) {
     let client = match tenure::open(&url(&folder)).await {
         Ok(client) => client,
         Err(error) => return answer(&failed(&error)),
@@ -27,8 +27,8 @@ pub(crate) async fn hand(folder: PathBuf, mut orders: Parent) {
         folder,
         guards: BTreeMap::new(),
     };
-    while let Ok(order) = orders.next::<String>().await {
-        let done = hand.obey(&Order::read(&order)).await;
+    while let Ok(command) = commands.next::<String>().await {
+        let done = hand.obey(&Command::read(&command)).await;
         answer(&done.unwrap_or_else(|error| failed(&error)));
     }
 }
@@ -39,13 +39,13 @@ struct Hand {
     guards: BTreeMap<String, Guard>,
 }
 
-struct Order<'a> {
+struct Command<'a> {
     verb: &'a str,
     name: &'a str,
     options: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> Command<'a> {
     fn read(line: &'a str) -> Self {
         let mut words = line.split(' ');
         Self {
@@ -66,20 +66,20 @@ impl<'a> Order<'a> {
 }
 
 impl Hand {
-    async fn obey(&mut self, order: &Order<'_>) -> Result<String, Error> {
-        let name = order.name;
-        Ok(match order.verb {
+    async fn obey(&mut self, command: &Command<'_>) -> Result<String, Error> {
+        let name = command.name;
+        Ok(match command.verb {
             "lock" => {
-                let guard = self.lock(order, name).lock().await?;
+                let guard = self.lock(command, name).lock().await?;
                 self.keep(name, guard)
             }
-            "insist" => self.insist(order).await?,
-            "try" => match self.lock(order, name).try_lock().await? {
+            "insist" => self.insist(command).await?,
+            "try" => match self.lock(command, name).try_lock().await? {
                 Some(guard) => self.keep(name, guard),
                 None => "busy".to_owned(),
             },
             "lease" => {
-                let lease = self.lock(order, name).lease().await?;
+                let lease = self.lock(command, name).lease().await?;
                 format!("granted {}", lease.fence.map_or(0, |fence| fence.get()))
             }
             "release" => {
@@ -94,14 +94,14 @@ impl Hand {
             }
             "health" => format!("{:?}", self.guards[name].health()),
             "lost" => format!("{:?}", self.guards[name].lost().await),
-            "lock-many" => self.lock_many(order).await?,
+            "lock-many" => self.lock_many(command).await?,
             "all-lost" => self.all_lost().await,
             "read" => match self.register().read(self.fence(name), false) {
                 Some(value) => value.to_string(),
                 None => "refused".to_owned(),
             },
             "write" => {
-                let base = order.number("base").expect("what the write is based on");
+                let base = command.number("base").expect("what the write is based on");
                 match self.register().write(self.fence(name), base) {
                     true => "accepted".to_owned(),
                     false => "refused".to_owned(),
@@ -118,34 +118,34 @@ impl Hand {
                 tenure::open(&url(&self.folder)).await?;
                 "opened".to_owned()
             }
-            other => panic!("unknown order {other:?}"),
+            other => panic!("unknown command {other:?}"),
         })
     }
 
-    fn lock(&self, order: &Order<'_>, name: &str) -> Lock {
+    fn lock(&self, command: &Command<'_>, name: &str) -> Lock {
         let mut lock = self.client.mutex(name);
-        if let Some(ttl) = order.duration("ttl") {
+        if let Some(ttl) = command.duration("ttl") {
             lock = lock.ttl(ttl);
         }
-        if let Some(shortest) = order.duration("at_least") {
+        if let Some(shortest) = command.duration("at_least") {
             lock = lock.at_least(shortest);
         }
-        if let Some(keep) = order.duration("keep") {
+        if let Some(keep) = command.duration("keep") {
             lock = lock.keep(keep);
         }
-        if let Some(owner) = order.options.get("owner") {
+        if let Some(owner) = command.options.get("owner") {
             lock = lock.owner(Owner::named(owner).expect("an owner"));
         }
         lock
     }
 
     /// Waits for a short time, again and again; answers each time that it was too short.
-    async fn insist(&mut self, order: &Order<'_>) -> Result<String, Error> {
-        let lock = self.lock(order, order.name);
-        let patience = order.duration("patience").expect("how long to wait");
+    async fn insist(&mut self, command: &Command<'_>) -> Result<String, Error> {
+        let lock = self.lock(command, command.name);
+        let patience = command.duration("patience").expect("how long to wait");
         loop {
             match lock.lock_timeout(patience).await {
-                Ok(guard) => return Ok(self.keep(order.name, guard)),
+                Ok(guard) => return Ok(self.keep(command.name, guard)),
                 Err(Error::TimedOut { .. }) => answer("too short"),
                 Err(error) => return Err(error),
             }
@@ -167,10 +167,10 @@ impl Hand {
     }
 
     /// Asks for many names at once, and waits for all of them.
-    async fn lock_many(&mut self, order: &Order<'_>) -> Result<String, Error> {
+    async fn lock_many(&mut self, command: &Command<'_>) -> Result<String, Error> {
         let mut asked = JoinSet::new();
-        for count in 0..order.number("count").expect("how many") {
-            let lock = self.lock(order, &format!("{}{count}", order.name));
+        for count in 0..command.number("count").expect("how many") {
+            let lock = self.lock(command, &format!("{}{count}", command.name));
             asked.spawn(async move { lock.lock().await });
         }
         for guard in asked.join_all().await {

@@ -168,8 +168,8 @@ pub(crate) fn check_order(before: &Entry, after: &Entry) -> Result<(), String> {
 mod tests {
     use std::time::Duration;
 
-    use tenure::driver::{About, Holder, Life, Mode, Waiter};
-    use tenure::{ClaimId, Fence, Owner};
+    use tenure::driver::{About, Holder, Waiter};
+    use tenure::{ClaimId, Fence};
 
     use super::*;
 
@@ -248,33 +248,12 @@ mod tests {
     fn entry(holders: &[&str], waiters: &[&str]) -> Entry {
         let about = About::this_process(None);
         let claim = |text: &&str| ClaimId::new(text).unwrap();
-        let owner = |text: &&str| Owner::named(text).unwrap();
-        Entry {
-            name: "a".parse().unwrap(),
-            holders: holders
-                .iter()
-                .map(|text| Holder {
-                    claim: claim(text),
-                    owner: owner(text),
-                    mode: Mode::Exclusive,
-                    fence: Fence::new(1).unwrap(),
-                    depth: 1,
-                    life: Life::Client,
-                    about: about.clone(),
-                    held: Duration::ZERO,
-                    expires_in: Duration::ZERO,
-                })
-                .collect(),
-            waiters: waiters
-                .iter()
-                .map(|text| Waiter {
-                    claim: claim(text),
-                    owner: owner(text),
-                    mode: Mode::Exclusive,
-                    about: about.clone(),
-                    waited: Duration::ZERO,
-                })
-                .collect(),
-        }
+        let fence = Fence::new(1).unwrap();
+        let holder = |text| Holder::new(claim(text), fence, about.clone(), Duration::ZERO);
+        let waiter = |text| Waiter::new(claim(text), about.clone());
+        let mut entry = Entry::new("a".parse().unwrap());
+        entry.holders = holders.iter().map(holder).collect();
+        entry.waiters = waiters.iter().map(waiter).collect();
+        entry
     }
 }

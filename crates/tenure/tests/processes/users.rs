@@ -21,22 +21,22 @@ const OTHERS: u32 = 64_101;
 
 #[tokio::test]
 async fn a_folder_that_is_not_writable_is_unavailable_and_says_why() {
-    let stage = Stage::with_mode(0o755);
+    let shared = SharedFolder::with_mode(0o755);
     if !is_root() {
-        fs::set_permissions(&stage.folder, PermissionsExt::from_mode(0o555)).unwrap();
+        fs::set_permissions(&shared.folder, PermissionsExt::from_mode(0o555)).unwrap();
     }
-    let mut eve = stage.start(EVE, OTHERS);
+    let mut eve = shared.start(EVE, OTHERS);
     let said = eve.answer().await;
     assert!(said.starts_with("error Unavailable"), "{said}");
     assert!(said.contains("is not writable for this user"), "{said}");
-    let made = fs::read_dir(&stage.folder).unwrap().count();
+    let made = fs::read_dir(&shared.folder).unwrap().count();
     assert_eq!(made, 0, "nothing is left in it");
 }
 
 #[tokio::test]
 async fn two_users_of_a_group_exclude_each_other_and_hand_over() {
-    let stage = Stage::with_mode(0o2770);
-    let (mut ann, mut bob) = stage.two().await;
+    let shared = SharedFolder::with_mode(0o2770);
+    let (mut ann, mut bob) = shared.two().await;
     for _ in 0..5 {
         let hers = ann.granted(&lock()).await;
         assert_eq!(bob.ask("try a").await, "busy");
@@ -53,8 +53,8 @@ async fn two_users_of_a_group_exclude_each_other_and_hand_over() {
 #[tokio::test]
 async fn users_who_open_a_new_folder_at_once_all_get_in() {
     for _ in 0..20 {
-        let stage = Stage::with_mode(0o2770);
-        let mut users: Vec<_> = (0..6).map(|user| stage.start(ANN + user, GROUP)).collect();
+        let shared = SharedFolder::with_mode(0o2770);
+        let mut users: Vec<_> = (0..6).map(|user| shared.start(ANN + user, GROUP)).collect();
         for user in &mut users {
             assert_eq!(user.answer().await, "ready");
         }
@@ -63,32 +63,32 @@ async fn users_who_open_a_new_folder_at_once_all_get_in() {
 
 #[tokio::test]
 async fn the_group_need_not_be_the_users_first() {
-    let stage = Stage::with_mode(0o770);
-    let mut ann = stage.start(ANN, GROUP);
+    let shared = SharedFolder::with_mode(0o770);
+    let mut ann = shared.start(ANN, GROUP);
     assert_eq!(ann.answer().await, "ready");
     ann.granted(&lock()).await;
     ann.ended().await;
-    let mut bob = stage.start(BOB, GROUP);
+    let mut bob = shared.start(BOB, GROUP);
     assert_eq!(bob.answer().await, "ready");
     bob.granted(&lock()).await;
 }
 
 #[tokio::test]
 async fn the_death_of_one_user_is_noticed_by_the_other() {
-    let stage = Stage::with_mode(0o2770);
-    let (mut ann, mut bob) = stage.two().await;
+    let shared = SharedFolder::with_mode(0o2770);
+    let (mut ann, mut bob) = shared.two().await;
     ann.granted(&lock()).await;
     bob.tell(&lock());
-    let mut cid = stage.start(BOB, GROUP);
+    let mut cid = shared.start(BOB, GROUP);
     assert_eq!(cid.answer().await, "ready");
     assert_eq!(cid.ask("list").await, "1");
     ann.kill();
     bob.told_granted().await;
     bob.kill();
     // The files of the dead are taken away, though they belonged to others.
-    let mut dan = stage.start(ANN, GROUP);
+    let mut dan = shared.start(ANN, GROUP);
     assert_eq!(dan.answer().await, "ready");
-    let files = fs::read_dir(stage.folder.join("clients")).unwrap().count();
+    let files = fs::read_dir(shared.folder.join("clients")).unwrap().count();
     assert_eq!(files, 4, "cid's and dan's");
 }
 
@@ -98,10 +98,10 @@ async fn a_stranger_to_the_group_is_kept_out() {
         eprintln!("only root can play a stranger");
         return;
     }
-    let stage = Stage::with_mode(0o2770);
-    let (mut ann, _bob) = stage.two().await;
+    let shared = SharedFolder::with_mode(0o2770);
+    let (mut ann, _bob) = shared.two().await;
     ann.granted(&lock()).await;
-    let mut eve = stage.start(EVE, OTHERS);
+    let mut eve = shared.start(EVE, OTHERS);
     let said = eve.answer().await;
     assert!(said.starts_with("error Unavailable"), "{said}");
     assert!(said.contains("is not writable for this user"), "{said}");
@@ -111,10 +111,10 @@ async fn a_stranger_to_the_group_is_kept_out() {
 /// Like /tmp: everybody may write, but only remove what is their own.
 #[tokio::test]
 async fn users_share_a_folder_that_is_open_to_all() {
-    let stage = Stage::with_mode(0o1777);
-    let mut ann = stage.start(ANN, OTHERS);
+    let shared = SharedFolder::with_mode(0o1777);
+    let mut ann = shared.start(ANN, OTHERS);
     assert_eq!(ann.answer().await, "ready");
-    let mut eve = stage.start(EVE, GROUP);
+    let mut eve = shared.start(EVE, GROUP);
     assert_eq!(eve.answer().await, "ready");
     ann.granted(&lock()).await;
     eve.tell(&lock());
@@ -123,13 +123,13 @@ async fn users_share_a_folder_that_is_open_to_all() {
 }
 
 /// A folder for several users, and this program where they can all start it.
-struct Stage {
+struct SharedFolder {
     _whole: TempDir,
     folder: PathBuf,
     program: PathBuf,
 }
 
-impl Stage {
+impl SharedFolder {
     fn with_mode(mode: u32) -> Self {
         let whole = folder();
         fs::set_permissions(whole.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -58,9 +58,9 @@ impl Worker {
         self.child.id()
     }
 
-    /// Gives an order without waiting for the answer.
-    pub(crate) fn tell(&mut self, order: &str) {
-        self.child.send(&order).expect("a worker listens");
+    /// Gives a command without waiting for the answer.
+    pub(crate) fn tell(&mut self, command: &str) {
+        self.child.send(&command).expect("a worker listens");
     }
 
     /// Waits for the next answer.
@@ -70,15 +70,15 @@ impl Worker {
         answer.expect("a worker answers before it ends")
     }
 
-    /// Gives an order, and waits for the answer.
-    pub(crate) async fn ask(&mut self, order: &str) -> String {
-        self.tell(order);
+    /// Gives a command, and waits for the answer.
+    pub(crate) async fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
         self.answer().await
     }
 
-    /// Gives an order that ends in a grant; returns its fence.
-    pub(crate) async fn granted(&mut self, order: &str) -> u64 {
-        self.tell(order);
+    /// Gives a command that ends in a grant; returns its fence.
+    pub(crate) async fn granted(&mut self, command: &str) -> u64 {
+        self.tell(command);
         self.told_granted().await
     }
 
@@ -155,13 +155,13 @@ pub(crate) fn play<F: Future<Output = ()>>(role: impl FnOnce(PathBuf, Parent) ->
         return;
     };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
-    let orders = Parent::listen_to_the_end("a worker", "cargo test");
+    let commands = Parent::listen_to_the_end("a worker", "cargo test");
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime starts");
-    runtime.block_on(role(folder.into(), orders));
+    runtime.block_on(role(folder.into(), commands));
 }
 
-/// Answers an order; on a line of its own, whatever the harness has printed before.
+/// Answers a command; on a line of its own, whatever the harness has printed before.
 pub(crate) fn answer(text: &str) {
     println!();
     Parent::send(&text).expect("the test listens");

@@ -276,13 +276,13 @@ impl<'a> Run<'a> {
             Ok(left) => Released::Freed { left },
             Err(loss) => Released::NotHeld(loss),
         };
-        let release = Release {
-            name: self.name(which.claim).clone(),
-            claim: self.ids[which.claim].clone(),
-            fence: self.known(which),
-            life: which.life,
-            stays_taken: self.time(stays),
-        };
+        let release = Release::new(
+            self.name(which.claim).clone(),
+            self.ids[which.claim].clone(),
+            which.life,
+        )
+        .with_fence(self.known(which))
+        .with_stays_taken(self.time(stays));
         let released = self.clients[which.client].release(&release).await;
         let released = released.expect("the store answers");
         assert_eq!(released, expected, "{}", self.so_far);
@@ -292,13 +292,15 @@ impl<'a> Run<'a> {
         let mut asked = Vec::new();
         let mut expected = Vec::new();
         for (which, ttl) in renewals {
-            asked.push(Renewal {
-                name: self.name(which.claim).clone(),
-                claim: self.ids[which.claim].clone(),
-                fence: self.known(which),
-                life: which.life,
-                ttl: self.time(*ttl),
-            });
+            asked.push(
+                Renewal::new(
+                    self.name(which.claim).clone(),
+                    self.ids[which.claim].clone(),
+                    which.life,
+                    self.time(*ttl),
+                )
+                .with_fence(self.known(which)),
+            );
             expected.push(self.model.renew(which, *ttl));
         }
         let client = &self.clients[renewals[0].0.client];
@@ -307,7 +309,7 @@ impl<'a> Run<'a> {
         for ((answer, expected), (which, ttl)) in answers.iter().zip(expected).zip(renewals) {
             match (answer, expected) {
                 (
-                    Renewed::Kept {
+                    Renewed::Extended {
                         fence: found,
                         valid,
                     },
@@ -373,21 +375,18 @@ impl<'a> Run<'a> {
 
     fn claim(&self, claim: usize) -> Claim {
         let ask = &self.model.claims[claim];
-        Claim {
-            name: self.names[ask.name].clone(),
-            id: self.ids[claim].clone(),
-            owner: ask.owner.map(|owner| self.owners[owner].clone()),
-            mode: ask.mode,
-            ttl: self.time(ask.ttl),
-            wait: ask.wait,
-            life: ask.life,
-            fences: ask.fences,
-            tell_if_wanted: ask.tells,
-            about: About {
-                reason: None,
-                host: "here".into(),
-                pid: pid(claim),
-            },
+        let made = Claim::new(self.names[ask.name].clone(), self.time(ask.ttl))
+            .with_id(self.ids[claim].clone())
+            .with_owner(ask.owner.map(|owner| self.owners[owner].clone()))
+            .with_mode(ask.mode)
+            .with_wait(ask.wait)
+            .with_life(ask.life)
+            .with_fences(ask.fences)
+            .with_about(About::new("here", pid(claim)));
+        if ask.tells {
+            made.told_if_wanted()
+        } else {
+            made
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure::driver::{About, Answer, Claim, Life, Mode, Release, Released, Wait};
+use tenure::driver::{Answer, Claim, Life, Mode, Release, Released};
 use tenure::{ClaimId, Client, Name, Outcome, Owner};
 use tenure_testkit::RedisServer;
 use tokio::task::JoinSet;
@@ -28,13 +28,12 @@ async fn a_lease_is_a_hash_of_owner_and_depth_that_ends_with_it() {
     // A stranger is told so, and changes nothing.
     let before = server.cli(&["HGETALL", key]);
     let stranger = tenure::store::redis::open(&server.url()).await.unwrap();
-    let release = Release {
-        name: Name::new("inventory:001").unwrap(),
-        claim: ClaimId::unique(),
-        fence: Some(guard.fence()),
-        life: Life::Client,
-        stays_taken: std::time::Duration::ZERO,
-    };
+    let release = Release::new(
+        Name::new("inventory:001").unwrap(),
+        ClaimId::unique(),
+        Life::Client,
+    )
+    .with_fence(guard.fence());
     let told = stranger.release(&release).await.unwrap();
     assert!(matches!(told, Released::NotHeld(_)), "{told:?}");
     assert_eq!(server.cli(&["HGETALL", key]), before);
@@ -65,8 +64,8 @@ async fn three_leases_by_hand_of_one_owner_are_a_depth_of_three() {
     let again = client.release(&leases[1]).await.unwrap();
     assert!(matches!(again, Outcome::NotHeld(_)), "{again:?}");
     assert_eq!(server.cli(&["HGET", key, "job-7"]), "2");
-    assert!(client.renew(&leases[0]).await.unwrap().is_ok());
-    assert!(client.renew(&leases[1]).await.unwrap().is_err());
+    assert!(client.renew(&leases[0]).await.unwrap().fence().is_some());
+    assert!(client.renew(&leases[1]).await.unwrap().fence().is_none());
     let lowered = client.release(&leases[0]).await.unwrap();
     assert_eq!(lowered, Outcome::Lowered { depth: 1 });
     let last = client.release(&leases[2]).await.unwrap();
@@ -80,10 +79,7 @@ async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
     let driver = tenure::store::redis::open(&server.url()).await.unwrap();
     for mode in [Mode::Exclusive, Mode::Shared] {
         let old = claim(mode);
-        let new = Claim {
-            id: ClaimId::unique(),
-            ..old.clone()
-        };
+        let new = old.clone().with_id(ClaimId::unique());
         for claim in [&old, &new] {
             let answer = driver.acquire(claim).await.unwrap();
             assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
@@ -99,18 +95,9 @@ async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
 }
 
 fn claim(mode: Mode) -> Claim {
-    Claim {
-        name: Name::new("a").unwrap(),
-        id: ClaimId::unique(),
-        owner: Some(Owner::unique()),
-        mode,
-        ttl: LONG,
-        wait: Wait::InLine,
-        life: Life::Client,
-        fences: 1,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(Name::new("a").unwrap(), LONG)
+        .with_owner(Owner::unique())
+        .with_mode(mode)
 }
 
 #[tokio::test]

@@ -110,11 +110,7 @@ fn ends_by(guard: &Guard) -> Instant {
 async fn entry(client: &Client, name: &str) -> Entry {
     let name: Name = name.parse().unwrap();
     let listed = client.list(Some(&name)).await.unwrap().pop();
-    listed.unwrap_or(Entry {
-        name,
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    })
+    listed.unwrap_or_else(|| Entry::new(name))
 }
 
 /// Waits until so many stand in line for a name.

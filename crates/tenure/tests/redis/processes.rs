@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tenure::{Client, Error, Guard, Outcome};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{Parent, RedisServer};
 use tokio::time::timeout;
 
 use crate::resource::Resource;
-use crate::worker::{Orders, Worker, answer};
+use crate::worker::{Worker, answer};
 use crate::{LONG, PATIENCE, entry, millis, open, until, until_waiting, until_waiting_or_granted};
 
 /// Opens the store and obeys: a verb, a name and maybe a ttl in milliseconds.
-pub(crate) async fn hand(url: PathBuf, mut orders: Orders) {
+pub(crate) async fn hand(url: PathBuf, mut commands: Parent) {
     let client = open(url.to_str().unwrap()).await;
     answer("ready");
     let mut guards = BTreeMap::new();
-    while let Some(order) = orders.next().await {
+    while let Ok(order) = commands.next::<String>().await {
         let done = obey(&client, &mut guards, &order).await;
         answer(&done.unwrap_or_else(|error| format!("error {error:?}")));
     }

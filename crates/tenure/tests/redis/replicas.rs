@@ -77,13 +77,7 @@ async fn too_few_replicas_are_an_error_and_nothing_stays_held() {
 
 #[tokio::test]
 async fn a_replica_that_does_not_follow_confirms_nothing() {
-    let server = RedisServer::start().unwrap();
-    let proxy = Proxy::start(server.port()).unwrap();
-    let replica = RedisServer::builder()
-        .replica_of(proxy.port())
-        .start()
-        .unwrap();
-    until_followed(&server, &replica).await;
+    let (server, proxy, replica) = replicated().await;
     let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
     let client = open(&url).await;
     client
@@ -108,16 +102,20 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
+/// A server whose replica follows it through a proxy.
+async fn replicated() -> (RedisServer, Proxy, RedisServer) {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let replica = RedisServer::builder().replica_of(proxy.port());
+    let replica = replica.start().unwrap();
+    until_followed(&server, &replica).await;
+    (server, proxy, replica)
+}
+
 /// Whoever hands over may not know that replicas have to confirm.
 #[tokio::test]
 async fn a_grant_that_was_handed_over_by_a_client_without_replicas_is_confirmed_too() {
-    let server = RedisServer::start().unwrap();
-    let proxy = Proxy::start(server.port()).unwrap();
-    let replica = RedisServer::builder()
-        .replica_of(proxy.port())
-        .start()
-        .unwrap();
-    until_followed(&server, &replica).await;
+    let (server, proxy, replica) = replicated().await;
     let plain = open(&server.url()).await;
     let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
     let careful = open(&url).await;

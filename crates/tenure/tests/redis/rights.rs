@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::driver::{
-    About, Answer, Claim, Driver, Life, Mode, News, Release, Released, Renewal, Renewed, Wait,
+    Answer, Claim, Driver, Mode, News, Release, Released, Renewal, Renewed, Wait,
 };
 use tenure::{ClaimId, Error, Fence, Finding, Name, Owner, Verdict};
 use tenure_testkit::{RedisCluster, RedisSentinel, RedisServer};
@@ -257,7 +257,7 @@ impl Play {
         }
         assert_eq!(self.one.list(Some(&name)).await?.len(), 1);
         let renewed = self.one.renew(&[renewal(&ann, fence)]).await?;
-        assert!(matches!(renewed[..], [Renewed::Kept { .. }]));
+        assert!(matches!(renewed[..], [Renewed::Extended { .. }]));
         let lost = self.other.renew(&[renewal(&bob, fence)]).await?;
         assert!(matches!(lost[..], [Renewed::Lost(_)]));
         assert_eq!(
@@ -297,14 +297,8 @@ impl Play {
     /// Readers together, one of them for an owner that has two claims, and a writer after them.
     async fn share(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = Claim {
-            owner: Some(Owner::unique()),
-            ..claim(&name, Mode::Shared)
-        };
-        let again = Claim {
-            id: ClaimId::unique(),
-            ..ann.clone()
-        };
+        let ann = claim(&name, Mode::Shared).with_owner(Owner::unique());
+        let again = ann.clone().with_id(ClaimId::unique());
         let bob = claim(&name, Mode::Shared);
         let writer = claim(&name, Mode::Exclusive);
         let first = granted(self.one.acquire(&ann).await?)?;
@@ -337,15 +331,9 @@ impl Play {
     /// A lease that is kept until somebody else asks.
     async fn call_back(&self) -> tenure::Result<()> {
         let name = name();
-        let ann = Claim {
-            tell_if_wanted: true,
-            ..claim(&name, Mode::Exclusive)
-        };
+        let ann = claim(&name, Mode::Exclusive).told_if_wanted();
         let fence = granted(self.one.acquire(&ann).await?)?;
-        let bob = Claim {
-            wait: Wait::No,
-            ..claim(&name, Mode::Exclusive)
-        };
+        let bob = claim(&name, Mode::Exclusive).with_wait(Wait::No);
         assert_eq!(self.other.acquire(&bob).await?, Answer::Busy);
         let wanted = async {
             // Nodes that vote also tell of what was before.
@@ -368,10 +356,7 @@ impl Play {
         let name = name();
         let ann = claim(&name, Mode::Exclusive);
         let fence = granted(self.one.acquire(&ann).await?)?;
-        let release = Release {
-            stays_taken: Duration::from_millis(50),
-            ..release(&ann, fence)
-        };
+        let release = release(&ann, fence).with_stays_taken(Duration::from_millis(50));
         assert_eq!(
             self.one.release(&release).await?,
             Released::Freed { left: 0 }
@@ -385,18 +370,7 @@ fn name() -> Name {
 }
 
 fn claim(name: &Name, mode: Mode) -> Claim {
-    Claim {
-        name: name.clone(),
-        id: ClaimId::unique(),
-        owner: None,
-        mode,
-        ttl: Duration::from_secs(30),
-        wait: Wait::InLine,
-        life: Life::Client,
-        fences: 1,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(name.clone(), Duration::from_secs(30)).with_mode(mode)
 }
 
 /// The fence of a grant. Nobody else asks for the name, so any other answer is a fault: where
@@ -412,23 +386,11 @@ fn granted(answer: Answer) -> tenure::Result<Fence> {
 }
 
 fn renewal(claim: &Claim, fence: Fence) -> Renewal {
-    Renewal {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        ttl: claim.ttl,
-    }
+    Renewal::of(claim).with_fence(fence)
 }
 
 fn release(claim: &Claim, fence: Fence) -> Release {
-    Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        stays_taken: Duration::ZERO,
-    }
+    Release::of(claim).with_fence(fence)
 }
 
 const PASSWORD: &str = "hunter2";

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tenure::conformance::Fixture;
-use tenure::driver::{
-    About, Answer, Claim, Driver, Life, Loss, Mode, News, Release, Released, Wait,
-};
-use tenure::{ClaimId, Error, Fence, Health, Outcome, Owner};
+use tenure::driver::{Answer, Claim, Driver, Loss, News, Release, Released};
+use tenure::{Error, Fence, Health, Outcome, Owner};
 use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer};
 use tokio::time::timeout;
 
@@ -40,9 +38,9 @@ macro_rules! rules {
             a_busy_claim_changes_nothing,
             a_grant_lasts_for_as_long_as_the_store_says,
             a_handed_over_lease_is_what_was_asked_for,
-            a_kept_name_goes_to_the_next_in_time,
-            a_kept_name_is_nobodys_and_then_free,
-            a_kept_name_outlives_its_client,
+            a_name_that_stays_taken_goes_to_the_next_in_time,
+            a_name_that_stays_taken_is_nobodys_and_then_free,
+            a_name_that_stays_taken_outlives_its_client,
             a_lease_by_client_ends_with_its_client,
             a_lease_by_ttl_expires,
             a_lease_lasts_for_its_ttl,
@@ -176,13 +174,7 @@ async fn claim_with_value(driver: &dyn Driver, server: &RedisServer) -> Claim {
 }
 
 fn release(claim: &Claim, stays_taken: Duration) -> Release {
-    Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: None,
-        life: claim.life,
-        stays_taken,
-    }
+    Release::of(claim).with_stays_taken(stays_taken)
 }
 
 #[tokio::test]
@@ -259,18 +251,7 @@ async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
 }
 
 fn claim() -> Claim {
-    Claim {
-        name: "a".parse().unwrap(),
-        id: ClaimId::unique(),
-        owner: None,
-        mode: Mode::Exclusive,
-        ttl: LONG,
-        wait: Wait::InLine,
-        life: Life::Client,
-        fences: 1,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new("a".parse().unwrap(), LONG)
 }
 
 #[tokio::test]

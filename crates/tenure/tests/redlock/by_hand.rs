@@ -13,20 +13,11 @@ use crate::{LONG, millis, open, until};
 
 /// A claim for a lease by hand.
 fn by_hand(name: &str, owner: &Owner) -> Claim {
-    Claim {
-        life: Life::Ttl,
-        ..claim(name, Some(owner))
-    }
+    claim(name, Some(owner)).with_life(Life::Ttl)
 }
 
 async fn release(driver: Arc<dyn Driver>, claim: Claim, fence: Option<Fence>) -> Released {
-    let release = Release {
-        name: claim.name,
-        claim: claim.id,
-        fence,
-        life: Life::Ttl,
-        stays_taken: millis(0),
-    };
+    let release = Release::of(&claim).with_fence(fence);
     driver.release(&release).await.unwrap()
 }
 
@@ -111,7 +102,7 @@ async fn a_renewal_by_fence_reaches_the_node_that_has_another_number() {
     let mut lease = lease_with_another_number(&nodes).await;
     lease.ttl = 2 * LONG;
     let bob = open(&nodes.url()).await;
-    assert_eq!(bob.renew(&lease).await.unwrap().ok(), lease.fence);
+    assert_eq!(bob.renew(&lease).await.unwrap().fence(), lease.fence);
     let left = || nodes.0[2].cli(&["PTTL", &Nodes::key("a")]);
     until("the last node to renew it", async || {
         left().trim().parse::<u128>().unwrap() > LONG.as_millis()
@@ -128,6 +119,6 @@ async fn a_release_with_a_fence_that_no_majority_has_changes_nothing() {
     let bob = open(&nodes.url()).await;
     let released = bob.release(&lease).await.unwrap();
     assert!(matches!(released, Outcome::NotHeld(_)), "{released:?}");
-    assert!(bob.renew(&lease).await.unwrap().is_err());
+    assert!(bob.renew(&lease).await.unwrap().fence().is_none());
     assert!((0..3).all(|node| nodes.is_taken(node, "a")));
 }

@@ -1,6 +1,6 @@
 //! K3: clocks of nodes that jump. Below a majority nobody notices; else the fence still tells.
 
-use tenure::{Client, Guard, Lease, Outcome};
+use tenure::{Client, Guard, Lease, LeaseRenewal, Outcome};
 use tenure_testkit::{Fault, RedisServer};
 
 use crate::nodes::{Nodes, Wires};
@@ -50,7 +50,10 @@ async fn a_clock_that_jumps_ahead_at_one_of_three_frees_nothing() {
     for _ in 0..20 {
         assert!(try_lock(&bob).await.is_none());
     }
-    assert_eq!(ann.renew(&hers).await.unwrap(), Ok(fence));
+    assert_eq!(
+        ann.renew(&hers).await.unwrap(),
+        LeaseRenewal::Renewed(fence)
+    );
     assert!(try_lock(&bob).await.is_none());
     ann.release(&hers).await.unwrap();
     let his = until_granted(&bob).await;
@@ -76,7 +79,7 @@ async fn a_clock_that_jumps_ahead_at_one_of_just_two_lets_another_in_with_a_larg
     his.release().await.unwrap();
     wires.0[2].set(Fault::Pass);
     until("her loss", async || {
-        matches!(ann.renew(&hers).await, Ok(Err(_)))
+        matches!(ann.renew(&hers).await, Ok(LeaseRenewal::Lost(_)))
     })
     .await;
     nodes.0[1].move_clock(0).unwrap();

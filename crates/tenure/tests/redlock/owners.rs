@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure::driver::{
-    About, Answer, Claim, Driver, Life, Mode, Release, Released, Renewal, Renewed, Wait,
-};
+use tenure::driver::{Answer, Claim, Driver, Release, Released, Renewal, Renewed, Wait};
 use tenure::store::redlock;
 use tenure::{ClaimId, Fence, Owner};
 
@@ -13,18 +11,9 @@ use crate::{LONG, SHORT, millis, open, until};
 
 /// A claim that does not wait.
 pub(crate) fn claim(name: &str, owner: Option<&Owner>) -> Claim {
-    Claim {
-        name: name.parse().unwrap(),
-        id: ClaimId::unique(),
-        owner: owner.cloned(),
-        mode: Mode::Exclusive,
-        ttl: LONG,
-        wait: Wait::No,
-        life: Life::Client,
-        fences: 1,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(name.parse().unwrap(), LONG)
+        .with_owner(owner.cloned())
+        .with_wait(Wait::No)
 }
 
 /// Asks for a claim that is granted.
@@ -36,26 +25,14 @@ pub(crate) async fn granted(driver: &Arc<dyn Driver>, claim: &Claim) -> Fence {
 }
 
 async fn released(driver: &Arc<dyn Driver>, claim: &Claim) -> Released {
-    let release = Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: None,
-        life: claim.life,
-        stays_taken: millis(0),
-    };
+    let release = Release::of(claim);
     driver.release(&release).await.unwrap()
 }
 
 async fn is_kept(driver: &Arc<dyn Driver>, claim: &Claim, fence: Fence) -> bool {
-    let renewal = Renewal {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: Some(fence),
-        life: claim.life,
-        ttl: claim.ttl,
-    };
+    let renewal = Renewal::of(claim).with_fence(fence);
     let renewed = driver.renew(&[renewal]).await.unwrap();
-    matches!(renewed[..], [Renewed::Kept { fence: kept, .. }] if kept == fence)
+    matches!(renewed[..], [Renewed::Extended { fence: kept, .. }] if kept == fence)
 }
 
 async fn is_busy(driver: &Arc<dyn Driver>, name: &str) -> bool {
@@ -113,10 +90,7 @@ async fn a_claim_outlives_the_lease_of_another_of_its_owner() {
     let (ann, bob) = two_drivers(&nodes).await;
     let owner = Owner::named("ann").unwrap();
     let long = claim("a", Some(&owner));
-    let short = Claim {
-        ttl: SHORT,
-        ..claim("a", Some(&owner))
-    };
+    let short = claim("a", Some(&owner)).with_ttl(SHORT);
     let fence = granted(&ann, &short).await;
     assert_eq!(granted(&ann, &long).await, fence);
     until_held_by(&nodes, "a", &[&long]).await;
@@ -175,10 +149,7 @@ async fn a_claim_that_gave_way_unheard_is_granted_later() {
     }
     // Who has the third node alone gives way to who has the first alone.
     wires.0[2].lose_reply_then_cut(b"withdraw.lua");
-    let claim = Claim {
-        wait: Wait::InLine,
-        ..claim("a", None)
-    };
+    let claim = claim("a", None).with_wait(Wait::InLine);
     until("the answer to be lost", async || {
         let answer = ann.acquire(&claim).await.unwrap();
         assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tenure::{Client, Error, Guard, Outcome};
+use tenure_testkit::Parent;
 
 use crate::nodes::Nodes;
 use crate::resource::Resource;
-use crate::worker::{Orders, Worker, answer};
+use crate::worker::{Worker, answer};
 use crate::{PATIENCE, millis, open};
 
 /// Opens the store and obeys: a verb, a name and maybe a ttl in milliseconds.
-pub(crate) async fn hand(url: PathBuf, mut orders: Orders) {
+pub(crate) async fn hand(url: PathBuf, mut commands: Parent) {
     let client = open(url.to_str().unwrap()).await;
     answer("ready");
     let mut guards = BTreeMap::new();
-    while let Some(order) = orders.next().await {
+    while let Ok(order) = commands.next::<String>().await {
         let done = obey(&client, &mut guards, &order).await;
         answer(&done.unwrap_or_else(|error| format!("error {error:?}")));
     }

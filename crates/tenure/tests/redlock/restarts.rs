@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::{Client, Error, Guard, Lease, Outcome};
+use tenure::{Client, Error, Guard, Lease, LeaseRenewal, Outcome};
 use tokio::time::{sleep, timeout};
 
 use crate::nodes::{Nodes, Wires};
@@ -134,7 +134,7 @@ async fn without_restart_delay_two_hold_and_their_fences_differ() {
     // The first has lost its majority, and is told so when it asks all nodes.
     ann.wires.0[2].set(tenure_testkit::Fault::Pass);
     until("the loss", async || {
-        matches!(ann.client.renew(&hers).await, Ok(Err(_)))
+        matches!(ann.client.renew(&hers).await, Ok(LeaseRenewal::Lost(_)))
     })
     .await;
     assert_eq!(his.release().await.unwrap(), Outcome::Released);
@@ -190,15 +190,18 @@ async fn a_lease_that_is_over_is_never_given_back() {
             nodes.0[node].start_again().unwrap();
         }
         until("an answer", async || match client.renew(&lease).await {
-            Ok(Ok(fence)) => panic!("{fence} is over"),
-            Ok(Err(_)) => true,
+            Ok(LeaseRenewal::Renewed(fence)) => panic!("{fence} is over"),
+            Ok(LeaseRenewal::Lost(_)) => true,
             Err(_) => false,
         })
         .await;
         nodes.until_all_empty().await;
     }
     let other = lock(&client, "a").await;
-    assert!(matches!(client.renew(&lease).await, Ok(Err(_))));
+    assert!(matches!(
+        client.renew(&lease).await,
+        Ok(LeaseRenewal::Lost(_))
+    ));
     assert!(is_held(&other));
     assert!(lease.fence.unwrap() < other.fence());
 }

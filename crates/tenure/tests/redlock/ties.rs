@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::driver::{Claim, Wait};
+use tenure::driver::Wait;
 use tenure::store::redlock;
 use tenure::{Client, Outcome};
 use tenure_testkit::{Fault, Proxy};
@@ -124,10 +124,7 @@ async fn a_claim_that_is_first_gives_way_before_long() {
     let driver = redlock::open(&url).await.unwrap();
     // Whether a claim is before the others is its own lot.
     let first = loop {
-        let claim = Claim {
-            wait: Wait::InLine,
-            ..claim("a", None)
-        };
+        let claim = claim("a", None).with_wait(Wait::InLine);
         driver.acquire(&claim).await.unwrap();
         if nodes.is_taken(2, "a") {
             break claim;

@@ -60,7 +60,7 @@ impl ByHand {
         // With a margin for drift, as guards have one.
         let until_us = now_us() + micros(self.lease.ttl * 9 / 10);
         let renewed = self.client.renew(&self.lease).await?;
-        Ok(renewed.ok().map(|fence| {
+        Ok(renewed.fence().map(|fence| {
             self.until_us = until_us;
             fence.get()
         }))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Lasting, Result};
 use crate::store::ledger::Session;
-use crate::store::local::dir::{DRAFT, Dir, Place};
+use crate::store::local::safe_dir::{DRAFT, Location, SafeDir};
 use crate::store::local::{KIND, fault};
 
 /// The newest layout of the folder that this version knows.
@@ -17,11 +17,11 @@ const FORMAT: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    place: Place,
+    location: Location,
     /// The folder itself, whatever happens to its path.
-    dir: Dir,
+    dir: SafeDir,
     /// The folder of the clients.
-    pub(super) clients: Dir,
+    pub(super) clients: SafeDir,
     boot: Box<str>,
 }
 
@@ -33,15 +33,15 @@ impl Folder {
         private.recursive(true).mode(0o700);
         private.create(path).map_err(failed)?;
         let path = path.canonicalize().map_err(failed)?;
-        let dir = Dir::open(&path).map_err(|error| fault::io(&path, &error))?;
+        let dir = SafeDir::open(&path).map_err(|error| fault::io(&path, &error))?;
         refuse_shared_file_system(&path, &dir)?;
-        let place = Place::of(&path).map_err(|error| fault::io(&path, &error))?;
+        let location = Location::of(&path).map_err(|error| fault::io(&path, &error))?;
         let clients = dir.open_or_make_dir(CLIENTS);
         let clients = clients.map_err(|error| fault::io(&path.join(CLIENTS), &error))?;
         Ok(Self {
             boot: boot_id()?,
             path,
-            place,
+            location,
             dir,
             clients,
         })
@@ -73,7 +73,7 @@ impl Folder {
 
     /// Whether others who open the folder by its path find this state.
     pub(super) fn is_found_with(&self, state: &File) -> io::Result<bool> {
-        self.place.has(&self.state_name(), state)
+        self.location.has(&self.state_name(), state)
     }
 
     fn state_name(&self) -> String {
@@ -217,7 +217,7 @@ fn boot_id() -> Result<Box<str>> {
     Ok(text.trim().into())
 }
 
-fn refuse_shared_file_system(path: &Path, dir: &Dir) -> Result<()> {
+fn refuse_shared_file_system(path: &Path, dir: &SafeDir) -> Result<()> {
     let found = rustix::fs::statfs(dir.path()).map_err(|error| fault::io(path, &error.into()))?;
     // The type's width and sign differ between machines; the magic numbers fit into 32 bits.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -15,20 +15,22 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixDatagram as Sender;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixDatagram as Receiver;
 
 use crate::driver::{Loss, News};
+use crate::fork::LeakedInChild;
 use crate::name::Name;
 use crate::store::ledger::{self, NOBODY, Notice, Session, What};
 use crate::store::local::folder::{Folder, draft_name, socket_name};
-use crate::store::local::fork::Kept;
+
 use crate::store::local::presence::{self, Presence};
 use crate::store::local::recall::Recalls;
 use crate::store::local::state::State;
+use crate::sync::Mutex;
 
 /// A notice on its way: about which name, and for whom.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl Outbox {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                self.lock().remove(&to);
+                self.0.lock().remove(&to);
                 return Err(error);
             }
         }
@@ -98,7 +100,7 @@ impl Outbox {
 
     /// The socket for one receiver.
     fn socket(&self, folder: &Folder, to: Session) -> io::Result<Arc<Sender>> {
-        let mut sockets = self.lock();
+        let mut sockets = self.0.lock();
         if let Some(socket) = sockets.get(&to) {
             return Ok(Arc::clone(socket));
         }
@@ -113,10 +115,6 @@ impl Outbox {
         sockets.insert(to, Arc::clone(&socket));
         Ok(socket)
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Session, Arc<Sender>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// How many receivers a process keeps a socket for.
@@ -125,7 +123,7 @@ const MOST_SOCKETS: usize = 64;
 /// Where a client hears what concerns it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    socket: Kept<Receiver>,
+    socket: LeakedInChild<Receiver>,
     presence: Presence,
     recalls: Arc<Recalls>,
     state: Arc<State>,
@@ -144,7 +142,7 @@ impl Inbox {
         let socket = state.folder.clients.bind(&name, &draft)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
-            socket: Kept::new(Receiver::from_std(socket)?),
+            socket: LeakedInChild::new(Receiver::from_std(socket)?),
             presence,
             recalls: Arc::default(),
             state: Arc::clone(state),

@@ -48,29 +48,28 @@ use crate::name::Name;
 use crate::random::random_u128;
 use crate::store::ledger::{Ledger, NOBODY, Session};
 
-mod change;
-mod check;
-mod clock;
-mod dir;
+mod boot_clock;
 #[cfg(feature = "doctor")]
 mod doctor;
 mod fault;
 mod fence;
 mod folder;
-mod fork;
 mod gate;
 mod inbox;
+mod lmdb_check;
 mod presence;
 mod raw;
 mod recall;
+mod safe_dir;
 mod state;
+mod transaction;
 mod watch;
 
-use change::Change;
 use fault::KIND;
 use inbox::Inbox;
 use presence::Presence;
 use state::State;
+use transaction::Transaction;
 use watch::Watches;
 
 #[cfg(feature = "doctor")]
@@ -127,7 +126,7 @@ impl Local {
             state: Arc::clone(&state),
         };
         if !dead.is_empty() {
-            let forget = |change: &mut Change<'_>| state.forget(change, &dead);
+            let forget = |change: &mut Transaction<'_>| state.forget(change, &dead);
             let ((), letters) = state.change(section, session, forget)?;
             state.send(letters).await;
         }
@@ -135,7 +134,7 @@ impl Local {
     }
 
     /// Makes one change, and tells everybody whom it concerns.
-    async fn change<T>(&self, change: impl FnOnce(&mut Change<'_>) -> Result<T>) -> Result<T> {
+    async fn change<T>(&self, change: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         let section = self.state.enter().await?;
         let (answer, letters) = self.state.change(section, self.session, change)?;
         if !letters.is_empty() {
@@ -145,7 +144,11 @@ impl Local {
     }
 
     /// Decides a claim; also returns who is before it.
-    fn decide(&self, claim: &Claim, change: &mut Change<'_>) -> Result<(Answer, Vec<Session>)> {
+    fn decide(
+        &self,
+        claim: &Claim,
+        change: &mut Transaction<'_>,
+    ) -> Result<(Answer, Vec<Session>)> {
         let mut before = Vec::new();
         let answer = change.name(&claim.name, |ledger, at| {
             let answer = ledger.acquire(claim, at);
@@ -181,7 +184,7 @@ impl Driver for Local {
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let section = self.state.enter().await?;
         let (answer, before, letters) = {
-            let mut change = Change::begin(&self.state, &section, self.session)?;
+            let mut change = Transaction::begin(&self.state, &section, self.session)?;
             let (mut answer, mut before) = self.decide(claim, &mut change)?;
             let unwatched = before.iter().copied();
             let unwatched = unwatched.filter(|session| !self.watches.has(*session));
@@ -189,7 +192,7 @@ impl Driver for Local {
             if !dead.is_empty() {
                 // Begun anew, so that the claim is decided as if they had never been there.
                 drop(change);
-                change = Change::begin(&self.state, &section, self.session)?;
+                change = Transaction::begin(&self.state, &section, self.session)?;
                 self.state.forget(&mut change, &dead)?;
                 (answer, before) = self.decide(claim, &mut change)?;
             }
@@ -243,7 +246,7 @@ impl Driver for Local {
 
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
         if let Some(name) = only {
-            let entry = |change: &mut Change<'_>| {
+            let entry = |change: &mut Transaction<'_>| {
                 change.name(name, |ledger, at| entry(name.clone(), ledger, at.now))
             };
             return Ok(self.change(entry).await?.into_iter().collect());
@@ -251,7 +254,7 @@ impl Driver for Local {
         let mut entries = Vec::new();
         let mut after = None;
         loop {
-            let read = |change: &mut Change<'_>| {
+            let read = |change: &mut Transaction<'_>| {
                 let page = change.page(after.as_ref(), BATCH, |_| true)?;
                 Ok((page, change.now()))
             };
@@ -295,13 +298,8 @@ const FAREWELL: Duration = Duration::from_millis(100);
 
 /// What to show of a ledger, if anything.
 fn entry(name: Name, ledger: &Ledger, now: u64) -> Option<Entry> {
-    let (holders, waiters) = (ledger.holders(now), ledger.waiters(now));
-    let empty = holders.is_empty() && waiters.is_empty();
-    (!empty).then_some(Entry {
-        name,
-        holders,
-        waiters,
-    })
+    let entry = ledger.entry(name, now);
+    (!entry.is_empty()).then_some(entry)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use rustix::io::{DupFlags, Errno, dup3};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::store::local::dir::descriptor;
 use crate::store::local::gate::Section;
+use crate::store::local::safe_dir::descriptor;
 
 /// Keys and values as they stand in the file.
 pub(super) type Table = Database<'static, Bytes, Bytes>;

@@ -4,12 +4,12 @@
 //! and does not know it. So whoever waits behind a process asks again when that process ends.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::driver::News;
 use crate::name::Name;
+use crate::sync::Mutex;
 
 /// How many names are kept apart; more than these count as all.
 const MOST: usize = 1_000;
@@ -20,7 +20,7 @@ pub(super) struct Names(Mutex<BTreeSet<Option<Name>>>);
 
 impl Names {
     pub(super) fn add(&self, name: Option<Name>) {
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         if names.len() == MOST && !names.contains(&name) {
             names.clear();
             names.insert(None);
@@ -30,11 +30,7 @@ impl Names {
     }
 
     fn pop(&self) -> Option<Option<Name>> {
-        self.lock().pop_first()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<Option<Name>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pop_first()
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
@@ -14,13 +14,14 @@ use tokio::sync::SetOnce;
 
 use crate::error::{Error, Result};
 use crate::store::ledger::Session;
-use crate::store::local::change::{Change, Counter, FENCE, LOCK};
-use crate::store::local::clock::Clock;
+use crate::store::local::boot_clock::BootClock;
 use crate::store::local::folder::{Folder, LOCK_FILE};
 use crate::store::local::gate::{Gate, PATIENCE, Section};
 use crate::store::local::inbox::{Letter, Outbox};
 use crate::store::local::raw::Opened;
-use crate::store::local::{check, fault, fence, presence, raw};
+use crate::store::local::transaction::{Counter, FENCE, LOCK, Transaction};
+use crate::store::local::{fault, fence, lmdb_check, presence, raw};
+use crate::sync::Mutex;
 
 /// Kept free on the disk for the state, so that releases still work when the disk is full.
 const RESERVED_BYTES: u64 = 1 << 20;
@@ -30,7 +31,7 @@ const RESERVED_BYTES: u64 = 1 << 20;
 pub(super) struct State {
     pub(super) folder: Folder,
     pub(super) db: Opened,
-    pub(super) clock: Clock,
+    pub(super) clock: BootClock,
     /// Which file is locked, as the state knows it.
     pub(super) lock: [u8; 8],
     /// Set for good once the folder is deleted, moved or replaced: all leases are lost.
@@ -51,7 +52,7 @@ impl State {
         /// One mapping, one lock file and one outbox for all clients.
         static OPEN: Mutex<Option<HashMap<PathBuf, Weak<State>>>> = Mutex::new(None);
         let folder = Folder::open(path)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         let open = open.get_or_insert_default();
         open.retain(|_, state| state.strong_count() > 0);
         let found = open.get(folder.path()).and_then(Weak::upgrade);
@@ -73,12 +74,12 @@ impl State {
         let section = section.map_err(|error| refused(folder.path(), &error))?;
         let file = make(&folder, &section)?;
         let path = folder.state();
-        check::whole(&file, &path)?;
+        lmdb_check::whole(&file, &path)?;
         let db = raw::open(&file, &section).map_err(|error| fault::lmdb(&path, error))?;
         let state = Self {
             folder,
             db,
-            clock: Clock::find()?,
+            clock: BootClock::find()?,
             lock: inode.to_le_bytes(),
             gone: SetOnce::new(),
             gate,
@@ -132,9 +133,9 @@ impl State {
         &self,
         section: Section,
         session: Session,
-        change: impl FnOnce(&mut Change<'_>) -> Result<T>,
+        change: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Vec<Letter>)> {
-        let mut going = Change::begin(self, &section, session)?;
+        let mut going = Transaction::begin(self, &section, session)?;
         let answer = change(&mut going)?;
         Ok((answer, going.commit()?))
     }
@@ -185,13 +186,13 @@ impl State {
         if dead.is_empty() {
             return Ok((0, Vec::new()));
         }
-        let mut change = Change::begin(self, &section, dead[0])?;
+        let mut change = Transaction::begin(self, &section, dead[0])?;
         self.forget(&mut change, &dead)?;
         Ok((dead.len(), change.commit()?))
     }
 
     /// Forgets dead sessions within a change that is going on, and takes their files away.
-    pub(super) fn forget(&self, change: &mut Change<'_>, dead: &[Session]) -> Result<()> {
+    pub(super) fn forget(&self, change: &mut Transaction<'_>, dead: &[Session]) -> Result<()> {
         for session in dead {
             change.forget(*session)?;
             self.folder.remove_client(*session);

@@ -1,20 +1,21 @@
 //! Notices the end of the processes that a waiting client depends on.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
 use crate::error::Result;
-use crate::fork::Origin;
+use crate::fork::{LeakedInChild, Origin};
 use crate::name::Name;
 use crate::store::ledger::Session;
-use crate::store::local::fork::Kept;
+
 use crate::store::local::presence::{self, Sight};
 use crate::store::local::recall::{Names, Recalls};
 use crate::store::local::state::State;
 use crate::store::local::{fault, raw};
+use crate::sync::Mutex;
 
 /// How many processes one client watches; the oldest watch makes room for a new one, and the
 /// ttl stands in for it.
@@ -48,7 +49,7 @@ impl Watches {
 
     /// Whether the end of this session will be noticed.
     pub(super) fn has(&self, session: Session) -> bool {
-        let watches = self.lock();
+        let watches = self.going.lock();
         let mut same = watches.iter().filter(|watch| watch.session == session);
         same.any(|watch| !watch.task.is_finished())
     }
@@ -57,7 +58,7 @@ impl Watches {
     ///
     /// The caller is in a section, so that nobody forgets such a session before the name is noted.
     pub(super) fn add(&self, state: &Arc<State>, sessions: Vec<Session>, name: &Name) {
-        let mut watches = self.lock();
+        let mut watches = self.going.lock();
         watches.retain(|watch| !watch.task.is_finished());
         for session in sessions {
             let mut same = watches.iter().filter(|watch| watch.session == session);
@@ -95,10 +96,6 @@ impl Watches {
             task,
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Watch>> {
-        self.going.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Watches {
@@ -107,7 +104,7 @@ impl Drop for Watches {
         if !self.origin.is_here() {
             return;
         }
-        for watch in self.lock().drain(..) {
+        for watch in self.going.lock().drain(..) {
             watch.task.abort();
         }
     }
@@ -128,7 +125,7 @@ async fn until_buried(state: &State, session: Session) -> Result<End> {
         Sight::Dead => {}
         Sight::Hidden => return Ok(End::Hidden),
         Sight::Process(process) => {
-            let process = Kept::new(raw::readable(process).map_err(failed)?);
+            let process = LeakedInChild::new(raw::readable(process).map_err(failed)?);
             process.readable().await.map_err(failed)?.retain_ready();
         }
     }

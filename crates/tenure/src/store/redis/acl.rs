@@ -1,7 +1,7 @@
 //! The commands that a user needs: the one list of all that the driver and its scripts call.
 
+use crate::store::redis::compare::Native;
 use crate::store::redis::keys::{Keys, escaped};
-use crate::store::redis::string::Native;
 use crate::store::redis::url::{Layout, Servers, Settings};
 
 /// A command that some of the layouts call.

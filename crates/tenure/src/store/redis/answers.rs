@@ -71,7 +71,7 @@ pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Result<Renewed> {
         return Err(fault::garbled());
     };
     match read_fence(answer) {
-        Some(fence) => Ok(Renewed::Kept { fence, valid: ttl }),
+        Some(fence) => Ok(Renewed::Extended { fence, valid: ttl }),
         None => loss(answer).map(Renewed::Lost),
     }
 }

@@ -22,10 +22,10 @@ use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::inbox;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::link::{Heard, Link};
-use crate::store::redis::look::{Look, write_about, write_mode};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::scan;
 use crate::store::redis::script::{Script, Scripts, add_keys};
+use crate::store::redis::snapshot::{Snapshot, write_about, write_mode};
 use crate::store::redis::url::Settings;
 
 /// One client of locks in the default layout.
@@ -371,9 +371,9 @@ impl Driver for Hash {
         for name in names {
             let cmd = self.call(&self.scripts.look, &name);
             let answer = self.link.call(&self.scripts.look, &cmd).await?;
-            let look = Look::read(answer).ok_or_else(fault::garbled)?;
-            let entry = look.entry(name);
-            if !(entry.holders.is_empty() && entry.waiters.is_empty()) {
+            let snapshot = Snapshot::read(answer).ok_or_else(fault::garbled)?;
+            let entry = snapshot.entry(name);
+            if !entry.is_empty() {
                 entries.push(entry);
             }
         }
@@ -383,8 +383,8 @@ impl Driver for Hash {
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         let cmd = self.call(&self.scripts.evict, name);
         let answer = self.link.call(&self.scripts.evict, &cmd).await?;
-        let look = Look::read(answer).ok_or_else(fault::garbled)?;
-        Ok(look.holders())
+        let snapshot = Snapshot::read(answer).ok_or_else(fault::garbled)?;
+        Ok(snapshot.holders())
     }
 
     /// Every request is waited for by whoever made it.

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::error::{Error, Result};
 use crate::store::redis::connect::{self, Connection, Greeting, Times};
 use crate::store::redis::fault::{self, Fault, Trouble};
-use crate::store::redis::patience::in_time;
 use crate::store::redis::script::Script;
 use crate::store::redis::sentinel::{self, Latest, Looked, Master};
+use crate::store::redis::timeout::in_time;
 use crate::store::redis::url::{Servers, Settings};
 
 /// One connection to a deployment, made again whenever it breaks.

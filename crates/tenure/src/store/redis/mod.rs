@@ -22,6 +22,7 @@
 #[cfg(feature = "doctor")]
 pub(crate) mod acl;
 mod answers;
+pub(crate) mod compare;
 pub(crate) mod connect;
 #[cfg(feature = "doctor")]
 pub(crate) mod doctor;
@@ -30,16 +31,17 @@ pub(crate) mod hash;
 mod inbox;
 mod keys;
 mod link;
-pub(crate) mod look;
 #[cfg(test)]
+#[path = "../../../tests/redis_script_mutants/mod.rs"]
 mod mutants;
 pub(crate) mod parts;
-mod patience;
 mod scan;
 pub(crate) mod script;
 mod sentinel;
 mod slots;
+pub(crate) mod snapshot;
 mod string;
+mod timeout;
 pub(crate) mod url;
 mod watch;
 

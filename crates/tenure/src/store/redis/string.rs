@@ -4,7 +4,7 @@
 //! told by the server when the key changes (client-side caching), whoever changed it.
 
 use std::collections::{HashMap, HashSet, hash_map};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,11 +14,12 @@ use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Grant, Holder, Life, Loss,
-    Mode, News, Release, Released, Renewal, Renewed, Reopening, Wait,
+    News, Release, Released, Renewal, Renewed, Reopening, Wait,
 };
 use crate::error::{Error, Result};
-use crate::name::{ClaimId, Fence, Name, Owner};
+use crate::name::{ClaimId, Fence, Name};
 use crate::store::redis::answers::read_fence;
+use crate::store::redis::compare::Compare;
 use crate::store::redis::connect::Greeting;
 use crate::store::redis::fault::{self, DRIVER};
 use crate::store::redis::hash::millis;
@@ -26,7 +27,7 @@ use crate::store::redis::link::{Heard, Link};
 use crate::store::redis::parts::{all, put_together};
 use crate::store::redis::script::Script;
 use crate::store::redis::url::Settings;
-use crate::store::redis::watch::Watch;
+use crate::sync::Mutex;
 
 /// One client of string locks.
 #[derive(Debug)]
@@ -37,8 +38,6 @@ pub(crate) struct StringLocks {
     fences: bool,
     compare: Compare,
     acquire: Script,
-    release: Script,
-    extend: Script,
     /// The fences of what this client holds: a string has no room for them.
     held: Mutex<Held>,
     /// What this client waits for, and which claims: one may give up while another goes on.
@@ -83,56 +82,12 @@ impl Held {
     }
 }
 
-/// How a lock is changed only if it is the claim's.
-#[derive(Debug)]
-enum Compare {
-    /// By a script.
-    Script,
-    /// By commands that the server has for it: `DELEX … IFEQ` and `SET … IFEQ`.
-    Delex,
-    /// The same with Valkey's name for it: `DELIFEQ`.
-    Delifeq,
-    /// By `WATCH`, `MULTI` and `EXEC`.
-    Watch(Watch),
-}
-
-/// A compare-and-delete of the server's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Native {
-    Delex,
-    Delifeq,
-}
-
-impl Native {
-    /// What asks for it.
-    pub(crate) const ASK: [&str; 4] = ["COMMAND", "INFO", "DELEX", "DELIFEQ"];
-
-    /// Which one the answer to [`ASK`](Self::ASK) names, if any.
-    pub(crate) fn read(answer: &Value) -> Option<Self> {
-        let Value::Array(commands) = answer else {
-            return None;
-        };
-        let has = |index: usize| matches!(commands.get(index), Some(Value::Array(_)));
-        if has(0) {
-            Some(Self::Delex)
-        } else if has(1) {
-            Some(Self::Delifeq)
-        } else {
-            None
-        }
-    }
-}
-
 impl StringLocks {
     pub(crate) async fn open(settings: Settings, scripts: bool, fences: bool) -> Result<Self> {
         let prefix = settings.prefix.clone();
         let fence_memory = millis(settings.fence_memory);
         let (link, heard) = Link::open(settings, Greeting::Track).await?;
-        let compare = match Self::native(&link).await {
-            Some(native) => native,
-            None if scripts => Compare::Script,
-            None => Compare::Watch(Watch::default()),
-        };
+        let compare = Compare::find(&link, scripts).await;
         let (freed, own_freed) = mpsc::unbounded_channel();
         let inbox = Inbox {
             heard,
@@ -145,24 +100,11 @@ impl StringLocks {
             fence_memory,
             fences,
             acquire: Script::new(include_str!("scripts/string_acquire.lua")),
-            release: Script::new(include_str!("scripts/string_release.lua")),
-            extend: Script::new(include_str!("scripts/string_extend.lua")),
             compare,
             held: Mutex::default(),
             awaited: Mutex::default(),
             freed,
             news: tokio::sync::Mutex::new(inbox),
-        })
-    }
-
-    /// Finds out which command of its own the server has; none where it will not say.
-    async fn native(link: &Link) -> Option<Compare> {
-        let mut cmd = redis::cmd(Native::ASK[0]);
-        cmd.arg(&Native::ASK[1..]);
-        let answer = link.send(&cmd).await.ok()?;
-        Native::read(&answer).map(|native| match native {
-            Native::Delex => Compare::Delex,
-            Native::Delifeq => Compare::Delifeq,
         })
     }
 
@@ -173,7 +115,7 @@ impl StringLocks {
     /// Takes the lock, or finds that this claim has it already.
     async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
         let ttl = millis(claim.ttl);
-        if let (true, Compare::Watch(_)) = (self.fences, &self.compare) {
+        if self.fences && self.compare.is_by_watch() {
             return self.take_by_transaction(claim, key, ttl).await;
         }
         if self.fences {
@@ -229,64 +171,8 @@ impl StringLocks {
 
     /// Lets the lock end so long from now, if it is the claim's; returns whether it is.
     async fn extend(&self, key: &str, claim: &ClaimId, ttl: Duration) -> Result<bool> {
-        self.write(key, claim, claim.as_str(), ttl).await
-    }
-
-    /// Writes a value that ends so long from now, if the lock is the claim's; returns whether it is.
-    async fn write(&self, key: &str, claim: &ClaimId, value: &str, ttl: Duration) -> Result<bool> {
-        let (claim, ttl) = (claim.as_str(), millis(ttl));
-        match &self.compare {
-            Compare::Script => {
-                let mut cmd = self.extend.call(1);
-                cmd.arg(key).arg(claim).arg(ttl);
-                if value != claim {
-                    cmd.arg(value);
-                }
-                is_one(&self.link.call(&self.extend, &cmd).await?)
-            }
-            Compare::Delex | Compare::Delifeq => {
-                let mut cmd = redis::cmd("SET");
-                cmd.arg(key).arg(value);
-                cmd.arg("IFEQ").arg(claim).arg("PX").arg(ttl);
-                Ok(self.link.send(&cmd).await? == Value::Okay)
-            }
-            Compare::Watch(watch) => {
-                let mut change = Pipeline::new();
-                if value != claim {
-                    change.cmd("SET").arg(key).arg(value).ignore();
-                }
-                // Unlike SET, this is not refused by a server that is full.
-                change.cmd("PEXPIRE").arg(key).arg(ttl);
-                watch.change(&self.link, key, claim, change).await
-            }
-        }
-    }
-
-    /// Frees the lock, if it is the claim's; returns whether it was.
-    async fn free(&self, key: &str, claim: &ClaimId) -> Result<bool> {
-        let claim = claim.as_str();
-        match &self.compare {
-            Compare::Script => {
-                let mut cmd = self.release.call(1);
-                cmd.arg(key).arg(claim);
-                is_one(&self.link.call(&self.release, &cmd).await?)
-            }
-            Compare::Delex => {
-                let mut cmd = redis::cmd("DELEX");
-                cmd.arg(key).arg("IFEQ").arg(claim);
-                is_one(&self.link.send(&cmd).await?)
-            }
-            Compare::Delifeq => {
-                let mut cmd = redis::cmd("DELIFEQ");
-                cmd.arg(key).arg(claim);
-                is_one(&self.link.send(&cmd).await?)
-            }
-            Compare::Watch(watch) => {
-                let mut change = Pipeline::new();
-                change.cmd("DEL").arg(key);
-                watch.change(&self.link, key, claim, change).await
-            }
-        }
+        let value = claim.as_str();
+        self.compare.set(&self.link, key, claim, value, ttl).await
     }
 
     /// Asks to be told when the key changes; returns when to ask again even so.
@@ -320,8 +206,8 @@ impl StringLocks {
         let fence = fence.unwrap_or_else(no_fence);
         let is_asked_for = renewal.fence.is_none_or(|asked| asked == fence);
         if is_asked_for && self.extend(&key, claim, ttl).await? {
-            lock(&self.held).insert(claim, fence, ttl);
-            return Ok(Renewed::Kept { fence, valid: ttl });
+            self.held.lock().insert(claim, fence, ttl);
+            return Ok(Renewed::Extended { fence, valid: ttl });
         }
         Ok(Renewed::Lost(self.why_not(&key).await?))
     }
@@ -338,18 +224,18 @@ impl StringLocks {
 
     /// The fence of a lease that this client was granted.
     fn fence_of(&self, claim: &ClaimId) -> Option<Fence> {
-        lock(&self.held).fence(claim)
+        self.held.lock().fence(claim)
     }
 
     fn start_waiting(&self, claim: &Claim) {
-        let mut awaited = lock(&self.awaited);
+        let mut awaited = self.awaited.lock();
         let waiters = awaited.entry(claim.name.clone()).or_default();
         waiters.insert(claim.id.clone());
     }
 
     fn stop_waiting(&self, claim: &Claim) {
         if let hash_map::Entry::Occupied(mut waiters) =
-            lock(&self.awaited).entry(claim.name.clone())
+            self.awaited.lock().entry(claim.name.clone())
         {
             waiters.get_mut().remove(&claim.id);
             if waiters.get().is_empty() {
@@ -360,7 +246,7 @@ impl StringLocks {
 
     /// Wakes this client's own waiters, of whose release the server tells it nothing.
     fn tell_freed(&self, name: &Name) {
-        if lock(&self.awaited).contains_key(name) {
+        if self.awaited.lock().contains_key(name) {
             // The receiver lives as long as this client.
             let _ = self.freed.send(name.clone());
         }
@@ -382,27 +268,15 @@ impl StringLocks {
         };
         // Other programs write what they like.
         let claim = ClaimId::new(claim).unwrap_or_else(|_| ClaimId::unique());
-        let holder = Holder {
-            owner: Owner::shown(claim.as_str()),
-            mode: Mode::Exclusive,
-            fence: self.fence_of(&claim).unwrap_or_else(no_fence),
-            depth,
-            // Nobody can tell by the string.
-            life: Life::Ttl,
-            claim,
-            about: About {
-                reason: None,
-                host: "?".into(),
-                pid: 0,
-            },
-            held: Duration::ZERO,
-            expires_in: Duration::from_millis(u64::try_from(*left).unwrap_or(0)),
-        };
-        Ok(Some(Entry {
-            name: name.clone(),
-            holders: vec![holder],
-            waiters: Vec::new(),
-        }))
+        let fence = self.fence_of(&claim).unwrap_or_else(no_fence);
+        let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
+        let mut holder = Holder::new(claim, fence, About::new("?", 0), left);
+        holder.depth = depth;
+        // Nobody can tell by the string.
+        holder.life = Life::Ttl;
+        let mut entry = Entry::new(name.clone());
+        entry.holders.push(holder);
+        Ok(Some(entry))
     }
 }
 
@@ -438,7 +312,7 @@ impl Driver for StringLocks {
         };
         if let Some(fence) = known {
             self.stop_waiting(claim);
-            lock(&self.held).insert(&claim.id, fence, claim.ttl);
+            self.held.lock().insert(&claim.id, fence, claim.ttl);
             let fences = claim.fences.clamp(1, MOST_FENCES);
             let grant = Grant::new(fence, claim.ttl).with_fences(fences);
             return Ok(Answer::Granted(grant));
@@ -454,8 +328,9 @@ impl Driver for StringLocks {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.stop_waiting(claim);
-        let freed = self.free(&self.key(&claim.name), &claim.id).await?;
-        lock(&self.held).remove(&claim.id);
+        let key = self.key(&claim.name);
+        let freed = self.compare.delete(&self.link, &key, &claim.id).await?;
+        self.held.lock().remove(&claim.id);
         if freed {
             self.tell_freed(&claim.name);
         }
@@ -478,13 +353,16 @@ impl Driver for StringLocks {
         let freed = if !is_meant {
             false
         } else if stays_taken.is_zero() {
-            self.free(&key, claim).await?
+            self.compare.delete(&self.link, &key, claim).await?
         } else {
             let value = format!("{STAYS_TAKEN}{claim}");
-            self.write(&key, claim, &value, stays_taken).await?
+            let set = self
+                .compare
+                .set(&self.link, &key, claim, &value, stays_taken);
+            set.await?
         };
         if freed {
-            lock(&self.held).remove(claim);
+            self.held.lock().remove(claim);
             self.tell_freed(&release.name);
             Ok(Released::Freed { left: 0 })
         } else {
@@ -547,7 +425,7 @@ impl Driver for StringLocks {
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
         Some(Box::pin(async move {
             let settings = self.link.settings().clone();
-            let scripts = !matches!(self.compare, Compare::Watch(_));
+            let scripts = !self.compare.is_by_watch();
             let again = Self::open(settings, scripts, self.fences).await?;
             Ok(Arc::new(again) as Arc<dyn Driver>)
         }))
@@ -565,13 +443,6 @@ pub(crate) fn fence_key(key: &str) -> String {
     }
 }
 
-fn is_one(answer: &Value) -> Result<bool> {
-    match answer {
-        Value::Int(number) => Ok(*number == 1),
-        _ => Err(fault::garbled()),
-    }
-}
-
 fn unable(option: &'static str, reason: &str) -> Error {
     Error::InvalidOption {
         option,
@@ -582,11 +453,6 @@ fn unable(option: &'static str, reason: &str) -> Error {
 /// The fence of every grant where fences are off: it protects nothing.
 fn no_fence() -> Fence {
     Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one of them is half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many fences fit between the microseconds of a server without scripts: as many as the engine

@@ -100,7 +100,7 @@ impl Group {
         let renewed = self.renew(&[renewal]).await;
         let renewed = renewed.map_err(|error| indeterminate(why(&error)))?;
         match renewed.first() {
-            Some(Renewed::Kept { fence, valid }) => {
+            Some(Renewed::Extended { fence, valid }) => {
                 let grant = Grant::new(*fence, *valid);
                 Ok(Some(grant.with_fences(held.fences)))
             }

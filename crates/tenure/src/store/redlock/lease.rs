@@ -171,7 +171,7 @@ impl Group {
         }
         let verdict = self.verdict(renewal, Some(fence), &kept);
         match (verdict, held) {
-            (Renewed::Kept { .. }, _) => {
+            (Renewed::Extended { .. }, _) => {
                 let until = self.safe_until(sent, renewal.ttl);
                 self.claims
                     .change(id, |held| held.until = held.until.max(until));
@@ -186,7 +186,7 @@ impl Group {
     fn verdict(&self, renewal: &Renewal, fence: Option<Fence>, kept: &Kept) -> Renewed {
         let valid = self.settings.valid(renewal.ttl);
         match fence.or(kept.fence) {
-            Some(fence) if kept.nodes.len() >= self.majority => Renewed::Kept { fence, valid },
+            Some(fence) if kept.nodes.len() >= self.majority => Renewed::Extended { fence, valid },
             _ if kept.nodes.len() + kept.unknown >= self.majority => Renewed::Unknown,
             _ => Renewed::Lost(kept.loss),
         }
@@ -272,12 +272,12 @@ impl Kept {
         for (node, answer) in answers.iter().enumerate() {
             let answer = answer.as_ref().and_then(|answer| answer.as_ref().ok());
             match answer.and_then(|answers| answers.get(lease)) {
-                Some(Renewed::Kept { fence, .. }) if Some(*fence) >= least => {
+                Some(Renewed::Extended { fence, .. }) if Some(*fence) >= least => {
                     kept.nodes.push(node);
                     kept.fence = kept.fence.max(Some(*fence));
                 }
                 Some(Renewed::Lost(Loss::TakenOver)) => kept.loss = Loss::TakenOver,
-                Some(Renewed::Kept { .. } | Renewed::Lost(_)) => kept.forgotten.push(node),
+                Some(Renewed::Extended { .. } | Renewed::Lost(_)) => kept.forgotten.push(node),
                 Some(Renewed::Unknown) | None => kept.unknown += 1,
             }
         }
@@ -293,7 +293,7 @@ mod tests {
 
     fn kept(fence: u64) -> Option<Result<Vec<Renewed>>> {
         let (fence, valid) = (Fence::new(fence).unwrap(), Duration::ZERO);
-        Some(Ok(vec![Renewed::Kept { fence, valid }]))
+        Some(Ok(vec![Renewed::Extended { fence, valid }]))
     }
 
     /// A majority that is renewed has to know the fence, as the one that granted it did.

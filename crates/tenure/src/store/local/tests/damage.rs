@@ -82,7 +82,7 @@ async fn a_state_in_use_is_never_taken_for_a_damaged_one() {
         }
         if round % 20 == 0 {
             let section = ann.state.enter().await.unwrap();
-            check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
+            lmdb_check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
             drop(section);
         }
     }

@@ -106,7 +106,7 @@ async fn killed_in_the_midst_of_changes_leaves_a_whole_state() {
         granted(&bob, &mine).await;
         bob.release(&release(&mine)).await.unwrap();
         let path = state_file(&folder);
-        check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
+        lmdb_check::whole(&fs::File::open(&path).unwrap(), &path).unwrap();
     }
 }
 

@@ -86,7 +86,7 @@ async fn expired_leases_are_swept_away() {
         swept.unwrap();
     }
     let section = ann.state.enter().await.unwrap();
-    let change = Change::begin(&ann.state, &section, ann.session).unwrap();
+    let change = Transaction::begin(&ann.state, &section, ann.session).unwrap();
     let page = change.page(None, usize::MAX, |_| true).unwrap();
     let names: Vec<_> = page.found.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [kept.name]);
@@ -105,16 +105,10 @@ async fn many_renewals_are_answered_in_their_order() {
             _ => Some(granted(&ann, &held).await),
         };
         expected.push(match fence {
-            Some(fence) => Renewed::Kept { fence, valid: TTL },
+            Some(fence) => Renewed::Extended { fence, valid: TTL },
             None => Renewed::Lost(Loss::Gone),
         });
-        renewals.push(Renewal {
-            name: held.name,
-            claim: held.id,
-            fence,
-            life: Life::Client,
-            ttl: TTL,
-        });
+        renewals.push(Renewal::new(held.name, held.id, Life::Client, TTL).with_fence(fence));
     }
     assert_eq!(ann.renew(&renewals).await.unwrap(), expected);
     let listed = ann.list(None).await.unwrap();

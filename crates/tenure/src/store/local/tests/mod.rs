@@ -20,8 +20,8 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::driver::{About, Life, Loss, Mode, Wait};
-use crate::name::{ClaimId, Fence};
+use crate::driver::{Life, Loss, Wait};
+use crate::name::Fence;
 
 /// Not a test: the other process of the tests above.
 #[tokio::test]
@@ -142,28 +142,11 @@ fn presence_file(folder: &TempDir, local: &Local) -> PathBuf {
 }
 
 fn claim(name: &str, wait: Wait) -> Claim {
-    Claim {
-        name: name.parse().unwrap(),
-        id: ClaimId::unique(),
-        owner: None,
-        mode: Mode::Exclusive,
-        ttl: TTL,
-        wait,
-        life: Life::Client,
-        fences: 1,
-        tell_if_wanted: false,
-        about: About::this_process(None),
-    }
+    Claim::new(name.parse().unwrap(), TTL).with_wait(wait)
 }
 
 fn release(claim: &Claim) -> Release {
-    Release {
-        name: claim.name.clone(),
-        claim: claim.id.clone(),
-        fence: None,
-        life: claim.life,
-        stays_taken: Duration::ZERO,
-    }
+    Release::of(claim)
 }
 
 async fn granted(local: &Local, claim: &Claim) -> Fence {

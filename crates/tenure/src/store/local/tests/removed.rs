@@ -53,20 +53,21 @@ async fn a_client_whose_folder_was_moved_is_told_when_it_renews() {
     let (path, elsewhere) = (whole.path().join("locks"), whole.path().join("elsewhere"));
     let ann = Local::open(Some(&path)).await.unwrap();
     let hers = claim("a", Wait::No);
-    let renewal = Renewal {
-        name: hers.name.clone(),
-        claim: hers.id.clone(),
-        fence: Some(granted(&ann, &hers).await),
-        life: Life::Client,
-        ttl: TTL,
-    };
+    let renewal = Renewal::new(hers.name.clone(), hers.id.clone(), Life::Client, TTL)
+        .with_fence(granted(&ann, &hers).await);
     let renewed = ann.renew(std::slice::from_ref(&renewal)).await.unwrap();
-    assert!(matches!(renewed[..], [Renewed::Kept { .. }]), "{renewed:?}");
+    assert!(
+        matches!(renewed[..], [Renewed::Extended { .. }]),
+        "{renewed:?}"
+    );
     fs::rename(&path, &elsewhere).unwrap();
     // Not lost as long as the path leads to it.
     std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
     let renewed = ann.renew(std::slice::from_ref(&renewal)).await.unwrap();
-    assert!(matches!(renewed[..], [Renewed::Kept { .. }]), "{renewed:?}");
+    assert!(
+        matches!(renewed[..], [Renewed::Extended { .. }]),
+        "{renewed:?}"
+    );
     fs::remove_file(&path).unwrap();
     is_lost(&ann, ann.renew(&[renewal]).await.map(drop)).await;
 }

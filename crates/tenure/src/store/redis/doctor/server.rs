@@ -3,8 +3,8 @@
 use redis::{RedisResult, Value};
 
 use crate::doctor::{Check, Finding};
+use crate::store::redis::compare::Native;
 use crate::store::redis::doctor::node::{Facts, Node, said};
-use crate::store::redis::string::Native;
 use crate::store::redis::url::{Servers, Settings};
 
 /// Whether the server throws locks away when its memory is full.

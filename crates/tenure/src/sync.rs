@@ -1,0 +1,37 @@
+//! Small tools for what several tasks share.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A mutex that a panic does not poison: nothing here panics while its data is half changed.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until `found` finds something; `changed` rings all who wait after each change.
+///
+/// # Cancel safety
+///
+/// Cancel safe: waiting changes nothing.
+pub(crate) async fn until<T>(changed: &Notify, found: impl Fn() -> Option<T>) -> T {
+    loop {
+        let change = changed.notified();
+        tokio::pin!(change);
+        // Before the look, so that no change is missed.
+        change.as_mut().enable();
+        if let Some(found) = found() {
+            return found;
+        }
+        change.await;
+    }
+}
