@@ -42,6 +42,7 @@ pub(crate) struct Belief {
     fence: u64,
     granted_us: u64,
     at_least: Duration,
+    ttl: Duration,
     /// Until when the store may know better.
     excused_us: u64,
 }
@@ -179,6 +180,7 @@ impl World {
                 fence,
                 granted_us,
                 at_least: Duration::from_millis(lock.at_least_ms),
+                ttl: Duration::from_millis(lock.ttl_ms),
                 excused_us,
             },
         );
@@ -210,8 +212,13 @@ impl World {
 
     /// Notes that a name stays taken for as long as a released claim has asked for.
     pub(crate) fn stays(&self, claim: u64, belief: &Belief) {
-        // Counted from the grant in the store, which is near that of the client only if nothing goes wrong.
-        if belief.at_least.is_zero() || belief.excused_us > 0 || !self.plan.is_calm() {
+        // Counted from the grant in the store, which is near that of the client only if nothing goes wrong. A
+        // lease so short that a slow message outlasts it may end before the release arrives.
+        if belief.at_least.is_zero()
+            || belief.excused_us > 0
+            || !self.plan.is_calm()
+            || belief.ttl <= Duration::from_millis(3 * self.plan.setting.slowest_ms)
+        {
             return;
         }
         let mut excuses = self.beliefs().excuses.clone().into_iter();

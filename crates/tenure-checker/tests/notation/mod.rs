@@ -13,6 +13,7 @@
 //! 4    p1 freed 1                        or `lowered`, `not-held`, `unsure`
 //! 5    p0 fault kill p1                  or `over pause p1`
 //! 6    p0 healed
+//! 7    p1 excused 1 9                    until 9 ms, for the store ended its lease early
 //! ```
 
 use std::path::Path;
@@ -132,6 +133,10 @@ fn what(verb: &str, rest: &[&str]) -> Option<What> {
             error: rest[1..].join(" "),
         },
         "lost" => What::Lost { claim: claim? },
+        "excused" => What::Excused {
+            claim: claim?,
+            until_us: micros(rest.get(1)?)?,
+        },
         "releasing" => What::Releasing { claim: claim? },
         "freed" => released(claim?, Freed::Freed),
         "lowered" => released(claim?, Freed::Lowered),
