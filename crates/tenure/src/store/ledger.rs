@@ -4,6 +4,9 @@
 //! clocks nor sockets: the store gives the time in, and sends out the notices that come back. The
 //! same rules so serve the memory store and the local store.
 
+#[cfg(all(feature = "redis", feature = "simulation"))]
+pub(crate) mod voting;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 

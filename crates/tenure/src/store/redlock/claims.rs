@@ -1,6 +1,5 @@
 //! What this client has asked for, and which nodes have it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -8,6 +7,7 @@ use tokio::time::Instant;
 use crate::clock::Tick;
 use crate::driver::Claim;
 use crate::name::{ClaimId, Fence, Name};
+use crate::random::SeededMap;
 
 /// All claims of this client that wait or hold, and those that it takes back.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Claims {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<ClaimId, Held>,
-    leaving: HashMap<ClaimId, Leaving>,
+    held: SeededMap<ClaimId, Held>,
+    leaving: SeededMap<ClaimId, Leaving>,
     /// When so many are there, those that are over are thrown out.
     sweep_at: usize,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Tick;
 use crate::error::Result;
-use crate::store::redis::hash::Vote;
+use crate::store::vote::Vote;
 
 /// How the nodes' clocks were last seen.
 #[derive(Debug)]

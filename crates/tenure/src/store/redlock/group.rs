@@ -5,25 +5,27 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 use crate::background::Background;
 use crate::clock::{Clock, Tick, safe};
 use crate::driver::{Answer, Claim, Grant, Life, News, Renewal, Renewed, Wait};
 use crate::error::Result;
 use crate::name::Fence;
-use crate::store::redis::hash::{Hash, Number, Vote};
 use crate::store::redlock::claims::{Before, Claims};
 use crate::store::redlock::clocks::Clocks;
 use crate::store::redlock::fault::{indeterminate, unavailable, why};
+use crate::store::redlock::node::Node;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::{GrownUp, Tally};
+use crate::store::redlock::tie::TieRule;
 use crate::store::redlock::url::Settings;
+use crate::store::vote::{Number, Vote};
 
 /// All nodes, and what this client has asked of them.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) nodes: Vec<Arc<Hash>>,
+    pub(crate) nodes: Vec<Arc<dyn Node>>,
     pub(crate) majority: usize,
     pub(crate) clock: Clock,
     pub(crate) claims: Claims,
@@ -32,6 +34,7 @@ pub(crate) struct Group {
     /// Requests whose answers nobody waits for any more, and what comes of them.
     pub(crate) background: Background,
     pub(crate) settings: Settings,
+    pub(crate) ties: TieRule,
     clocks: Clocks,
 }
 
@@ -45,25 +48,27 @@ pub(crate) enum Outcome {
 
 impl Group {
     pub(crate) fn new(
-        nodes: Vec<Arc<Hash>>,
+        nodes: Vec<Arc<dyn Node>>,
         settings: Settings,
+        ties: TieRule,
         tell: mpsc::UnboundedSender<(Option<usize>, News)>,
     ) -> Self {
         let (clocks, claims) = (Clocks::new(nodes.len()), Claims::new(nodes.len()));
         Self {
-            majority: settings.majority(),
+            majority: nodes.len() / 2 + 1,
+            clock: Clock::start(clock_of(&nodes)),
             nodes,
-            clock: Clock::start(crate::driver::Clock::Boot),
             claims,
             tell,
             background: Background::on(Handle::current()),
             settings,
+            ties,
             clocks,
         }
     }
 
     pub(crate) fn place(&self, node: usize) -> String {
-        self.nodes[node].settings().place()
+        self.nodes[node].place()
     }
 
     /// Puts a claim to the vote.
@@ -76,7 +81,7 @@ impl Group {
         for _ in 0..LONGEST_SPLIT {
             match self.put_to_the_vote(&claim, before).await? {
                 Outcome::Over(answer) => return Ok(answer),
-                Outcome::Split(pause) => sleep(pause).await,
+                Outcome::Split(pause) => self.clock.sleep(pause).await,
             }
         }
         let all: Vec<_> = (0..self.nodes.len()).collect();
@@ -124,7 +129,7 @@ impl Group {
         enough: impl Fn(&[Option<Result<Vote>>]) -> bool,
     ) -> Round<Vote> {
         let unconfirmed = self.claims.unconfirmed(&claim.id);
-        let vote = |index: usize, node: Arc<Hash>| {
+        let vote = |index: usize, node: Arc<dyn Node>| {
             let (group, claim) = (Arc::clone(self), Arc::clone(claim));
             async move {
                 if unconfirmed & (1u64 << index) != 0 {
@@ -148,7 +153,7 @@ impl Group {
             Life::Client => Instant::now(),
             Life::Ttl => before.began,
         };
-        let seen_first = |node: usize| self.nodes[node].link().clock_us();
+        let seen_first = |node: usize| self.nodes[node].clock_us();
         let proposal = self.clocks.proposal(sent, seen_first);
         let round = self.vote(claim, Number::AtLeast(proposal), began).await;
         self.clocks.learn(&round.answers, sent, self.clock.now());
@@ -203,12 +208,25 @@ impl Group {
         if tally.is_undecided_on_its_number(majority, least) {
             // Nobody is waited for who does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
-            _ = timeout(A_WHILE, agreed).await;
+            self.within(A_WHILE, agreed).await;
         } else if tally.is_short(majority) {
             // Nothing is to be gained by haste, and what is said of it is about all nodes.
             round.until(|_| false).await;
         }
         round
+    }
+
+    /// Waits for something, for so long at the longest.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        wait: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::select! {
+            biased;
+            output = wait => Some(output),
+            () = self.clock.sleep(limit) => None,
+        }
     }
 
     /// Which nodes count in a vote that began at this time.
@@ -268,6 +286,12 @@ impl Group {
             let _ = self.tell.send((None, wanted));
         }
     }
+}
+
+/// The clock that this client counts on.
+pub(crate) fn clock_of(nodes: &[Arc<dyn Node>]) -> crate::driver::Clock {
+    let first = nodes.first().map(|node| node.clock());
+    first.unwrap_or(crate::driver::Clock::Boot)
 }
 
 /// How many fences every one of some grants has set aside.

@@ -1,22 +1,22 @@
 //! What the nodes tell, each for itself, as news of the group.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
 
-use crate::driver::{Driver as _, News};
+use crate::clock::Tick;
+use crate::driver::News;
 use crate::name::Name;
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::Held;
 use crate::store::redlock::group::Group;
+use crate::store::redlock::node::Node;
 
 /// Passes on what a node tells, until the client ends.
 pub(crate) async fn listen(
     index: usize,
-    node: Arc<Hash>,
+    node: Arc<dyn Node>,
     tell: mpsc::UnboundedSender<(Option<usize>, News)>,
 ) {
     loop {
@@ -32,7 +32,7 @@ pub(crate) async fn listen(
 pub(crate) struct Inbox {
     told: mpsc::UnboundedReceiver<(Option<usize>, News)>,
     /// Which nodes have called for a name, a bit each, and until when the others are waited for.
-    calls: HashMap<Name, (u64, Instant)>,
+    calls: BTreeMap<Name, (u64, Tick)>,
     ready: VecDeque<News>,
 }
 
@@ -40,7 +40,7 @@ impl Inbox {
     pub(crate) fn new(told: mpsc::UnboundedReceiver<(Option<usize>, News)>) -> Self {
         Self {
             told,
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             ready: VecDeque::new(),
         }
     }
@@ -58,7 +58,7 @@ impl Inbox {
             let soonest = self.calls.values().map(|(_, until)| *until).min();
             let patience = async {
                 match soonest {
-                    Some(until) => sleep_until(until).await,
+                    Some(until) => group.clock.sleep(until.since(group.clock.now())).await,
                     None => std::future::pending().await,
                 }
             };
@@ -69,7 +69,7 @@ impl Inbox {
                     // The group keeps a sender, so this cannot be.
                     None => return std::future::pending().await,
                 },
-                () = patience => self.end_waiting(),
+                () = patience => self.end_waiting(group.clock.now()),
             }
         }
     }
@@ -119,7 +119,7 @@ impl Inbox {
                 group.bring_into_line_later(node, &held.claim.id);
             }
         }
-        let until = Instant::now() + PATIENCE;
+        let until = group.clock.now() + PATIENCE;
         let (nodes, _) = self.calls.entry(name.clone()).or_insert((0, until));
         *nodes |= 1 << node;
         if nodes.count_ones() as usize >= group.majority {
@@ -128,9 +128,8 @@ impl Inbox {
         }
     }
 
-    fn end_waiting(&mut self) {
-        let now = Instant::now();
-        let over = |(_, until): &(u64, Instant)| *until <= now;
+    fn end_waiting(&mut self, now: Tick) {
+        let over = |(_, until): &(u64, Tick)| *until <= now;
         for (name, _) in self.calls.iter().filter(|(_, call)| over(call)) {
             self.ready.push_back(News::AskAgain(Some(name.clone())));
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::driver::{Answer, Claim, News};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence};
-use crate::store::redis::hash::{Number, Vote};
 use crate::store::redlock::claims::Held;
 use crate::store::redlock::group::{Group, not_waiting};
 use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::{Tally, touches};
+use crate::store::vote::{Number, Vote};
 
 impl Group {
     /// Takes in the answers of a vote that was decided: what they left behind at the nodes, and those

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::clock::Tick;
-use crate::driver::{Driver as _, Entry, Holder, Life, Loss, Release, Released, Renewal, Renewed};
+use crate::driver::{Entry, Holder, Life, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence, Name};
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::{Held, Said};
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::group::Group;
+use crate::store::redlock::node::Node;
 
 impl Group {
     /// Frees a lease, by majority; what a minority does not confirm goes on in the background.
@@ -29,7 +29,7 @@ impl Group {
             // A node may have it under another number.
             release.fence = None;
         }
-        let let_go = |index, node: Arc<Hash>| {
+        let let_go = |index, node: Arc<dyn Node>| {
             self.claims.sent(&release.claim, index);
             let release = release.clone();
             async move { node.release(&release).await }
@@ -77,7 +77,7 @@ impl Group {
             }
         }
         let asked: Arc<[_]> = asked.into();
-        let renew = |_, node: Arc<Hash>| {
+        let renew = |_, node: Arc<dyn Node>| {
             let asked = Arc::clone(&asked);
             async move { node.renew(&asked).await }
         };
@@ -104,8 +104,13 @@ impl Group {
 
     /// Looks whether a majority has a claim, and may have granted it under this number, if one is
     /// given.
-    async fn is_whole(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
-        let look = |_, node: Arc<Hash>| {
+    async fn is_whole(
+        self: &Arc<Self>,
+        name: &Name,
+        claim: &ClaimId,
+        fence: Option<Fence>,
+    ) -> bool {
+        let look = |_, node: Arc<dyn Node>| {
             let name = name.clone();
             async move { node.list(Some(&name)).await }
         };

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::driver::{Driver as _, Entry, Holder, Waiter};
+use crate::driver::{Entry, Holder, Waiter};
 use crate::error::Result;
 use crate::name::{ClaimId, Name, Owner};
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault;
 use crate::store::redlock::group::Group;
+use crate::store::redlock::node::Node;
 use crate::store::redlock::round::Round;
 
 impl Group {
     /// Lists what a majority of the nodes says.
-    pub(crate) async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
+    pub(crate) async fn list(self: &Arc<Self>, only: Option<&Name>) -> Result<Vec<Entry>> {
         let round = self
             .ask_each(|node| {
                 let only = only.cloned();
@@ -33,7 +33,7 @@ impl Group {
     }
 
     /// Takes a name away at every node; returns who held it at a majority.
-    pub(crate) async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+    pub(crate) async fn evict(self: &Arc<Self>, name: &Name) -> Result<Vec<Holder>> {
         let evicted = self.ask_each(|node| {
             let name = name.clone();
             async move { node.evict(&name).await }
@@ -52,7 +52,10 @@ impl Group {
     }
 
     /// Asks each node, and waits for all that answer; fails if no majority does.
-    async fn ask_each<T, F>(&self, request: impl Fn(Arc<Hash>) -> F) -> Result<Round<T>>
+    async fn ask_each<T, F>(
+        self: &Arc<Self>,
+        request: impl Fn(Arc<dyn Node>) -> F,
+    ) -> Result<Round<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,

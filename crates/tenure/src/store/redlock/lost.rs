@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{Answer, Claim, Driver as _, Wait};
+use crate::driver::{Answer, Claim, Wait};
 use crate::error::{Error, Result};
-use crate::name::{ClaimId, Owner};
-use crate::store::redis::hash::Hash;
+use crate::name::Owner;
+use crate::random::fraction;
 use crate::store::redlock::claims::Before;
 use crate::store::redlock::fault::{indeterminate, too_few, unavailable, why};
 use crate::store::redlock::group::{Group, Outcome};
+use crate::store::redlock::node::Node;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::tally::Tally;
+use crate::store::redlock::tie::Standing;
 
 impl Group {
     /// What to do after a vote that was not won.
@@ -45,13 +47,13 @@ impl Group {
         }
         let is_first = self.is_before_others(claim, tally).await;
         match (claim.wait, is_first) {
-            (Wait::No, Some(true)) => Ok(Outcome::Split(A_MOMENT.mul_f64(1.0 + fastrand::f64()))),
+            (Wait::No, Some(true)) => Ok(Outcome::Split(A_MOMENT.mul_f64(1.0 + fraction()))),
             (Wait::No, _) => {
                 self.undo(claim, &tally.answered()).await;
                 Ok(Outcome::Over(Answer::Busy))
             }
-            (Wait::InLine, Some(true)) if self.claims.stay(&claim.id) <= MOST_STAYS => {
-                let soon = A_MOMENT.mul_f64(2.0 + 4.0 * fastrand::f64());
+            (Wait::InLine, Some(true)) if self.claims.stay(&claim.id) <= self.ties.most_stays() => {
+                let soon = A_MOMENT.mul_f64(2.0 + 4.0 * fraction());
                 Ok(Outcome::Over(queued(soon)))
             }
             (Wait::InLine, None) => Ok(Outcome::Over(stands(claim, tally))),
@@ -65,19 +67,16 @@ impl Group {
         let times = self.claims.give_way(&claim.id, until);
         self.withdraw_all(claim, &tally.answered()).await;
         let longest = A_MOMENT * 2u32.saturating_pow(times.min(8));
-        queued(A_MOMENT + longest.mul_f64(fastrand::f64()))
+        queued(A_MOMENT + longest.mul_f64(fraction()))
     }
 
     /// Looks who holds which nodes, after a vote that some of them were won in.
     ///
-    /// `None` if another has a majority; else whether this claim is [before](rank) all others that
-    /// hold a node. Clients may list the nodes in any order, and may not reach the same ones. So
-    /// this depends on nothing but the claims: two of them that see each other always agree which
-    /// is first, and of those that are first where they look, the last is in nobody's way.
-    async fn is_before_others(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
+    /// `None` if another has a majority; else whether this claim is first among those who hold nodes.
+    async fn is_before_others(self: &Arc<Self>, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
         let name = &claim.name;
-        let list = |_, node: Arc<Hash>| {
+        let list = |_, node: Arc<dyn Node>| {
             let name = name.clone();
             async move { node.list(Some(&name)).await }
         };
@@ -86,23 +85,24 @@ impl Group {
         let round = self.ask(list, enough).await;
         let own = Owner::shown(claim.owner_text());
         let mut others: BTreeMap<&Owner, usize> = BTreeMap::new();
-        let (mut is_there, mut is_first) = (false, true);
+        let mut nodes = Vec::new();
         for entries in round.answers.iter().flatten().flatten() {
             let holders = entries.iter().flat_map(|entry| &entry.holders);
             let (ours, theirs): (Vec<_>, Vec<_>) = holders.partition(|holder| holder.owner == own);
-            is_there |= !ours.is_empty();
-            is_first &= theirs
-                .iter()
-                .all(|other| rank(&claim.id) < rank(&other.claim));
             // Claims of one owner hold a node together.
             let owners: BTreeSet<_> = theirs.iter().map(|holder| &holder.owner).collect();
             for owner in owners {
                 *others.entry(owner).or_default() += 1;
             }
+            nodes.push(Standing {
+                ours: !ours.is_empty(),
+                others: theirs,
+            });
         }
+        let is_first = self.ties.is_first(&claim.id, &nodes);
         let is_lost = others.values().any(|count| *count >= self.majority);
         round.finish(&self.background, |_, _| std::future::ready(()));
-        (!is_lost).then_some(is_there && is_first)
+        (!is_lost).then_some(is_first)
     }
 
     /// Why too few nodes count.
@@ -136,16 +136,6 @@ impl Group {
     }
 }
 
-/// The place of a claim among those that split a vote, which all clients see alike.
-///
-/// Mixed, so that no client is always before another: the ids of one client's claims begin alike.
-fn rank(id: &ClaimId) -> (u64, &str) {
-    // FNV-1a, from the end, where they differ.
-    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let text = id.as_str();
-    (text.bytes().rev().fold(0xcbf2_9ce4_8422_2325, mix), text)
-}
-
 /// A place in line, to be asked for again at the first time that a node named.
 fn stands(claim: &Claim, tally: &Tally) -> Answer {
     let times = tally.queued.iter().filter_map(|(_, time)| *time);
@@ -165,22 +155,3 @@ fn queued(ask_again: Duration) -> Answer {
 
 /// A little longer than it takes to ask all nodes.
 const A_MOMENT: Duration = Duration::from_millis(2);
-
-/// How often a claim stays after a split vote, and asks again, before it gives way although it is
-/// first: those in its way may not see it, or may hold the name already by nodes that it does not
-/// reach.
-const MOST_STAYS: u32 = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_client_is_always_before_another() {
-        let claim = |client: &str, number| ClaimId::new(&format!("{client}:{number:x}")).unwrap();
-        let (ann, bob) = ("5".repeat(32), "6".repeat(32));
-        let is_first = |number: &u32| rank(&claim(&ann, *number)) < rank(&claim(&bob, *number));
-        let first = (1..=1000).filter(is_first).count();
-        assert!((400..600).contains(&first), "{first} of 1000");
-    }
-}

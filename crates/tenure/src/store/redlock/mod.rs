@@ -29,9 +29,21 @@ mod late;
 mod lease;
 mod lists;
 mod lost;
+#[cfg_attr(
+    not(feature = "simulation"),
+    expect(unreachable_pub, reason = "only simulations name it")
+)]
+mod node;
 mod reach;
 mod round;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod tally;
+#[cfg_attr(
+    not(feature = "simulation"),
+    expect(unreachable_pub, reason = "only simulations name it")
+)]
+mod tie;
 mod undo;
 mod url;
 
@@ -51,8 +63,10 @@ use crate::store::redis::hash::Hash;
 use crate::store::redis::script::Scripts;
 use crate::store::redis::use_a_crypto_provider;
 use fault::DRIVER;
-use group::Group;
+use group::{Group, clock_of};
 use inbox::Inbox;
+use node::Node;
+use tie::TieRule;
 use url::Settings;
 
 pub use doctor::doctor;
@@ -76,25 +90,30 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
     settings.nodes.iter().for_each(use_a_crypto_provider);
     let nodes = settings.nodes.iter().cloned();
     let nodes = nodes
-        .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())))
+        .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())) as Arc<dyn Node>)
         .collect();
-    join(nodes, settings).await
+    connect(nodes, settings).await
+}
+
+async fn connect(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Arc<dyn Driver>> {
+    let client = join(nodes, settings, TieRule::ClaimRank);
+    client.group.connect().await?;
+    Ok(Arc::new(client))
 }
 
 /// Makes one client of nodes that are being connected to.
-async fn join(nodes: Vec<Arc<Hash>>, settings: Settings) -> Result<Arc<dyn Driver>> {
+fn join(nodes: Vec<Arc<dyn Node>>, settings: Settings, ties: TieRule) -> Redlock {
     let (tell, told) = mpsc::unbounded_channel();
-    let group = Arc::new(Group::new(nodes, settings, tell));
-    group.connect().await?;
+    let group = Arc::new(Group::new(nodes, settings, ties, tell));
     let mut listeners = JoinSet::new();
     for (index, node) in group.nodes.iter().enumerate() {
         listeners.spawn(inbox::listen(index, Arc::clone(node), group.tell.clone()));
     }
-    Ok(Arc::new(Redlock {
+    Redlock {
         inbox: Mutex::new(Inbox::new(told)),
         group,
         _listeners: listeners,
-    }))
+    }
 }
 
 /// One client of locks by majority.
@@ -113,10 +132,12 @@ impl Driver for Redlock {
     }
 
     fn clock(&self) -> Clock {
-        Clock::Boot
+        clock_of(&self.group.nodes)
     }
 
     fn capabilities(&self) -> Capabilities {
+        let nodes = self.group.nodes.iter();
+        let timeouts = nodes.filter_map(|node| node.capabilities().timeout);
         Capabilities {
             // Majorities of nodes that each count permits would let too many in.
             permits: false,
@@ -124,13 +145,7 @@ impl Driver for Redlock {
             fairness: Fairness::Any,
             sees_clients_end: false,
             longest_ttl: self.group.settings.longest_ttl(),
-            timeout: self
-                .group
-                .settings
-                .nodes
-                .iter()
-                .map(|node| node.timeout)
-                .max(),
+            timeout: timeouts.max(),
             ..Capabilities::all()
         }
     }
@@ -171,8 +186,8 @@ impl Driver for Redlock {
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
         Some(Box::pin(async move {
             let nodes = self.group.nodes.iter();
-            let again = nodes.map(|node| Arc::new(node.again())).collect();
-            join(again, self.group.settings.clone()).await
+            let again = nodes.map(|node| node.again()).collect();
+            connect(again, self.group.settings.clone()).await
         }))
     }
 }

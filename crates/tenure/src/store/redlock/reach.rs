@@ -4,12 +4,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::time::timeout;
-
 use crate::error::{Error, Lasting, Result};
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault::unavailable;
 use crate::store::redlock::group::{A_WHILE, Group};
+use crate::store::redlock::node::Node;
 use crate::store::redlock::round::Round;
 
 impl Group {
@@ -21,7 +19,8 @@ impl Group {
     pub(crate) async fn connect(&self) -> Result<()> {
         let mut tries = Round::new(self.nodes.len());
         for (index, node) in self.nodes.iter().enumerate() {
-            tries.ask(index, next_try(Arc::clone(node)));
+            let node = Arc::clone(node);
+            tries.ask(index, async move { node.connected().await });
         }
         let connected = |tries: &[Option<Result<()>>]| tries.iter().flatten().flatten().count();
         tries.until(|tries| connected(tries) >= self.majority).await;
@@ -37,7 +36,7 @@ impl Group {
                 false => unavailable(Lasting(self.failure(&tries).into())),
             });
         }
-        _ = timeout(A_WHILE, tries.until(|_| false)).await;
+        self.within(A_WHILE, tries.until(|_| false)).await;
         Ok(())
     }
 
@@ -48,8 +47,8 @@ impl Group {
     /// costs nothing, one that is away for a moment is there when it is needed, and what is asked
     /// first arrives first.
     pub(crate) async fn ask<T, F>(
-        &self,
-        request: impl Fn(usize, Arc<Hash>) -> F,
+        self: &Arc<Self>,
+        request: impl Fn(usize, Arc<dyn Node>) -> F,
         enough: impl Fn(&[Option<Result<T>>]) -> bool,
     ) -> Round<T>
     where
@@ -58,7 +57,7 @@ impl Group {
     {
         let mut round = Round::new(self.nodes.len());
         for (index, node) in self.nodes.iter().enumerate() {
-            if node.link().is_up() {
+            if node.is_connected() {
                 round.ask(index, request(index, Arc::clone(node)));
             }
         }
@@ -67,16 +66,16 @@ impl Group {
             self.ask_absent(&mut round, request, enough).await;
         }
         for node in round.unasked() {
-            round.answers[node] = Some(Err(self.nodes[node].link().no_connection()));
+            round.answers[node] = Some(Err(self.nodes[node].no_connection()));
         }
         round
     }
 
     /// Asks those who were not connected, each when it is.
     async fn ask_absent<T, F>(
-        &self,
+        self: &Arc<Self>,
         round: &mut Round<T>,
-        request: impl Fn(usize, Arc<Hash>) -> F,
+        request: impl Fn(usize, Arc<dyn Node>) -> F,
         enough: impl Fn(&[Option<Result<T>>]) -> bool,
     ) where
         T: Send + 'static,
@@ -85,7 +84,13 @@ impl Group {
         let absent = round.unasked();
         let mut tries = Round::new(self.nodes.len());
         for node in &absent {
-            tries.ask(*node, next_try_in_time(Arc::clone(&self.nodes[*node])));
+            let (group, absent) = (Arc::clone(self), Arc::clone(&self.nodes[*node]));
+            tries.ask(*node, async move {
+                // No longer than a request waits.
+                let patience = absent.capabilities().timeout.unwrap_or(A_WHILE);
+                let connected = group.within(patience, absent.connected()).await;
+                connected.unwrap_or_else(|| Err(absent.no_connection()))
+            });
         }
         poll_fn(|context| {
             let mut open = tries.poll(context);
@@ -107,14 +112,4 @@ impl Group {
         })
         .await;
     }
-}
-
-async fn next_try(node: Arc<Hash>) -> Result<()> {
-    node.link().next_try().await
-}
-
-/// The same, but no longer than a request waits for a connection.
-async fn next_try_in_time(node: Arc<Hash>) -> Result<()> {
-    let tried = timeout(node.settings().patience(), node.link().next_try()).await;
-    tried.unwrap_or_else(|_| Err(node.link().no_connection()))
 }

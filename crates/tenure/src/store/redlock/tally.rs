@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::driver::{Answer, Grant};
 use crate::error::{Error, Result};
 use crate::name::Fence;
-use crate::store::redis::hash::Vote;
 use crate::store::redlock::fault::why;
+use crate::store::vote::Vote;
 
 /// What the nodes have said to a claim so far.
 #[derive(Debug, Default)]

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use crate::driver::{Claim, Driver as _};
+use crate::driver::Claim;
 use crate::error::Result;
-use crate::store::redis::hash::Hash;
+use crate::random::fraction;
 use crate::store::redlock::claims::Said;
 use crate::store::redlock::fault::indeterminate;
 use crate::store::redlock::group::Group;
+use crate::store::redlock::node::Node;
 use crate::store::redlock::round::Round;
 
 impl Group {
@@ -44,11 +43,11 @@ impl Group {
     }
 
     async fn ask_to_withdraw(
-        &self,
+        self: &Arc<Self>,
         claim: &Arc<Claim>,
         enough: impl Fn(&[Option<Result<()>>]) -> bool,
     ) -> Round<()> {
-        let withdraw = |index, node: Arc<Hash>| {
+        let withdraw = |index, node: Arc<dyn Node>| {
             self.claims.sent(&claim.id, index);
             let claim = Arc::clone(claim);
             async move { node.withdraw(&claim).await }
@@ -103,7 +102,7 @@ impl Group {
         let give_up = self.clock.now() + claim.ttl;
         let mut pause = SHORTEST_PAUSE;
         while self.clock.now() < give_up {
-            sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            self.clock.sleep(pause.mul_f64(0.5 + fraction())).await;
             if self.is_taken_back(node, claim).await {
                 return;
             }
