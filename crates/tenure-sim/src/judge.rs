@@ -64,7 +64,8 @@ fn expect(plan: &Plan) -> Expect {
         .min();
     let in_time = shortest.is_none_or(|ttl_ms| 8 * plan.setting.slowest_ms < ttl_ms);
     // Whom an operator evicts before it has heard of its grant stands in line anew.
-    if plan.is_calm() && !keeps && !plan.evicts() && in_time {
+    // Where servers vote, no order is promised.
+    if plan.is_watched() && !keeps && !plan.evicts() && in_time {
         expect
     } else {
         // A claim whose message is late or lost comes later into the line than it was asked.

@@ -9,6 +9,7 @@ fn every_planted_bug_is_found() {
     for bug in Bug::ALL {
         let scope = Scope {
             owners: bug.needs_owners(),
+            stores: bug.stores(),
             ..Scope::ALL
         };
         match seeds_until_found(bug, scope, MOST_SEEDS) {
