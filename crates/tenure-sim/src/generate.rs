@@ -367,6 +367,11 @@ impl<'a> Draw<'a> {
         };
         let nodes = (0..count).map(|_| clock(self)).collect();
         let longest_ms = u64::try_from(plan.longest_ttl().as_millis()).unwrap_or(1000);
+        // A vote may take two rounds, and has to be over before the lease is.
+        let shortest_ms = plan.locks().iter().map(|lock| lock.ttl_ms).min();
+        let slowest_ms = shortest_ms.unwrap_or(longest_ms) / 8;
+        plan.setting.slowest_ms = plan.setting.slowest_ms.min(slowest_ms);
+        plan.setting.fastest_ms = plan.setting.fastest_ms.min(slowest_ms);
         let keep_out = self.random.bool();
         plan.store = StorePlan::Redlock {
             nodes,
@@ -474,10 +479,16 @@ impl<'a> Draw<'a> {
             Class::Store if plan.is_redlock() && self.one_in(3) => {
                 FaultKind::StoreFrozen { nodes, for_ms }
             }
+            // Back while the leases still run that a node may have forgotten.
+            Class::Store if plan.is_redlock() => FaultKind::StoreDown {
+                nodes,
+                for_ms: for_ms / 8 + 1,
+                forgets: plan.may_forget() && !self.one_in(4),
+            },
             Class::Store => FaultKind::StoreDown {
                 nodes,
                 for_ms,
-                forgets: self.one_in(3) && plan.may_forget(),
+                forgets: self.one_in(3),
             },
         }
     }

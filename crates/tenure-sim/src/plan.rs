@@ -374,6 +374,14 @@ impl Plan {
         matches!(self.store, StorePlan::Redlock { .. })
     }
 
+    /// How long a lease lasts that was handed over and not confirmed, where servers vote.
+    pub(crate) fn hand_over(&self) -> Option<Duration> {
+        match self.store {
+            StorePlan::Single => None,
+            StorePlan::Redlock { hand_over_ms, .. } => Some(Duration::from_millis(hand_over_ms)),
+        }
+    }
+
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         match &self.store {
@@ -392,13 +400,23 @@ impl Plan {
         }
     }
 
-    /// Whether clients give back all they have, as far as faults let them: none is killed, and no request
-    /// takes effect once more after its claim is over.
+    /// Whether clients give everything back: none is killed, no request takes effect once more after its
+    /// claim is over, and faults are over before clients of redlock stop to withdraw what nodes have not
+    /// confirmed.
     pub(crate) fn is_tidy(&self) -> bool {
-        let mut faults = self.faults.iter();
-        let mut messages = self.messages.iter();
-        !faults.any(|fault| matches!(fault.what, FaultKind::Kill { .. }))
-            && !messages.any(|message| matches!(message.what, MessageTrouble::Duplicate(_)))
+        let kills = |fault: &Fault| matches!(fault.what, FaultKind::Kill { .. });
+        let is_late = |message: &MessageFault| {
+            let what = message.what;
+            matches!(
+                what,
+                MessageTrouble::Duplicate(_) | MessageTrouble::SlowRequest(_)
+            )
+        };
+        let faults_ms: u64 = self.faults.iter().map(Fault::lasts).sum();
+        let shortest_ms = self.locks().iter().map(|lock| lock.ttl_ms).min();
+        !self.faults.iter().any(kills)
+            && !self.messages.iter().any(is_late)
+            && faults_ms + 3 * self.setting.timeout_ms < shortest_ms.unwrap_or(0)
     }
 
     /// Whether messages of a client arrive in the order in which they were sent.

@@ -156,7 +156,7 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
     for (number, store) in world.stores.iter().enumerate() {
         let called = world.called(number);
         for name in &world.names {
-            if !comes_free(store, name).await {
+            if !comes_free(store, name, world.plan.hand_over()).await {
                 let found = format!("a lease on {name} that never ends in {called}");
                 world.recorder.note(0, What::Left { found });
                 return;
@@ -175,7 +175,9 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
 }
 
 /// Whether a name can be had once all that was left in its line has had its turn.
-async fn comes_free(store: &Store, name: &Name) -> bool {
+///
+/// A server that votes lets waiters ask again after `hand_over`, whatever they wait for.
+async fn comes_free(store: &Store, name: &Name, hand_over: Option<Duration>) -> bool {
     let id = tenure::ClaimId::unique();
     let entries = store.look(Some(name));
     let left = entries
@@ -187,10 +189,17 @@ async fn comes_free(store: &Store, name: &Name) -> bool {
         if tries == 0 {
             return false;
         }
-        sleep(again.min(Duration::from_secs(60)) + Duration::from_millis(2)).await;
+        let again = match hand_over {
+            Some(hand_over) if again >= hand_over => LONGEST_TTL,
+            _ => again.min(Duration::from_secs(60)),
+        };
+        sleep(again + Duration::from_millis(2)).await;
     }
     true
 }
+
+/// Longer than any lease of a plan.
+const LONGEST_TTL: Duration = Duration::from_secs(4);
 
 /// The driver of a process: that of its one server, or redlock over all of them.
 fn driver(world: &Arc<World>, links: &[Arc<Link>]) -> Arc<dyn Driver> {

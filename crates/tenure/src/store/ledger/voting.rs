@@ -4,13 +4,14 @@
 //! server's clock and what clients propose, and a lease that is handed over is short until its new
 //! holder confirms it by asking again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::driver::{Answer, Claim, Life, Wait};
 use crate::name::Fence;
 use crate::store::ledger::{
-    Fences, Ledger, ModeConflict, Moment, NOBODY, Nanos, Notice, Place, Session, What, call_back,
-    covers, nanos,
+    Fences, Ledger, ModeConflict, Moment, NOBODY, Nanos, Notice, Place, Row, Session, What,
+    call_back, covers, nanos,
 };
 use crate::store::vote::Number;
 
@@ -19,6 +20,9 @@ use crate::store::vote::Number;
 pub(crate) struct VotingLedger {
     pub(crate) ledger: Ledger,
     pub(crate) last: u64,
+    /// The number of each owner's grant: the largest that one of its claims has won since the first of
+    /// them went in.
+    grants: BTreeMap<Box<str>, u64>,
 }
 
 /// One request at one moment: by whom, when, and what others are to be told.
@@ -58,9 +62,7 @@ impl VotingLedger {
         number: Number,
         turn: &mut Turn,
     ) -> Result<(Answer, bool), ModeConflict> {
-        self.run(claim, turn, Number::AtLeast(0), |ledger, at| {
-            ledger.let_in(at);
-        });
+        self.let_in(Some(claim), turn);
         let had = self.row(claim, turn).is_some();
         let answer = match number {
             Number::AtLeast(_) => {
@@ -83,6 +85,14 @@ impl VotingLedger {
             }
             (answer, _) => (answer, false),
         })
+    }
+
+    /// Lets in whose turn has come; `own`, if given, is told by the answer.
+    pub(crate) fn let_in(&mut self, own: Option<&Claim>, turn: &mut Turn) {
+        let own = own.map(|claim| claim.id.as_str());
+        self.run_for(own, turn, Number::AtLeast(0), |ledger, at| {
+            ledger.let_in(at)
+        });
     }
 
     /// Changes the ledger; what is handed over by it has to be confirmed.
@@ -128,6 +138,7 @@ impl VotingLedger {
             fences: &mut numbers,
             notices: &mut notices,
         };
+        let before = self.ledger.rows.clone();
         let output = change(&mut self.ledger, &mut at);
         let said = std::mem::take(at.notices);
         for mut notice in said {
@@ -149,8 +160,37 @@ impl VotingLedger {
         }
         self.ledger.call_first(&mut at);
         self.last = numbers.last;
+        self.number_joined(&before);
         turn.notices.append(&mut notices);
         output
+    }
+
+    /// Gives claims that have joined others of their owner the number of its grant.
+    fn number_joined(&mut self, before: &[Row]) {
+        let rows = &mut self.ledger.rows;
+        // Whoever goes in after all others of its owner have left has a grant of its own.
+        self.grants.retain(|owner, _| {
+            let mut stayed = before.iter().filter(|old| old.is_of(owner));
+            stayed.any(|old| rows.iter().any(|row| row.is(&old.claim, old.session)))
+        });
+        for row in rows.iter_mut().filter(|row| !row.released) {
+            let Some(owner) = row.owner.clone() else {
+                continue;
+            };
+            let grant = *self.grants.entry(owner).or_insert(row.fence);
+            if !before.iter().any(|old| old.is(&row.claim, row.session)) {
+                row.fence = row.fence.max(grant);
+            }
+        }
+    }
+
+    fn number(&mut self, mine: usize, fence: u64) {
+        let row = &mut self.ledger.rows[mine];
+        row.fence = fence;
+        if let Some(owner) = &row.owner {
+            let grant = self.grants.entry(owner.clone()).or_insert(fence);
+            *grant = (*grant).max(fence);
+        }
     }
 
     /// Gives the lease of a claim that asks again a new number: it was handed over before others got
@@ -160,16 +200,17 @@ impl VotingLedger {
             return;
         };
         let owner = self.ledger.rows[mine].owner.clone();
-        let rows = self.ledger.rows.iter();
-        let shared = rows.filter(|row| owner.as_deref().is_some_and(|owner| row.is_of(owner)));
-        let shared: Vec<_> = shared.map(|row| row.fence).collect();
-        let fence = match shared.iter().max() {
-            Some(largest) if shared.len() > 1 => *largest,
-            _ => self.run(claim, turn, number, |_, at| {
+        let grant = owner.as_deref().and_then(|owner| {
+            let of_owner = self.ledger.rows.iter().filter(|row| row.is_of(owner));
+            self.grants.get(owner).filter(|_| of_owner.count() > 1)
+        });
+        let fence = match grant {
+            Some(grant) => *grant,
+            None => self.run(claim, turn, number, |_, at| {
                 at.fences.reserve(claim.fences.max(1)).get()
             }),
         };
-        self.ledger.rows[mine].fence = fence;
+        self.number(mine, fence);
     }
 
     /// Grants a claim under the number that has won the vote, unless the server has given that number
@@ -182,11 +223,9 @@ impl VotingLedger {
     ) -> Result<Answer, ModeConflict> {
         let ends = turn.now.saturating_add(nanos(claim.ttl));
         let owner = claim.owner.as_ref().map(|owner| owner.as_str());
-        let rows = || self.ledger.rows.iter();
         let grant = owner.and_then(|owner| {
-            let of_owner = || rows().filter(move |row| row.is_of(owner));
-            let fence = of_owner().map(|row| row.fence).max()?;
-            Some((of_owner().next()?.mode, fence))
+            let held = self.ledger.mode_of(owner)?;
+            Some((held, *self.grants.get(owner)?))
         });
         let waits = |place: &Place| place.is(claim.id.as_str(), turn.session);
         let is_free =
@@ -230,12 +269,10 @@ impl VotingLedger {
         let Some(mine) = self.row(claim, turn).filter(|_| is_granted) else {
             return Ok(Answer::Busy);
         };
-        let row = &mut self.ledger.rows[mine];
-        row.fence = won.get();
-        self.last = self
-            .last
-            .max(won.get() + u64::from(claim.fences.max(1)) - 1);
-        Ok(Answer::Granted(row.grant(claim.ttl)))
+        self.number(mine, won.get());
+        let block = won.get() + u64::from(claim.fences.max(1)) - 1;
+        self.last = self.last.max(block);
+        Ok(Answer::Granted(self.ledger.rows[mine].grant(claim.ttl)))
     }
 
     /// The lease of a claim.

@@ -131,6 +131,8 @@ impl Claims {
             return 1;
         };
         held.lost();
+        // What it gets from now on is new.
+        held.began = Instant::now();
         (held.gave_way, held.stayed) = (held.gave_way + 1, 0);
         let (times, touched) = (held.gave_way, held.touched);
         table.leave(id, touched, until);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{Answer, Claim, Wait};
+use crate::driver::{Answer, Claim, Life, Wait};
 use crate::error::{Error, Result};
 use crate::name::Owner;
 use crate::random::fraction;
@@ -28,6 +28,9 @@ impl Group {
             self.undo(claim, &tally.answered()).await;
             let name = claim.name.clone();
             return Err(Error::ModeConflict { name });
+        }
+        if is_outdated(claim, tally) {
+            return Ok(Outcome::Over(self.give_way(claim, tally).await));
         }
         if tally.is_short(self.majority) {
             let missing = self.missing(tally);
@@ -134,6 +137,14 @@ impl Group {
         let (failed, all) = (failed.collect::<Vec<_>>(), self.nodes.len());
         too_few(all - failed.len(), all, self.majority, &failed)
     }
+}
+
+/// Whether nodes count by now, but not what they have granted: it is from before. A lease of no client
+/// is not numbered anew when it is asked for again, so it has to be withdrawn and granted anew.
+fn is_outdated(claim: &Claim, tally: &Tally) -> bool {
+    claim.life == Life::Ttl
+        && claim.wait == Wait::InLine
+        && tally.young.iter().any(|(_, left)| left.is_zero())
 }
 
 /// A place in line, to be asked for again at the first time that a node named.

@@ -88,6 +88,7 @@ impl Voter {
     pub fn renew(&mut self, by: Session, now: Duration, renewals: &[Renewal]) -> Vec<Renewed> {
         let one = |renewal: &Renewal| {
             self.change(by, now, &renewal.name, |name, turn| {
+                name.let_in(None, turn);
                 name.change(turn, |ledger, at| ledger.renew(renewal, at))
             })
         };
@@ -97,6 +98,7 @@ impl Voter {
     /// Frees a lease.
     pub fn release(&mut self, by: Session, now: Duration, release: &Release) -> Released {
         self.change(by, now, &release.name, |name, turn| {
+            name.let_in(None, turn);
             name.change(turn, |ledger, at| ledger.release(release, at))
         })
     }
@@ -104,6 +106,7 @@ impl Voter {
     /// Takes a name away from its holders, and returns them.
     pub fn evict(&mut self, by: Session, now: Duration, name: &Name) -> Vec<Holder> {
         self.change(by, now, name, |name, turn| {
+            name.let_in(None, turn);
             name.change(turn, ledger::Ledger::evict)
         })
     }
