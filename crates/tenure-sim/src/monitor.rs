@@ -49,9 +49,9 @@ pub(crate) fn look_at_rest(world: &World) {
             .iter()
             .filter(|holder| holder.depth > 0)
             .count();
-        // A claim by hand that expires leaves its place to a node that was away when it won.
-        let is_left = by_hand && !world.plan.is_calm();
-        if (held > 0 && !by_hand) || (!entry.waiters.is_empty() && !is_left) {
+        // A place in line that could not be taken back ends when its turn has come.
+        let may_wait = !world.plan.is_calm();
+        if (held > 0 && !by_hand) || (!entry.waiters.is_empty() && !may_wait) {
             let (name, waiters) = (&entry.name, entry.waiters.len());
             world.recorder.breach("nothing-left", || {
                 let called = world.called(store);

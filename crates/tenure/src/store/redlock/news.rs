@@ -10,15 +10,11 @@ use crate::clock::Tick;
 use crate::driver::News;
 use crate::name::Name;
 use crate::store::redlock::claims::Held;
-use crate::store::redlock::group::Group;
+use crate::store::redlock::cleanup::{Cleanup, Tell};
 use crate::store::redlock::node::Node;
 
 /// Passes on what a node tells, until the client ends.
-pub(crate) async fn listen(
-    index: usize,
-    node: Arc<dyn Node>,
-    tell: mpsc::UnboundedSender<(Option<usize>, News)>,
-) {
+pub(crate) async fn listen(index: usize, node: Arc<dyn Node>, tell: Tell) {
     loop {
         let news = node.news().await;
         if tell.send((Some(index), news)).is_err() {
@@ -50,7 +46,7 @@ impl Inbox {
     /// # Cancel safety
     ///
     /// Cancel safe: what has come is kept here.
-    pub(crate) async fn next(&mut self, group: &Arc<Group>) -> News {
+    pub(crate) async fn next(&mut self, cleanup: &Arc<Cleanup>) -> News {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return news;
@@ -58,38 +54,44 @@ impl Inbox {
             let soonest = self.calls.values().map(|(_, until)| *until).min();
             let patience = async {
                 match soonest {
-                    Some(until) => group.clock.sleep(until.since(group.clock.now())).await,
+                    Some(until) => {
+                        cleanup
+                            .nodes
+                            .clock
+                            .sleep(until.since(cleanup.nodes.clock.now()))
+                            .await
+                    }
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 told = self.told.recv() => match told {
-                    Some((Some(node), news)) => self.hear(group, node, news),
+                    Some((Some(node), news)) => self.hear(cleanup, node, news),
                     Some((None, news)) => self.ready.push_back(news),
                     // The group keeps a sender, so this cannot be.
                     None => return std::future::pending().await,
                 },
-                () = patience => self.end_waiting(group.clock.now()),
+                () = patience => self.end_waiting(cleanup.nodes.clock.now()),
             }
         }
     }
 
     /// Takes in what one node tells.
-    fn hear(&mut self, group: &Arc<Group>, node: usize, news: News) {
+    fn hear(&mut self, cleanup: &Arc<Cleanup>, node: usize, news: News) {
         match news {
             News::AskAgain(Some(name)) | News::Granted { name, .. } => {
-                self.hear_call(group, node, name);
+                self.hear_call(cleanup, node, name);
             }
             News::Lost {
                 name, claim, loss, ..
             } => {
-                let left = group.claims.change(&claim, |held| {
+                let left = cleanup.claims.change(&claim, |held| {
                     held.fence.map(|fence| (fence, held.lost_at(node)))
                 });
                 if let Some(Some((fence, left))) = left
-                    && left < group.majority
+                    && left < cleanup.nodes.majority
                 {
-                    group.claims.forget(&claim);
+                    cleanup.claims.forget(&claim);
                     self.ready.push_back(News::Lost {
                         name: name.clone(),
                         claim,
@@ -97,14 +99,14 @@ impl Inbox {
                         loss,
                     });
                 }
-                self.hear_call(group, node, name);
+                self.hear_call(cleanup, node, name);
             }
             News::AskAgain(None) | News::SessionLost(_) => {
                 self.ready.push_back(News::AskAgain(None))
             }
             News::Wanted { name, claim, .. } => {
                 let wanted = |held: &mut Held| held.wanted().then_some(held.fence);
-                if let Some(Some(Some(fence))) = group.claims.change(&claim, wanted) {
+                if let Some(Some(Some(fence))) = cleanup.claims.change(&claim, wanted) {
                     self.ready.push_back(News::Wanted { name, claim, fence });
                 }
             }
@@ -112,17 +114,17 @@ impl Inbox {
     }
 
     /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
-    fn hear_call(&mut self, group: &Arc<Group>, node: usize, name: Name) {
-        for held in group.claims.on(&name) {
+    fn hear_call(&mut self, cleanup: &Arc<Cleanup>, node: usize, name: Name) {
+        for held in cleanup.claims.on(&name) {
             if held.fence.is_some() && !held.is_at(node) {
                 // The node has handed over what a majority gave before.
-                group.bring_into_line_later(node, &held.claim.id);
+                cleanup.repair_later(node, &held.claim.id);
             }
         }
-        let until = group.clock.now() + PATIENCE;
+        let until = cleanup.nodes.clock.now() + PATIENCE;
         let (nodes, _) = self.calls.entry(name.clone()).or_insert((0, until));
         *nodes |= 1 << node;
-        if nodes.count_ones() as usize >= group.majority {
+        if nodes.count_ones() as usize >= cleanup.nodes.majority {
             self.calls.remove(&name);
             self.ready.push_back(News::AskAgain(Some(name)));
         }
