@@ -6,9 +6,7 @@ use tenure::{Client, Error, Guard, Lease, Outcome};
 use tokio::time::{sleep, timeout};
 
 use crate::nodes::{Nodes, Wires};
-use crate::{
-    LONG, PATIENCE, SHORT, chain, is_held, lock, millis, open, until, until_renewed, until_waiting,
-};
+use crate::{LONG, PATIENCE, SHORT, chain, is_held, lock, millis, open, until, until_renewed};
 
 /// Holds a name at the first two of three nodes; to the third it has no wire.
 #[derive(Debug)]
@@ -85,24 +83,6 @@ async fn a_node_that_forgot_does_not_count_until_the_lease_is_over() {
         "granted while the lease was running"
     );
     assert!(hers.fence.unwrap() < his.fence());
-}
-
-/// It was first asked for before the nodes restarted, and is granted by them once they count again.
-#[tokio::test]
-async fn a_lease_by_hand_that_waits_through_a_restart_is_granted() {
-    let mut nodes = Nodes::start(3);
-    let client = open(&nodes.url_with("restart_delay=2s")).await;
-    let (held, _) = until_granted(&client, millis(1900)).await;
-    let lock = client.mutex("a").ttl(millis(1900));
-    let waiting = tokio::spawn(async move { lock.lease().await });
-    until_waiting(&client, "a", 1).await;
-    for node in &mut nodes.0 {
-        node.start_again().unwrap();
-    }
-    let fence = held.fence();
-    drop(held);
-    let granted = timeout(PATIENCE, waiting).await.expect("it is granted");
-    assert!(fence < granted.unwrap().unwrap().fence.unwrap());
 }
 
 /// The same at the worst moment: the server counts whole seconds, and the first is a short one.

@@ -9,7 +9,7 @@ use crate::name::{ClaimId, Fence, Name};
 use crate::store::redlock::claims::{Held, Undone};
 use crate::store::redlock::fault::{indeterminate, unavailable};
 use crate::store::redlock::node::Node;
-use crate::store::redlock::nodes::succeeded;
+use crate::store::redlock::nodes::{Answers, succeeded};
 use crate::store::redlock::vote::Group;
 
 impl Group {
@@ -103,40 +103,30 @@ impl Group {
     /// Looks whether a majority has a claim, and may have granted it under this number, if one is
     /// given.
     async fn majority_has(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
-        let look = |_, node: Arc<dyn Node>| {
-            let name = name.clone();
-            async move { node.list(Some(&name)).await }
-        };
-        let has = |answers: &[Option<Result<Vec<Entry>>>], fence: Option<Fence>| {
-            let has = |holder: &Holder| {
+        let has = |answers: &Answers<Vec<Entry>>, fence: Option<Fence>| {
+            let is_it = |holder: &Holder| {
                 let is_fence = fence.is_none_or(|fence| fence == holder.fence);
                 holder.claim == *claim && holder.depth > 0 && is_fence
             };
             let listed = answers.iter().flatten().flatten();
-            let has =
-                |entries: &&Vec<Entry>| entries.iter().any(|entry| entry.holders.iter().any(has));
-            listed.filter(has).count()
+            let holders = listed.map(|entries| entries.iter().flat_map(|entry| &entry.holders));
+            holders
+                .filter_map(|mut all| all.find(|holder| is_it(holder)))
+                .count()
         };
-        let silent = |answers: &[Option<Result<_>>]| {
-            let heard = answers.iter().flatten().flatten().count();
-            answers.len() - heard
+        let majority = self.nodes.majority;
+        let enough = |answers: &Answers<Vec<Entry>>| {
+            let silent = answers.len() - succeeded(answers);
+            has(answers, None) >= majority && has(answers, fence) + silent >= majority
         };
-        let majority_has = |answers: &[Option<Result<_>>]| {
-            has(answers, None) >= self.nodes.majority
-                && has(answers, fence) + silent(answers) >= self.nodes.majority
-        };
-        let round = self.nodes.ask(look, majority_has).await;
-        majority_has(&round.answers)
+        let round = self.nodes.list(name, enough).await;
+        enough(&round.answers)
     }
 
     /// The grant of this client that a request is about, if it is one.
     fn own_grant(&self, claim: &ClaimId, fence: Option<Fence>) -> Option<Held> {
-        let held = self
-            .cleanup
-            .claims
-            .find(claim)
-            .filter(|held| held.fence.is_some());
-        held.filter(|held| fence.is_none() || fence == held.fence)
+        let held = self.cleanup.claims.find(claim)?;
+        (held.fence.is_some() && (fence.is_none() || fence == held.fence)).then_some(held)
     }
 
     /// What became of a lease of this client.

@@ -11,7 +11,7 @@ use crate::store::redlock::node::Node;
 use crate::store::redlock::nodes::{Nodes, succeeded};
 
 /// Lists what a majority of the nodes says.
-pub(crate) async fn list(nodes: &Arc<Nodes>, only: Option<&Name>) -> Result<Vec<Entry>> {
+pub(crate) async fn list(nodes: &Nodes, only: Option<&Name>) -> Result<Vec<Entry>> {
     let list = |node: Arc<dyn Node>| {
         let only = only.cloned();
         async move { node.list(only.as_ref()).await }
@@ -29,7 +29,7 @@ pub(crate) async fn list(nodes: &Arc<Nodes>, only: Option<&Name>) -> Result<Vec<
 }
 
 /// Takes a name away at every node; returns who held it at a majority.
-pub(crate) async fn evict(nodes: &Arc<Nodes>, name: &Name) -> Result<Vec<Holder>> {
+pub(crate) async fn evict(nodes: &Nodes, name: &Name) -> Result<Vec<Holder>> {
     let evict = |node: Arc<dyn Node>| {
         let name = name.clone();
         async move { node.evict(&name).await }
@@ -46,7 +46,7 @@ pub(crate) async fn evict(nodes: &Arc<Nodes>, name: &Name) -> Result<Vec<Holder>
 }
 
 /// Asks each node, and waits for all that answer; fails if no majority does.
-async fn ask_each<T, F>(nodes: &Arc<Nodes>, request: impl Fn(Arc<dyn Node>) -> F) -> Result<Vec<T>>
+async fn ask_each<T, F>(nodes: &Nodes, request: impl Fn(Arc<dyn Node>) -> F) -> Result<Vec<T>>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,

@@ -18,6 +18,14 @@
 //! Each node is a Redis server as the `redis` store knows it, with the same keys and scripts. What
 //! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
 
+#![cfg_attr(
+    not(feature = "simulation"),
+    expect(
+        unreachable_pub,
+        reason = "only simulations name nodes and their rules"
+    )
+)]
+
 mod claims;
 mod cleanup;
 mod clocks;
@@ -26,19 +34,11 @@ mod fault;
 mod lease;
 mod list;
 mod news;
-#[cfg_attr(
-    not(feature = "simulation"),
-    expect(unreachable_pub, reason = "only simulations name it")
-)]
 mod node;
 mod nodes;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod tally;
-#[cfg_attr(
-    not(feature = "simulation"),
-    expect(unreachable_pub, reason = "only simulations name it")
-)]
 mod tie;
 mod url;
 mod vote;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::background::Background;
 use crate::clock::Clock;
-use crate::driver;
+use crate::driver::{self, Entry};
 use crate::error::{Error, Lasting, Result};
+use crate::name::Name;
 use crate::store::redlock::fault::{too_few, unavailable, why};
 use crate::store::redlock::node::Node;
 
@@ -74,7 +75,7 @@ impl Nodes {
     /// dead costs nothing, one that is away for a moment is there when it is needed, and what is
     /// asked first arrives first.
     pub(crate) async fn ask<T, F>(
-        self: &Arc<Self>,
+        &self,
         request: impl Fn(usize, Arc<dyn Node>) -> F,
         enough: impl Fn(&Answers<T>) -> bool,
     ) -> Round<T>
@@ -89,55 +90,58 @@ impl Nodes {
             }
         }
         round.until(&enough).await;
-        if !round.unasked().is_empty() && !enough(&round.answers) {
-            self.ask_absent(&mut round, request, enough).await;
-        }
-        for node in round.unasked() {
-            round.answers[node] = Some(Err(self.all[node].no_connection()));
-        }
-        round
-    }
-
-    /// Asks those who were not connected, each when it is.
-    async fn ask_absent<T, F>(
-        self: &Arc<Self>,
-        round: &mut Round<T>,
-        request: impl Fn(usize, Arc<dyn Node>) -> F,
-        enough: impl Fn(&Answers<T>) -> bool,
-    ) where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let absent = round.unasked();
-        let mut attempts = Round::new(self.all.len(), None);
-        for index in &absent {
-            let (nodes, node) = (Arc::clone(self), Arc::clone(&self.all[*index]));
-            attempts.ask(*index, async move {
-                // No longer than a request waits.
-                let patience = node.capabilities().timeout.unwrap_or(SLOW_ANSWER);
-                let connected = nodes.within(patience, node.connected()).await;
-                connected.unwrap_or_else(|| Err(node.no_connection()))
-            });
+        let mut absent = Vec::new();
+        if !enough(&round.answers) {
+            let unasked = round.unasked().into_iter();
+            absent.extend(unasked.map(|index| (index, Box::pin(self.connected(index)))));
         }
         poll_fn(|context| {
-            let mut open = attempts.poll(context);
-            for index in &absent {
-                match attempts.answers[*index].take() {
-                    Some(Ok(())) => {
+            absent.retain_mut(
+                |(index, connected)| match connected.as_mut().poll(context) {
+                    Poll::Pending => true,
+                    Poll::Ready(Ok(())) => {
                         round.ask(*index, request(*index, Arc::clone(&self.all[*index])));
+                        false
                     }
-                    Some(Err(error)) => round.answers[*index] = Some(Err(error)),
-                    None => {}
-                }
-            }
-            open |= round.poll(context);
-            if open && !enough(&round.answers) {
+                    Poll::Ready(Err(error)) => {
+                        round.answers[*index] = Some(Err(error));
+                        false
+                    }
+                },
+            );
+            let is_open = round.poll(context) | !absent.is_empty();
+            if is_open && !enough(&round.answers) {
                 Poll::Pending
             } else {
                 Poll::Ready(())
             }
         })
         .await;
+        for node in round.unasked() {
+            round.answers[node] = Some(Err(self.all[node].no_connection()));
+        }
+        round
+    }
+
+    /// Waits for a connection to a node, no longer than a request waits.
+    async fn connected(&self, node: usize) -> Result<()> {
+        let node = &self.all[node];
+        let patience = node.capabilities().timeout.unwrap_or(SLOW_ANSWER);
+        let connected = self.within(patience, node.connected()).await;
+        connected.unwrap_or_else(|| Err(node.no_connection()))
+    }
+
+    /// Lists one name at every node, until the answers are enough.
+    pub(crate) async fn list(
+        &self,
+        name: &Name,
+        enough: impl Fn(&Answers<Vec<Entry>>) -> bool,
+    ) -> Round<Vec<Entry>> {
+        let list = |_, node: Arc<dyn Node>| {
+            let name = name.clone();
+            async move { node.list(Some(&name)).await }
+        };
+        self.ask(list, enough).await
     }
 
     /// Waits for something, for so long at the longest.

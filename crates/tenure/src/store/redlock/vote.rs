@@ -294,12 +294,8 @@ impl Group {
     /// claim is [first](TieRule::is_first).
     async fn is_first(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
-        let list = |_, node: Arc<dyn Node>| {
-            let name = claim.name.clone();
-            async move { node.list(Some(&name)).await }
-        };
         let enough = |answers: &Answers<Vec<Entry>>| succeeded(answers) >= answered;
-        let round = self.nodes.ask(list, enough).await;
+        let round = self.nodes.list(&claim.name, enough).await;
         let own = Owner::shown(claim.owner_text());
         let mut others: BTreeMap<&Owner, usize> = BTreeMap::new();
         let mut standings = Vec::new();
