@@ -58,6 +58,9 @@ pub fn generate(seed: u64, scope: Scope) -> Plan {
     if is_redlock {
         // Semaphores are refused where servers vote.
         names.fill(NameKind::Lock);
+        // Some leases outlive all faults, so that what is not taken back can be seen.
+        let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
+        long.for_each(|ttl_ms| *ttl_ms *= 5);
     }
     let clients = draw.random.usize(2..=5);
     let clients = (0..clients).map(|_| draw.client(&names)).collect();

@@ -374,14 +374,6 @@ impl Plan {
         matches!(self.store, StorePlan::Redlock { .. })
     }
 
-    /// How long a lease lasts that was handed over and not confirmed, where servers vote.
-    pub(crate) fn hand_over(&self) -> Option<Duration> {
-        match self.store {
-            StorePlan::Single => None,
-            StorePlan::Redlock { hand_over_ms, .. } => Some(Duration::from_millis(hand_over_ms)),
-        }
-    }
-
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         match &self.store {
@@ -400,10 +392,10 @@ impl Plan {
         }
     }
 
-    /// Whether clients give everything back: none is killed, no request takes effect once more after its
-    /// claim is over, and faults are over before clients of redlock stop to withdraw what nodes have not
-    /// confirmed.
-    pub(crate) fn is_tidy(&self) -> bool {
+    /// How long after the last fault clients of redlock have given everything back; `None` if they may not:
+    /// a client is killed, a request takes effect after its claim is over, or faults last so long that
+    /// clients stop to withdraw what nodes have not confirmed.
+    pub(crate) fn tidy_after(&self) -> Option<Duration> {
         let kills = |fault: &Fault| matches!(fault.what, FaultKind::Kill { .. });
         let is_late = |message: &MessageFault| {
             let what = message.what;
@@ -413,12 +405,16 @@ impl Plan {
             )
         };
         let faults_ms: u64 = self.faults.iter().map(Fault::lasts).sum();
-        // Shorter leases have expired before anybody looks.
-        let ttls = self.locks().into_iter().map(|lock| lock.ttl_ms);
-        let shortest_ms = ttls.filter(|ttl_ms| *ttl_ms > 2000).min();
-        !self.faults.iter().any(kills)
+        let timeouts_ms = 3 * self.setting.timeout_ms;
+        // Pauses between withdrawals grow with the outage, up to 1.5 s.
+        let tidy_ms = 100 + timeouts_ms + 1500.min(2 * faults_ms);
+        let is_tidy = !self.faults.iter().any(kills)
             && !self.messages.iter().any(is_late)
-            && faults_ms + 3 * self.setting.timeout_ms < shortest_ms.unwrap_or(0)
+            && self.locks().iter().all(|lock| {
+                let has_expired = lock.ttl_ms < tidy_ms;
+                has_expired || lock.ttl_ms > faults_ms + timeouts_ms
+            });
+        is_tidy.then(|| Duration::from_millis(tidy_ms))
     }
 
     /// Whether messages of a client arrive in the order in which they were sent.

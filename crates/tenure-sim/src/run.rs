@@ -136,9 +136,8 @@ async fn settle(world: &Arc<World>, crew: &Crew) {
         // Clients that were dropped cannot say when they are at rest.
         sleep(millis(6 * world.plan.setting.slowest_ms + 10)).await;
         monitor::look_at_rest(world);
-    } else if world.plan.is_redlock() && world.plan.is_tidy() {
-        // What nodes did not confirm is withdrawn again, with pauses of 1.5 s at the longest.
-        sleep(millis(2000 + 3 * world.plan.setting.timeout_ms)).await;
+    } else if let Some(tidy) = world.plan.tidy_after().filter(|_| world.plan.is_redlock()) {
+        sleep(tidy).await;
         monitor::look_at_rest(world);
     }
 }
@@ -156,7 +155,7 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
     for (number, store) in world.stores.iter().enumerate() {
         let called = world.called(number);
         for name in &world.names {
-            if !comes_free(store, name, world.plan.hand_over()).await {
+            if !comes_free(world, store, name).await {
                 let found = format!("a lease on {name} that never ends in {called}");
                 world.recorder.note(0, What::Left { found });
                 return;
@@ -176,8 +175,8 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
 
 /// Whether a name can be had once all that was left in its line has had its turn.
 ///
-/// A server that votes lets waiters ask again after `hand_over`, whatever they wait for.
-async fn comes_free(store: &Store, name: &Name, hand_over: Option<Duration>) -> bool {
+/// A server that votes lets waiters ask again before long, whatever they wait for.
+async fn comes_free(world: &World, store: &Store, name: &Name) -> bool {
     let id = tenure::ClaimId::unique();
     let entries = store.look(Some(name));
     let left = entries
@@ -189,17 +188,15 @@ async fn comes_free(store: &Store, name: &Name, hand_over: Option<Duration>) -> 
         if tries == 0 {
             return false;
         }
-        let again = match hand_over {
-            Some(hand_over) if again >= hand_over => LONGEST_TTL,
-            _ => again.min(Duration::from_secs(60)),
+        let again = if world.plan.is_redlock() {
+            world.plan.longest_ttl().mul_f64(1.01)
+        } else {
+            again.min(Duration::from_secs(60))
         };
         sleep(again + Duration::from_millis(2)).await;
     }
     true
 }
-
-/// Longer than any lease of a plan.
-const LONGEST_TTL: Duration = Duration::from_secs(4);
 
 /// The driver of a process: that of its one server, or redlock over all of them.
 fn driver(world: &Arc<World>, links: &[Arc<Link>]) -> Arc<dyn Driver> {
