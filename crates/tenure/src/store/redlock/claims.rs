@@ -222,10 +222,6 @@ impl Claims {
         self.lock().held.get_mut(id).map(change)
     }
 
-    pub(crate) fn forget(&self, id: &ClaimId) {
-        self.lock().held.remove(id);
-    }
-
     /// The claims of this client on a name.
     pub(crate) fn on(&self, name: &Name) -> Vec<Held> {
         let table = self.lock();

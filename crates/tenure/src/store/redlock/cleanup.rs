@@ -47,6 +47,14 @@ impl Cleanup {
         self.withdraw_everywhere(claim, wait_for).await;
     }
 
+    /// The same in the background.
+    pub(crate) fn undo_later(self: &Arc<Self>, claim: Arc<Claim>) {
+        self.end(&claim);
+        let cleanup = Arc::clone(self);
+        let undo = async move { cleanup.withdraw_everywhere(&claim, &[]).await };
+        self.nodes.background.spawn(undo);
+    }
+
     /// Takes a claim back everywhere to let others pass; returns how often it was so.
     pub(crate) async fn give_way(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) -> u32 {
         let until = self.nodes.clock.now() + claim.ttl;

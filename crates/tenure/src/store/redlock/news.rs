@@ -86,12 +86,14 @@ impl Inbox {
                 name, claim, loss, ..
             } => {
                 let left = cleanup.claims.change(&claim, |held| {
-                    held.fence.map(|fence| (fence, held.lost_at(node)))
+                    let fence = held.fence?;
+                    Some((fence, held.lost_at(node), Arc::clone(&held.claim)))
                 });
-                if let Some(Some((fence, left))) = left
+                if let Some(Some((fence, left, lost))) = left
                     && left < cleanup.nodes.majority
                 {
-                    cleanup.claims.forget(&claim);
+                    // A minority may still have it, under any number.
+                    cleanup.undo_later(lost);
                     self.ready.push_back(News::Lost {
                         name: name.clone(),
                         claim,
