@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tenure::driver::TimeSource;
+use tenure::driver::{Entry, TimeSource};
 use tenure::{Guard, Health, Name};
 use tenure_checker::{Freed, Mode, What};
 
 use crate::clock::SimClock;
 use crate::plan::LockSpec;
+use crate::store::Store;
 use crate::world::World;
 
 /// What is known of the claims of a run.
@@ -275,24 +276,29 @@ impl World {
 
     /// Looks whether the store knows everybody who believes to hold something.
     pub(crate) fn compare(&self) {
-        if self.store.is_down() {
+        let is_down = !self.plan.is_redlock() && self.stores[0].is_down();
+        // A node that has forgotten a lease does not count for others until the lease is over.
+        if is_down || (self.plan.is_redlock() && self.stores.iter().any(Store::has_forgotten)) {
             return;
         }
         let now_us = self.recorder.now_us();
-        let entries = self.store.look(None);
+        let entries: Vec<_> = self.stores.iter().map(|store| store.look(None)).collect();
         for (claim, belief) in &self.beliefs().held {
             let Some(owner) = belief.store_owner() else {
                 continue;
             };
-            let known = entries.iter().any(|entry| {
+            let is_known = |entry: &Entry| {
                 entry.name == belief.name
                     && entry.holders.iter().any(|holder| {
                         holder.depth > 0
                             && holder.owner.as_str() == owner
-                            && holder.fence.get() <= belief.fence
+                            && (holder.fence.get() <= belief.fence || self.plan.is_redlock())
                     })
-            });
-            if known || belief.excused_us > now_us {
+            };
+            let known = entries
+                .iter()
+                .filter(|entries| entries.iter().any(is_known));
+            if known.count() >= self.majority() || belief.excused_us > now_us {
                 continue;
             }
             let (name, fence) = (&belief.name, belief.fence);
@@ -365,7 +371,7 @@ impl World {
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(0);
         let excuse = Excuse {
             name: name.cloned(),
-            below: self.store.watermark(),
+            below: self.watermark(),
             // Timers are whole milliseconds, so the look at the end comes up to one later.
             until_us: self.recorder.now_us() + lasts_us + 1000,
         };

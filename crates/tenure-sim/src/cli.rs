@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 
 use crate::bugs::Bug;
-use crate::generate::{Scope, generate};
+use crate::generate::{Scope, Stores, generate};
 use crate::judge::{Finding, judge};
 use crate::run::run as simulate;
 use crate::search::{Coverage, Search};
@@ -15,7 +15,8 @@ use crate::{shrink, story};
 
 /// Simulates whole systems of tenure clients from seeds, and judges whether their locks kept their promises.
 ///
-/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a network, one store, and faults.
+/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a network, one store or several
+/// servers that vote, and faults.
 /// A run that breaks a promise is made smaller and told as a story, with the command that replays it.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-sim", after_help = EXAMPLES)]
@@ -50,6 +51,9 @@ struct Options {
     /// Leaves out store clocks that jump forward.
     #[arg(long)]
     no_store_jumps: bool,
+    /// Which stores to simulate: any, single or redlock.
+    #[arg(long, default_value = "any", value_parser = stores)]
+    store: Stores,
     /// Tells the story of the whole run instead of the smallest that breaks the same promise.
     #[arg(long)]
     whole: bool,
@@ -194,12 +198,13 @@ impl Options {
             owners: !self.no_owners && bug.is_none_or(Bug::needs_owners),
             faults: !self.no_faults,
             store_jumps: !self.no_store_jumps,
+            stores: bug.map_or(self.store, Bug::stores),
         }
     }
 
     /// The command that replays a seed.
     fn command(&self, seed: u64) -> String {
-        let mut command = format!("cargo run --profile sim -p tenure-sim -- --seed {seed}");
+        let mut command = format!("cargo run --release -p tenure-sim -- --seed {seed}");
         if self.no_owners {
             command += " --no-owners";
         }
@@ -208,6 +213,11 @@ impl Options {
         }
         if self.no_store_jumps {
             command += " --no-store-jumps";
+        }
+        match self.store {
+            Stores::Any => {}
+            Stores::Single => command += " --store single",
+            Stores::Redlock => command += " --store redlock",
         }
         if let Some(bug) = &self.bug {
             command += &format!(" --bug {bug}");
@@ -233,6 +243,16 @@ fn show(coverage: &Coverage) {
 fn speed(seeds: u64, start: Instant) -> f64 {
     let seeds = u32::try_from(seeds).unwrap_or(u32::MAX);
     f64::from(seeds) / start.elapsed().as_secs_f64().max(0.001)
+}
+
+/// Reads which stores to simulate.
+fn stores(text: &str) -> anyhow::Result<Stores> {
+    match text {
+        "any" => Ok(Stores::Any),
+        "single" => Ok(Stores::Single),
+        "redlock" => Ok(Stores::Redlock),
+        _ => bail!("{text:?} is none of any, single and redlock"),
+    }
 }
 
 /// Reads a duration such as 60s or 10m.

@@ -134,7 +134,13 @@ impl TimeSource for SimClock {
 
     async fn sleep(&self, duration: Duration) {
         let ppm = self.state().ppm;
-        tokio::time::sleep(scaled(duration, MILLION, MILLION + i128::from(ppm))).await;
+        let mut takes = scaled(duration, MILLION, MILLION + i128::from(ppm));
+        if ppm != 0 && !duration.is_zero() {
+            // Rounded up: who sleeps until a moment has to find it reached, or would sleep for nothing
+            // for ever.
+            takes += Duration::from_nanos(1);
+        }
+        tokio::time::sleep(takes).await;
         self.running().await;
     }
 }
@@ -167,6 +173,14 @@ mod tests {
         assert_eq!(clock.now(), START + Duration::from_secs(1));
         clock.go_on();
         assert!(sleeper.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_on_a_fast_clock_is_not_too_short() {
+        let clock = SimClock::new(4_000);
+        let until = clock.now() + Duration::from_nanos(1);
+        clock.sleep(Duration::from_nanos(1)).await;
+        assert!(clock.now() >= until);
     }
 
     #[tokio::test(start_paused = true)]

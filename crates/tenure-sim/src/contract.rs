@@ -5,17 +5,29 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tenure::driver::{
     Answer, Claim, Driver, Entry, Holder, News, Release, Released, Renewal, Renewed,
 };
 use tenure::store::memory::Memory;
+use tenure::store::redlock::simulation::{Number, Vote, Voter};
 use tenure::{Name, Result};
+use tokio::time::Instant;
 
 /// A request on its way to the store.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     Acquire(Claim),
+    /// Asks one of several servers for its vote.
+    Vote {
+        claim: Claim,
+        number: Number,
+        /// Whether requests that were sent later may overtake it.
+        delayed: bool,
+    },
+    /// Opens a connection to one of several servers.
+    Hello,
     Withdraw(Claim),
     Renew(Vec<Renewal>),
     Release(Release),
@@ -27,6 +39,8 @@ pub(crate) enum Request {
 #[derive(Debug)]
 pub(crate) enum Reply {
     Acquired(Result<Answer>),
+    Voted(Result<Vote>),
+    Hello { started: Instant, clock_us: u64 },
     Withdrawn(Result<()>),
     Renewed(Result<Vec<Renewed>>),
     Released(Result<Released>),
@@ -44,6 +58,43 @@ impl Request {
             Self::Release(release) => Reply::Released(ready(session.release(release))),
             Self::List(only) => Reply::Listed(ready(session.list(only.as_ref()))),
             Self::Evict(name) => Reply::Evicted(ready(session.evict(name))),
+            Self::Vote { .. } | Self::Hello => unreachable!("a store that is alone does not vote"),
+        }
+    }
+
+    /// Lets one of several servers decide, which is up since `started`.
+    pub(crate) fn decide_at(
+        &self,
+        voter: &mut Voter,
+        session: u128,
+        now: Duration,
+        started: Instant,
+    ) -> Reply {
+        match self {
+            Self::Acquire(_) => unreachable!("a server that votes is asked for its vote"),
+            Self::Vote {
+                claim,
+                number,
+                delayed,
+            } => {
+                let voted = voter.vote(session, now, claim, *number);
+                Reply::Voted(voted.map(|vote| Vote {
+                    delayed: *delayed,
+                    ..vote
+                }))
+            }
+            Self::Hello => Reply::Hello {
+                started,
+                clock_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
+            },
+            Self::Withdraw(claim) => {
+                voter.withdraw(session, now, claim);
+                Reply::Withdrawn(Ok(()))
+            }
+            Self::Renew(renewals) => Reply::Renewed(Ok(voter.renew(session, now, renewals))),
+            Self::Release(release) => Reply::Released(Ok(voter.release(session, now, release))),
+            Self::List(only) => Reply::Listed(Ok(voter.list(now, only.as_ref()))),
+            Self::Evict(name) => Reply::Evicted(Ok(voter.evict(session, now, name))),
         }
     }
 
@@ -60,6 +111,15 @@ impl Request {
                 let owner = owner.map_or_else(String::new, |owner| format!(" of owner {owner}"));
                 format!("acquire {name} {wait} for {id}{owner}")
             }
+            Self::Vote { claim, number, .. } => {
+                let (name, id) = (&claim.name, label(claim.id.as_str()));
+                let number = match number {
+                    Number::AtLeast(least) => format!("at least {least}"),
+                    Number::Exactly(fence) => format!("exactly {fence}"),
+                };
+                format!("vote on {name} for {id}, {number}")
+            }
+            Self::Hello => "connect".to_owned(),
             Self::Withdraw(claim) => {
                 format!("withdraw {} on {}", label(claim.id.as_str()), claim.name)
             }
@@ -85,15 +145,10 @@ impl Reply {
     /// For stories.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Acquired(Ok(Answer::Granted(grant))) => {
-                format!("granted with fence {}", grant.fence)
-            }
-            Self::Acquired(Ok(Answer::Queued { ask_again })) => {
-                let ask_again = ask_again.unwrap_or_default();
-                format!("queued, ask again in {} ms", ask_again.as_millis())
-            }
-            Self::Acquired(Ok(_)) => "busy".to_owned(),
-            Self::Acquired(Err(error)) => format!("refused: {error}"),
+            Self::Acquired(Ok(answer)) => tell_answer(answer),
+            Self::Voted(Ok(vote)) => tell_answer(&vote.answer),
+            Self::Acquired(Err(error)) | Self::Voted(Err(error)) => format!("refused: {error}"),
+            Self::Hello { .. } => "connected".to_owned(),
             Self::Withdrawn(_) => "withdrawn".to_owned(),
             Self::Renewed(Ok(renewed)) => {
                 let kept = |it: &Renewed| match it {
@@ -112,6 +167,17 @@ impl Reply {
             Self::Evicted(Ok(holders)) => format!("took it from {} holders", holders.len()),
             _ => "failed".to_owned(),
         }
+    }
+}
+
+fn tell_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Granted(grant) => format!("granted with fence {}", grant.fence),
+        Answer::Queued { ask_again } => {
+            let ask_again = ask_again.unwrap_or_default();
+            format!("queued, ask again in {} ms", ask_again.as_millis())
+        }
+        _ => "busy".to_owned(),
     }
 }
 

@@ -1,12 +1,15 @@
-//! The driver of a simulated client: each request goes over the simulated network.
+//! The driver of a simulated client, or a node of its redlock: each request goes over the simulated
+//! network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
     Renewed,
 };
+use tenure::store::redlock::simulation::{Node, Number, Vote};
 use tenure::{Error, Name, Result};
 
 use crate::contract::{Reply, Request};
@@ -27,7 +30,12 @@ impl Driver for SimDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::all()
+        let mut all = Capabilities::all();
+        let plan = &self.0.world.plan;
+        if plan.is_redlock() {
+            all.timeout = Some(Duration::from_millis(plan.setting.timeout_ms));
+        }
+        all
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
@@ -78,6 +86,48 @@ impl Driver for SimDriver {
 
     /// Every request is waited for by whoever made it.
     async fn settled(&self) {}
+}
+
+#[async_trait]
+impl Node for SimDriver {
+    async fn vote(&self, claim: &Claim, number: Number) -> Result<Vote> {
+        let request = Request::Vote {
+            claim: claim.clone(),
+            number,
+            delayed: false,
+        };
+        let started = self.0.greeting().map(|greeting| greeting.started);
+        let planted = &self.0.world.planted;
+        let reply = self.0.call(request).await;
+        match reply.map_err(|error| planted.failed_vote(error))? {
+            Reply::Voted(vote) => vote.map(|vote| Vote { started, ..vote }),
+            other => mixed_up(&other),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.0.greeting().is_some()
+    }
+
+    async fn connected(&self) -> Result<()> {
+        self.0.connected().await
+    }
+
+    fn no_connection(&self) -> Error {
+        self.0.unavailable()
+    }
+
+    fn clock_us(&self) -> Option<u64> {
+        self.0.greeting().map(|greeting| greeting.clock_us())
+    }
+
+    fn place(&self) -> String {
+        self.0.world.called(self.0.store)
+    }
+
+    fn again(&self) -> Arc<dyn Node> {
+        Arc::new(Self(Arc::clone(&self.0)))
+    }
 }
 
 fn mixed_up<T>(reply: &Reply) -> Result<T> {

@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use crate::plan::{
     ByHand, ClientPlan, Cut, End, Fault, FaultKind, How, LockSpec, MessageFault, MessageTrouble,
-    ModeSpec, NameKind, OwnerSpec, Plan, Setting, Step, Take, TaskPlan,
+    ModeSpec, NameKind, NodeClock, OwnerSpec, Plan, Setting, Step, StorePlan, Take, TaskPlan,
 };
 
 /// Which parts of the API plans may use.
@@ -19,6 +19,19 @@ pub struct Scope {
     pub faults: bool,
     /// Clocks of the store that jump forward.
     pub store_jumps: bool,
+    /// Which stores are simulated.
+    pub stores: Stores,
+}
+
+/// Which stores plans may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stores {
+    /// Each seed draws its own.
+    Any,
+    /// One server alone.
+    Single,
+    /// Servers that vote.
+    Redlock,
 }
 
 impl Scope {
@@ -27,24 +40,42 @@ impl Scope {
         owners: true,
         faults: true,
         store_jumps: true,
+        stores: Stores::Any,
     };
 }
 
 /// Draws the plan of a seed.
 pub fn generate(seed: u64, scope: Scope) -> Plan {
     let mut random = Rng::with_seed(seed ^ 0x7e9d_5ec7_a110_c8ed);
+    // From a generator of its own, so that it changes nothing else that the seed draws.
+    let is_redlock = match scope.stores {
+        Stores::Any => Rng::with_seed(seed ^ 0x4ed1_0c4b).u32(0..3) == 0,
+        Stores::Single => false,
+        Stores::Redlock => true,
+    };
     let mut draw = Draw::new(&mut random, scope);
-    let names = draw.names();
+    let mut names = draw.names();
+    if is_redlock {
+        // Semaphores are refused where servers vote.
+        names.fill(NameKind::Lock);
+        // Some leases outlive all faults, so that what is not taken back can be seen.
+        let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
+        long.for_each(|ttl_ms| *ttl_ms *= 5);
+    }
     let clients = draw.random.usize(2..=5);
     let clients = (0..clients).map(|_| draw.client(&names)).collect();
     let mut plan = Plan {
         seed,
+        store: StorePlan::Single,
         setting: draw.setting(),
         names,
         clients,
         faults: Vec::new(),
         messages: Vec::new(),
     };
+    if is_redlock {
+        draw.redlock(&mut plan);
+    }
     draw.faults(&mut plan);
     plan
 }
@@ -158,6 +189,8 @@ impl<'a> Draw<'a> {
         };
         ClientPlan {
             ppm,
+            order: vec![0],
+            unreachable: Vec::new(),
             tasks,
             after_restart,
         }
@@ -326,6 +359,52 @@ impl<'a> Draw<'a> {
         }
     }
 
+    /// Makes servers vote: their clocks, and which of them each client lists and reaches.
+    fn redlock(&mut self, plan: &mut Plan) {
+        let count = [3, 3, 5, 4, 2][self.random.usize(..5)];
+        let drifts = self.classes.contains(&Class::Clocks);
+        let most_ahead_ms = [0, 5, 200][self.random.usize(..3)];
+        let clock = |draw: &mut Self| NodeClock {
+            ahead_ms: draw.random.u64(0..=most_ahead_ms),
+            ppm: if drifts { draw.ppm() } else { 0 },
+        };
+        let nodes = (0..count).map(|_| clock(self)).collect();
+        let longest_ms = u64::try_from(plan.longest_ttl().as_millis()).unwrap_or(1000);
+        // A vote may take two rounds, and has to be over before the lease is.
+        let shortest_ms = plan.locks().iter().map(|lock| lock.ttl_ms).min();
+        let slowest_ms = shortest_ms.unwrap_or(longest_ms) / 8;
+        plan.setting.slowest_ms = plan.setting.slowest_ms.min(slowest_ms);
+        plan.setting.fastest_ms = plan.setting.fastest_ms.min(slowest_ms);
+        let keep_out = self.random.bool();
+        plan.store = StorePlan::Redlock {
+            nodes,
+            // Longer than every ttl, and than clocks differ and proposals are ahead.
+            restart_delay_ms: keep_out.then(|| longest_ms + self.random.u64(800..1500)),
+            hand_over_ms: [30, 300, 5000][self.random.usize(..3)],
+        };
+        // Nobody but a client's own end frees what it has.
+        plan.setting.sees_ends_after_ms = None;
+        let partial = self.one_in(3);
+        for client in &mut plan.clients {
+            client.order = (0..count).collect();
+            self.random.shuffle(&mut client.order);
+            if partial && self.random.bool() {
+                let away = self.random.usize(0..=(count - 1) / 2);
+                client.unreachable = self.random.choose_multiple(0..count, away);
+            }
+        }
+    }
+
+    /// The servers that a fault hits.
+    fn nodes(&mut self, plan: &Plan) -> Vec<usize> {
+        let count = plan.servers();
+        if !plan.is_redlock() || self.one_in(4) {
+            return Vec::new();
+        }
+        let hit = self.random.usize(1..=count.div_ceil(2));
+        self.random.choose_multiple(0..count, hit)
+    }
+
     fn faults(&mut self, plan: &mut Plan) {
         let (clients, longest) = (plan.clients.len(), plan.longest_ttl().as_millis());
         let longest_ms = u64::try_from(longest).unwrap_or(1000);
@@ -334,13 +413,13 @@ impl<'a> Draw<'a> {
             for _ in 0..count {
                 if class == Class::Messages {
                     for _ in 0..3 {
-                        let fault = self.message_fault(clients);
+                        let fault = self.message_fault(clients, plan.servers());
                         plan.messages.push(fault);
                     }
                     continue;
                 }
                 let at_ms = self.random.u64(1..800);
-                let what = self.fault(class, clients, longest_ms);
+                let what = self.fault(class, plan, longest_ms);
                 plan.faults.push(Fault { at_ms, what });
             }
         }
@@ -353,14 +432,21 @@ impl<'a> Draw<'a> {
         }
     }
 
-    fn fault(&mut self, class: Class, clients: usize, longest_ms: u64) -> FaultKind {
-        let client = self.random.usize(..clients);
+    fn fault(&mut self, class: Class, plan: &Plan, longest_ms: u64) -> FaultKind {
+        let client = self.random.usize(..plan.clients.len());
         let for_ms = self.random.u64(1..longest_ms * 2).min(4000);
+        let nodes = self.nodes(plan);
         match class {
-            Class::Messages | Class::Connections if self.random.bool() => {
-                FaultKind::Cut { client, for_ms }
-            }
-            Class::Messages | Class::Connections => FaultKind::Partition { client, for_ms },
+            Class::Messages | Class::Connections if self.random.bool() => FaultKind::Cut {
+                client,
+                nodes,
+                for_ms,
+            },
+            Class::Messages | Class::Connections => FaultKind::Partition {
+                client,
+                nodes,
+                for_ms,
+            },
             Class::Stops => FaultKind::Stop { client, for_ms },
             Class::Kills => FaultKind::Kill {
                 client,
@@ -375,31 +461,48 @@ impl<'a> Draw<'a> {
                     client,
                     ppm: self.ppm(),
                 },
-                2 => FaultKind::StoreDrift { ppm: self.ppm() },
+                2 => FaultKind::StoreDrift {
+                    nodes,
+                    ppm: self.ppm(),
+                },
+                // A node may forget its last number, and then goes by its clock.
+                _ if plan.may_forget() && plan.is_redlock() => FaultKind::StoreDrift {
+                    nodes,
+                    ppm: self.ppm(),
+                },
                 _ => {
                     let by_ms = i64::try_from(for_ms).unwrap_or(1);
+                    let forward = self.random.bool() && self.store_jumps && !plan.is_redlock();
                     FaultKind::StoreJump {
-                        by_ms: if self.random.bool() && self.store_jumps {
-                            by_ms
-                        } else {
-                            -by_ms
-                        },
+                        nodes,
+                        by_ms: if forward { by_ms } else { -by_ms },
                     }
                 }
             },
+            Class::Store if plan.is_redlock() && self.one_in(3) => {
+                FaultKind::StoreFrozen { nodes, for_ms }
+            }
+            // Back while the leases still run that a node may have forgotten.
+            Class::Store if plan.is_redlock() => FaultKind::StoreDown {
+                nodes,
+                for_ms: for_ms / 8 + 1,
+                forgets: plan.may_forget() && !self.one_in(4),
+            },
             Class::Store => FaultKind::StoreDown {
+                nodes,
                 for_ms,
                 forgets: self.one_in(3),
             },
         }
     }
 
-    fn message_fault(&mut self, clients: usize) -> MessageFault {
+    fn message_fault(&mut self, clients: usize, servers: usize) -> MessageFault {
+        let longest = 40 * u64::try_from(servers).unwrap_or(1);
         let late_ms = [5, 30, 300, 2500][self.random.usize(..4)];
         let late_ms = self.random.u64(1..=late_ms);
         MessageFault {
             client: self.random.usize(..clients),
-            nth: self.random.u64(0..40),
+            nth: self.random.u64(0..longest),
             what: match self.random.u32(0..7) {
                 0 => MessageTrouble::LoseRequest,
                 1 => MessageTrouble::LoseAnswer,

@@ -1,8 +1,9 @@
 //! Judges a run: by the checker, and by what was seen at the boundary.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_checker::{Event, Expect, Promise, Statistics, Verdict, check};
+use tenure_checker::{Event, Expect, Mode, Promise, Statistics, Verdict, What, check};
 
 use crate::plan::Plan;
 use crate::run::Ran;
@@ -31,7 +32,9 @@ pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
         })
         .collect();
     // What the checker finds has a proof, and so is told first.
-    let proven = verdict.findings().iter().map(|found| Finding {
+    let proven = verdict.findings().iter();
+    let proven = proven.filter(|found| !is_without_order(plan, ran, found));
+    let proven = proven.map(|found| Finding {
         promise: word(found.promise).to_owned(),
         sentence: found.sentence.clone(),
         events: found.events.clone(),
@@ -45,6 +48,32 @@ pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
         });
     }
     (findings, verdict.statistics().clone())
+}
+
+/// Whether a finding is about fences that have no order where servers vote: those of readers, and those of
+/// one owner, whose claims that hold together may have two.
+fn is_without_order(plan: &Plan, ran: &Ran, found: &tenure_checker::Finding) -> bool {
+    if !plan.is_redlock() || found.promise != Promise::GrowingFences {
+        return false;
+    }
+    let claims = found.events.iter().filter_map(|event| match event.what {
+        What::Granted { claim, .. } => Some(claim),
+        _ => None,
+    });
+    let claims: Vec<u64> = claims.collect();
+    let mut owners = BTreeSet::new();
+    let mut are_readers = true;
+    for event in &ran.history {
+        if let What::Asked {
+            claim, owner, mode, ..
+        } = &event.what
+            && claims.contains(claim)
+        {
+            owners.insert(owner);
+            are_readers &= *mode == Mode::Shared;
+        }
+    }
+    are_readers || owners.len() == 1
 }
 
 /// What is promised under the faults of a plan.
@@ -64,7 +93,8 @@ fn expect(plan: &Plan) -> Expect {
         .min();
     let in_time = shortest.is_none_or(|ttl_ms| 8 * plan.setting.slowest_ms < ttl_ms);
     // Whom an operator evicts before it has heard of its grant stands in line anew.
-    if plan.is_calm() && !keeps && !plan.evicts() && in_time {
+    // Where servers vote, no order is promised.
+    if plan.is_watched() && !keeps && !plan.evicts() && in_time {
         expect
     } else {
         // A claim whose message is late or lost comes later into the line than it was asked.

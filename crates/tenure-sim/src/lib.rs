@@ -1,8 +1,9 @@
 //! A deterministic simulation of whole systems: several tenure clients, a network, a store, clocks and faults, from one seed.
 //!
 //! The engines are the real ones. The [driver's contract](tenure::driver::Driver) is the boundary: each request goes over a
-//! simulated network to a session of the memory store, which stands for the server. Time is virtual, so a run of many
-//! seconds takes about a millisecond, and the same seed gives the same history byte for byte.
+//! simulated network to a session of the memory store, which stands for the server. Some plans have servers that vote
+//! instead: then redlock is the real one too, and each of its requests to a node goes over the network. Time is virtual, so a
+//! run of many seconds takes about a millisecond, and the same seed gives the same history byte for byte.
 //!
 //! - [`generate()`] draws a [`Plan`](plan::Plan) from a seed: plain data.
 //! - [`run()`] follows a plan, and gives back what happened.
@@ -33,7 +34,7 @@ mod workload;
 mod world;
 
 pub use bugs::Bug;
-pub use generate::{Scope, generate};
+pub use generate::{Scope, Stores, generate};
 pub use judge::{Finding, judge};
 pub use record::{Breach, Line};
 pub use run::{Ran, run};

@@ -38,17 +38,24 @@ pub(crate) async fn watch(world: Arc<World>) {
 
 /// Looks once, when every client has come to rest: only leases by hand and names that stay taken may be left.
 pub(crate) fn look_at_rest(world: &World) {
-    for entry in world.store.look(None) {
+    let stores = world.stores.iter().enumerate();
+    for (store, entry) in stores.flat_map(|(number, store)| {
+        let entries = store.look(None).into_iter();
+        entries.map(move |entry| (number, entry))
+    }) {
         let by_hand = world.planned_by_hand(entry.name.as_str());
         let held = entry
             .holders
             .iter()
             .filter(|holder| holder.depth > 0)
             .count();
-        if (held > 0 && !by_hand) || !entry.waiters.is_empty() {
+        // A place in line that could not be taken back ends when its turn has come.
+        let may_wait = !world.plan.is_calm();
+        if (held > 0 && !by_hand) || (!entry.waiters.is_empty() && !may_wait) {
             let (name, waiters) = (&entry.name, entry.waiters.len());
             world.recorder.breach("nothing-left", || {
-                format!("all clients are at rest, and the store has {held} holders and {waiters} waiters of \"{name}\"")
+                let called = world.called(store);
+                format!("all clients are at rest, and {called} has {held} holders and {waiters} waiters of \"{name}\"")
             });
         }
     }
@@ -56,7 +63,7 @@ pub(crate) fn look_at_rest(world: &World) {
 
 /// What looks odd at this moment, and is a breach if it lasts.
 fn oddities(world: &World, long_ago_us: u64) -> Vec<String> {
-    let entries = world.store.look(None);
+    let entries = world.stores[0].look(None);
     let empty = |name: &tenure::Name| Entry::new(name.clone());
     let mut odd = Vec::new();
     for name in &world.names {

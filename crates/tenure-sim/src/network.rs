@@ -15,6 +15,16 @@ use crate::contract::{Reply, Request, tell_news};
 use crate::plan::MessageTrouble;
 use crate::world::World;
 
+/// A request that has arrived at a server.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    link: Arc<Link>,
+    /// The connection that it came on.
+    epoch: u64,
+    request: Request,
+    back: Option<Back>,
+}
+
 /// All messages that are on their way, in the order in which they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
@@ -138,19 +148,17 @@ fn arrive(world: &Arc<World>, what: Parcel) {
             if epoch.is_some_and(|epoch| !link.is_connected(epoch)) {
                 return;
             }
-            let reply = world.decide(&link, request);
-            world.tell_news();
-            let (Some(reply), Some(back)) = (reply, back) else {
-                return;
-            };
-            let epoch = link.state().epoch;
-            let answer = Parcel::Answer {
-                epoch,
+            let epoch = epoch.unwrap_or_else(|| link.state().epoch);
+            let store = link.store;
+            let arrived = world.stores[store].hold_up(Arrived {
                 link,
-                reply,
-                to: back.to,
-            };
-            world.wire.send(back.takes, answer);
+                epoch,
+                request,
+                back,
+            });
+            if let Some(arrived) = arrived {
+                serve(world, arrived);
+            }
         }
         Parcel::Answer {
             link,
@@ -175,17 +183,48 @@ fn arrive(world: &Arc<World>, what: Parcel) {
     }
 }
 
-/// The connection of one client to the store.
+/// Lets a server decide a request, and sends the answer.
+pub(crate) fn serve(world: &Arc<World>, arrived: Arrived) {
+    let Arrived {
+        link,
+        epoch,
+        request,
+        back,
+    } = arrived;
+    let reply = world.decide(&link, request);
+    world.tell_news();
+    let (Some(reply), Some(back)) = (reply, back) else {
+        return;
+    };
+    let takes = link.in_order(&mut link.state().answered, back.takes);
+    let answer = Parcel::Answer {
+        epoch,
+        link,
+        reply,
+        to: back.to,
+    };
+    world.wire.send(takes, answer);
+}
+
+/// The connection of one client to one server.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// Unique in the run: a client that is restarted has another.
     pub(crate) id: usize,
     pub(crate) client: usize,
     pub(crate) process: u32,
+    /// Which server.
+    pub(crate) store: usize,
     pub(crate) clock: Arc<SimClock>,
-    world: Arc<World>,
+    pub(crate) world: Arc<World>,
+    /// The shortest and the longest way of a message on it, in milliseconds.
+    way_ms: (u64, u64),
     state: Mutex<State>,
     broken: Notify,
+    /// Rung when an attempt to connect has ended.
+    tried: Notify,
+    /// Rung when somebody waits for the next attempt.
+    hurry: Notify,
     inbox: mpsc::UnboundedSender<News>,
     outbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
@@ -195,9 +234,23 @@ struct State {
     /// Counts connections: what was sent on an old one is lost.
     epoch: u64,
     cut: Option<Silence>,
+    /// What the server said when it was connected to, where the client connects by itself.
+    greeting: Option<Greeting>,
+    /// When the last request and the last answer arrive that were sent: later ones are no earlier, where
+    /// a connection keeps the order.
+    asked: Instant,
+    answered: Instant,
     requests: u64,
     news: u64,
     random: fastrand::Rng,
+}
+
+/// What one of several servers says when it is connected to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Greeting {
+    pub(crate) started: Instant,
+    clock_us: u64,
+    heard: Instant,
 }
 
 /// How a connection is cut.
@@ -213,27 +266,46 @@ impl Link {
     pub(crate) fn new(
         world: &Arc<World>,
         id: usize,
-        client: usize,
-        process: u32,
-        ppm: i64,
+        (client, process): (usize, u32),
+        clock: &Arc<SimClock>,
+        store: usize,
     ) -> Self {
         let (inbox, outbox) = mpsc::unbounded_channel();
-        let seed = world.plan.seed ^ (0x9e37_79b9 * (u64::from(process) + 1));
+        let place = u64::try_from(store).unwrap_or(0);
+        let seed = world.plan.seed ^ (0x9e37_79b9 * (u64::from(process) + 1)) ^ (place << 40);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let setting = &world.plan.setting;
+        let mut way_ms = (setting.fastest_ms, setting.slowest_ms);
+        let mut cut = None;
+        if world.plan.is_redlock() {
+            // Each client is near to some servers and far from others.
+            way_ms.1 = random.u64(setting.fastest_ms..=setting.slowest_ms);
+            way_ms.0 = random.u64(setting.fastest_ms..=way_ms.1);
+            let unreachable = &world.plan.clients[client].unreachable;
+            cut = unreachable.contains(&store).then_some(Silence::Known);
+        }
         let state = State {
             epoch: 0,
-            cut: None,
+            cut,
+            greeting: None,
+            asked: Instant::now(),
+            answered: Instant::now(),
             requests: 0,
             news: 0,
-            random: fastrand::Rng::with_seed(seed),
+            random,
         };
         Self {
             id,
             client,
             process,
-            clock: Arc::new(SimClock::new(ppm)),
+            store,
+            clock: Arc::clone(clock),
             world: Arc::clone(world),
+            way_ms,
             state: Mutex::new(state),
             broken: Notify::new(),
+            tried: Notify::new(),
+            hurry: Notify::new(),
             inbox,
             outbox: tokio::sync::Mutex::new(outbox),
         }
@@ -253,6 +325,7 @@ impl Link {
         let broken = self.broken.notified();
         tokio::pin!(broken);
         broken.as_mut().enable();
+        let epoch = self.state().epoch;
         let Some(answer) = self.send(request) else {
             return Err(self.unavailable());
         };
@@ -263,6 +336,9 @@ impl Link {
             () = broken => None,
             () = self.sleep(timeout) => None,
         };
+        if reply.is_none() {
+            self.hang_up(epoch);
+        }
         self.clock.running().await;
         reply.ok_or_else(|| Error::Indeterminate {
             driver: "simulated",
@@ -294,6 +370,7 @@ impl Link {
         if let Some(MessageTrouble::SlowNews(ms)) = self.world.trouble(self, nth, true) {
             takes += Duration::from_millis(ms);
         }
+        let takes = self.in_order(&mut self.state().answered, takes);
         let link = Arc::clone(self);
         self.world
             .wire
@@ -303,6 +380,9 @@ impl Link {
     /// Breaks the connection: what is on its way is lost.
     pub(crate) fn cut(&self, how: Silence) {
         let mut state = self.state();
+        if how == Silence::Known {
+            state.greeting = None;
+        }
         state.epoch += 1;
         state.cut = Some(how);
         drop(state);
@@ -311,14 +391,73 @@ impl Link {
         }
     }
 
-    /// Connects again; the client is told that it may have missed news.
+    /// Connects again; the client is told that it may have missed news. A client of servers that vote
+    /// notices by itself.
     pub(crate) fn connect(self: &Arc<Self>) {
+        let plan = &self.world.plan;
+        if plan.clients[self.client].unreachable.contains(&self.store) {
+            return;
+        }
         let mut state = self.state();
         state.epoch += 1;
         state.cut = None;
+        state.greeting = None;
         drop(state);
         self.broken.notify_waiters();
-        self.tell(News::AskAgain(None));
+        if !plan.is_redlock() {
+            self.tell(News::AskAgain(None));
+        }
+    }
+
+    /// What the server said when it was connected to; `None` while it is not.
+    pub(crate) fn greeting(&self) -> Option<Greeting> {
+        self.state().greeting
+    }
+
+    /// Waits until the server is connected to, or the next attempt has failed.
+    pub(crate) async fn connected(&self) -> Result<()> {
+        let tried = self.tried.notified();
+        tokio::pin!(tried);
+        tried.as_mut().enable();
+        if self.greeting().is_none() {
+            self.hurry.notify_one();
+            tried.await;
+        }
+        self.clock.running().await;
+        match self.greeting() {
+            Some(_) => Ok(()),
+            None => Err(self.unavailable()),
+        }
+    }
+
+    /// Gives a connection up on which no answer came, as clients of servers that vote do.
+    fn hang_up(&self, epoch: u64) {
+        let mut state = self.state();
+        if !self.world.plan.is_redlock() || state.epoch != epoch {
+            return;
+        }
+        state.epoch += 1;
+        state.greeting = None;
+        drop(state);
+        self.broken.notify_waiters();
+    }
+
+    /// Greets the server; returns whether it answered.
+    async fn greet(&self) -> bool {
+        let epoch = self.state().epoch;
+        let Ok(Reply::Hello { started, clock_us }) = self.call(Request::Hello).await else {
+            return false;
+        };
+        let mut state = self.state();
+        if state.epoch != epoch || state.cut.is_some() {
+            return false;
+        }
+        state.greeting = Some(Greeting {
+            started,
+            clock_us,
+            heard: Instant::now(),
+        });
+        true
     }
 
     fn is_connected(&self, epoch: u64) -> bool {
@@ -327,7 +466,7 @@ impl Link {
     }
 
     /// Puts a request on the wire; `None` if the client knows that it cannot.
-    fn send(&self, request: Request) -> Option<oneshot::Receiver<Reply>> {
+    fn send(&self, mut request: Request) -> Option<oneshot::Receiver<Reply>> {
         let (to, answer) = oneshot::channel();
         let mut state = self.state();
         match state.cut {
@@ -336,6 +475,10 @@ impl Link {
             Some(Silence::Unknown) => return Some(answer),
             None => {}
         }
+        let is_hello = matches!(request, Request::Hello);
+        if self.world.plan.is_redlock() && state.greeting.is_none() && !is_hello {
+            return None;
+        }
         let nth = state.requests;
         state.requests += 1;
         let (mut there, mut takes) = (self.way(&mut state), self.way(&mut state));
@@ -343,11 +486,21 @@ impl Link {
         drop(state);
         let link = self.world.link(self.id)?;
         let mut back = true;
+        let mut overtaken = false;
         match self.world.trouble(self, nth, false) {
             Some(MessageTrouble::LoseRequest) => return Some(answer),
             Some(MessageTrouble::LoseAnswer) => back = false,
-            Some(MessageTrouble::SlowRequest(ms)) => there += Duration::from_millis(ms),
+            Some(MessageTrouble::SlowRequest(ms)) => {
+                there += Duration::from_millis(ms);
+                if let Request::Vote { delayed, .. } = &mut request {
+                    (*delayed, overtaken) = (true, true);
+                }
+            }
             Some(MessageTrouble::SlowAnswer(ms)) => takes += Duration::from_millis(ms),
+            // A claim may be asked for again after it was withdrawn, so a withdrawal must not be repeated
+            // much later, and no connection does that.
+            Some(MessageTrouble::Duplicate(_))
+                if self.world.plan.is_redlock() && matches!(request, Request::Withdraw(_)) => {}
             Some(MessageTrouble::Duplicate(ms)) => {
                 let copy = Parcel::Request {
                     link: Arc::clone(&link),
@@ -362,6 +515,9 @@ impl Link {
             Some(MessageTrouble::SlowNews(_)) | None => {}
         }
         let back = back.then_some(Back { to, takes });
+        if !overtaken {
+            there = self.in_order(&mut self.state().asked, there);
+        }
         let request = Parcel::Request {
             link,
             epoch,
@@ -374,16 +530,25 @@ impl Link {
 
     /// How long a message takes.
     fn way(&self, state: &mut State) -> Duration {
-        let setting = &self.world.plan.setting;
-        let ms = state.random.u64(setting.fastest_ms..=setting.slowest_ms);
+        let ms = state.random.u64(self.way_ms.0..=self.way_ms.1);
         Duration::from_millis(ms)
+    }
+
+    /// How long a message takes if it arrives after the last one, where connections keep the order.
+    fn in_order(&self, last: &mut Instant, takes: Duration) -> Duration {
+        if !self.world.plan.is_redlock() {
+            return takes;
+        }
+        let now = Instant::now();
+        *last = (*last).max(now + takes);
+        last.saturating_duration_since(now)
     }
 
     async fn sleep(&self, duration: Duration) {
         tenure::driver::TimeSource::sleep(&*self.clock, duration).await;
     }
 
-    fn unavailable(&self) -> Error {
+    pub(crate) fn unavailable(&self) -> Error {
         Error::Unavailable {
             driver: "simulated",
             source: "the connection is broken".into(),
@@ -394,6 +559,52 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Greeting {
+    /// What the server's clock shows now, by what it showed then.
+    pub(crate) fn clock_us(&self) -> u64 {
+        let since = u64::try_from(self.heard.elapsed().as_micros()).unwrap_or(0);
+        self.clock_us + since
+    }
+}
+
+/// Keeps a client connected to one of several servers, for as long as the run lasts.
+pub(crate) async fn keep_connected(link: Arc<Link>) {
+    let mut pause = SHORTEST_PAUSE;
+    let mut is_first = true;
+    loop {
+        link.clock.running().await;
+        let broken = link.broken.notified();
+        tokio::pin!(broken);
+        broken.as_mut().enable();
+        if link.greeting().is_some() {
+            broken.await;
+            pause = SHORTEST_PAUSE;
+            continue;
+        }
+        if link.greet().await {
+            if !is_first {
+                // What was told meanwhile is lost.
+                let _ = link.inbox.send(News::AskAgain(None));
+            }
+            is_first = false;
+            link.tried.notify_waiters();
+            continue;
+        }
+        link.tried.notify_waiters();
+        tokio::select! {
+            biased;
+            () = link.hurry.notified() => link.sleep(SHORTEST_PAUSE).await,
+            () = broken => {}
+            () = link.sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// How long to wait after an attempt to connect has failed, twice as long each time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl PartialEq for Packet {
     fn eq(&self, other: &Self) -> bool {

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Plan {
     /// The seed that it was drawn from; also seeds the library and the network.
     pub seed: u64,
+    /// Which store is simulated.
+    pub store: StorePlan,
     /// What the network and the store are like.
     pub setting: Setting,
     /// The names, by what they are locked as.
@@ -20,6 +22,32 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// What goes wrong with single messages.
     pub messages: Vec<MessageFault>,
+}
+
+/// The store of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StorePlan {
+    /// One server, which decides alone.
+    Single,
+    /// Servers that vote: `redlock://`.
+    Redlock {
+        /// The clocks of the nodes, one each.
+        nodes: Vec<NodeClock>,
+        /// How long a node that has started does not count, in milliseconds; `None` if nodes never
+        /// forget.
+        restart_delay_ms: Option<u64>,
+        /// How long a lease lasts that a node handed over and nobody confirmed, in milliseconds.
+        hand_over_ms: u64,
+    },
+}
+
+/// The clock of a node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NodeClock {
+    /// How far it is ahead, in milliseconds.
+    pub ahead_ms: u64,
+    /// How much faster it runs, in parts per million.
+    pub ppm: i64,
 }
 
 /// What the network and the store are like.
@@ -54,6 +82,10 @@ pub enum NameKind {
 pub struct ClientPlan {
     /// How much faster its clock runs, in parts per million.
     pub ppm: i64,
+    /// The nodes in the order in which its URL lists them.
+    pub order: Vec<usize>,
+    /// The nodes that it never reaches.
+    pub unreachable: Vec<usize>,
     /// Its tasks, which run at once.
     pub tasks: Vec<TaskPlan>,
     /// The tasks of the client that starts in its place after it was killed.
@@ -224,6 +256,8 @@ pub enum FaultKind {
     Cut {
         /// Whose.
         client: usize,
+        /// To which nodes; none stands for all.
+        nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
@@ -231,6 +265,8 @@ pub enum FaultKind {
     Partition {
         /// Whose.
         client: usize,
+        /// To which nodes; none stands for all.
+        nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
@@ -264,20 +300,33 @@ pub enum FaultKind {
     },
     /// The store's clock jumps.
     StoreJump {
+        /// At which nodes; none stands for all.
+        nodes: Vec<usize>,
         /// How far, in milliseconds.
         by_ms: i64,
     },
     /// The store's clock changes its rate.
     StoreDrift {
+        /// At which nodes; none stands for all.
+        nodes: Vec<usize>,
         /// In parts per million.
         ppm: i64,
     },
     /// The store is down, and all connections are cut.
     StoreDown {
+        /// Which nodes; none stands for all.
+        nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
         /// Whether it comes back without its data.
         forgets: bool,
+    },
+    /// The store stands still: requests wait until it goes on.
+    StoreFrozen {
+        /// Which nodes; none stands for all.
+        nodes: Vec<usize>,
+        /// For how long, in milliseconds.
+        for_ms: u64,
     },
 }
 
@@ -313,6 +362,59 @@ impl Plan {
     /// Whether nothing goes wrong in it.
     pub fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.messages.is_empty()
+    }
+
+    /// Whether what clients believe and what the store has agrees within a few messages.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_calm() && !self.is_redlock()
+    }
+
+    /// Whether servers vote.
+    pub fn is_redlock(&self) -> bool {
+        matches!(self.store, StorePlan::Redlock { .. })
+    }
+
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        match &self.store {
+            StorePlan::Single => 1,
+            StorePlan::Redlock { nodes, .. } => nodes.len(),
+        }
+    }
+
+    /// Whether servers may lose their data: what they then promise rests on `restart_delay`.
+    pub(crate) fn may_forget(&self) -> bool {
+        match self.store {
+            StorePlan::Single => true,
+            StorePlan::Redlock {
+                restart_delay_ms, ..
+            } => restart_delay_ms.is_some(),
+        }
+    }
+
+    /// How long after the last fault clients of redlock have given everything back; `None` if they may not:
+    /// a client is killed, a request takes effect after its claim is over, or faults last so long that
+    /// clients stop to withdraw what nodes have not confirmed.
+    pub(crate) fn tidy_after(&self) -> Option<Duration> {
+        let kills = |fault: &Fault| matches!(fault.what, FaultKind::Kill { .. });
+        let is_late = |message: &MessageFault| {
+            let what = message.what;
+            matches!(
+                what,
+                MessageTrouble::Duplicate(_) | MessageTrouble::SlowRequest(_)
+            )
+        };
+        let faults_ms: u64 = self.faults.iter().map(Fault::lasts).sum();
+        let timeouts_ms = 3 * self.setting.timeout_ms;
+        // Pauses between withdrawals grow with the outage, up to 1.5 s.
+        let tidy_ms = 100 + timeouts_ms + 1500.min(2 * faults_ms);
+        let is_tidy = !self.faults.iter().any(kills)
+            && !self.messages.iter().any(is_late)
+            && self.locks().iter().all(|lock| {
+                let has_expired = lock.ttl_ms < tidy_ms;
+                has_expired || lock.ttl_ms > faults_ms + timeouts_ms
+            });
+        is_tidy.then(|| Duration::from_millis(tidy_ms))
     }
 
     /// Whether messages of a client arrive in the order in which they were sent.
@@ -369,12 +471,18 @@ impl Plan {
         let troubles = self.faults.len() + self.messages.len();
         left += 3 * u64::try_from(troubles).unwrap_or(u64::MAX);
         let jumps = self.faults.iter().map(|fault| match fault.what {
-            FaultKind::StoreJump { by_ms } if by_ms < 0 => by_ms.unsigned_abs(),
+            FaultKind::StoreJump { by_ms, .. } if by_ms < 0 => by_ms.unsigned_abs(),
             _ => 0,
         });
         let jumps_ms: u64 = jumps.sum();
+        let vote_ms = match self.store {
+            StorePlan::Single => 0,
+            StorePlan::Redlock {
+                restart_delay_ms, ..
+            } => restart_delay_ms.unwrap_or(0) + 10_000,
+        };
         Duration::from_millis(
-            held_ms + left * (ttl_ms + 2 * self.setting.timeout_ms) + jumps_ms + 5_000,
+            held_ms + left * (ttl_ms + 2 * self.setting.timeout_ms) + jumps_ms + vote_ms + 5_000,
         )
     }
 }
@@ -386,7 +494,8 @@ impl Fault {
             FaultKind::Cut { for_ms, .. }
             | FaultKind::Partition { for_ms, .. }
             | FaultKind::Stop { for_ms, .. }
-            | FaultKind::StoreDown { for_ms, .. } => for_ms,
+            | FaultKind::StoreDown { for_ms, .. }
+            | FaultKind::StoreFrozen { for_ms, .. } => for_ms,
             FaultKind::Kill { restart_ms, .. } => restart_ms.unwrap_or(0),
             FaultKind::Suspend { .. }
             | FaultKind::Drift { .. }
@@ -461,7 +570,10 @@ impl FaultKind {
             | Self::Kill { client, .. }
             | Self::Suspend { client, .. }
             | Self::Drift { client, .. } => Some(client),
-            Self::StoreJump { .. } | Self::StoreDrift { .. } | Self::StoreDown { .. } => None,
+            Self::StoreJump { .. }
+            | Self::StoreDrift { .. }
+            | Self::StoreDown { .. }
+            | Self::StoreFrozen { .. } => None,
         }
     }
 
@@ -474,7 +586,25 @@ impl FaultKind {
             | Self::Kill { client, .. }
             | Self::Suspend { client, .. }
             | Self::Drift { client, .. } => Some(*client),
-            Self::StoreJump { .. } | Self::StoreDrift { .. } | Self::StoreDown { .. } => None,
+            Self::StoreJump { .. }
+            | Self::StoreDrift { .. }
+            | Self::StoreDown { .. }
+            | Self::StoreFrozen { .. } => None,
+        }
+    }
+
+    /// The servers that it hits; none stands for all.
+    pub fn nodes(&self) -> &[usize] {
+        match self {
+            Self::Cut { nodes, .. }
+            | Self::Partition { nodes, .. }
+            | Self::StoreJump { nodes, .. }
+            | Self::StoreDrift { nodes, .. }
+            | Self::StoreDown { nodes, .. }
+            | Self::StoreFrozen { nodes, .. } => nodes,
+            Self::Stop { .. } | Self::Kill { .. } | Self::Suspend { .. } | Self::Drift { .. } => {
+                &[]
+            }
         }
     }
 
@@ -491,6 +621,7 @@ impl FaultKind {
             Self::StoreDrift { .. } => "store-drift",
             Self::StoreDown { forgets: false, .. } => "store-restart",
             Self::StoreDown { forgets: true, .. } => "store-forgets",
+            Self::StoreFrozen { .. } => "store-frozen",
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure::{Client, Owner};
+use tenure::driver::Driver;
+use tenure::store::redlock::simulation::{self as redlock, Node};
+use tenure::{Client, Name, Owner};
 use tenure_checker::{History, What};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -13,8 +15,9 @@ use crate::driver::SimDriver;
 use crate::faults;
 use crate::monitor;
 use crate::network::{self, Link};
-use crate::plan::{Plan, TaskPlan};
+use crate::plan::{Plan, StorePlan, TaskPlan};
 use crate::record::{Breach, Line};
+use crate::store::Store;
 use crate::workload::{Process, Task, millis};
 use crate::world::World;
 
@@ -63,7 +66,7 @@ async fn simulate(world: &Arc<World>) {
     }
     let watch = world
         .plan
-        .is_calm()
+        .is_watched()
         .then(|| tokio::spawn(monitor::watch(Arc::clone(world))));
     let faults = world.plan.faults.iter().map(|fault| {
         tokio::spawn(faults::make(
@@ -133,6 +136,9 @@ async fn settle(world: &Arc<World>, crew: &Crew) {
         // Clients that were dropped cannot say when they are at rest.
         sleep(millis(6 * world.plan.setting.slowest_ms + 10)).await;
         monitor::look_at_rest(world);
+    } else if let Some(tidy) = world.plan.tidy_after().filter(|_| world.plan.is_redlock()) {
+        sleep(tidy).await;
+        monitor::look_at_rest(world);
     }
 }
 
@@ -146,31 +152,73 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
     while !world.wire.is_empty() {
         sleep(longest).await;
     }
-    for name in &world.names {
-        let id = tenure::ClaimId::unique();
-        let entries = world.store.look(Some(name));
-        let left = entries
-            .iter()
-            .map(|entry| entry.waiters.len() + entry.holders.len());
-        let mut tries = 2 * left.sum::<usize>() + 4;
-        while let Some(again) = world.store.probe(name, &id) {
-            tries -= 1;
-            if tries == 0 {
-                let found = format!("a lease on {name} that never ends");
+    for (number, store) in world.stores.iter().enumerate() {
+        let called = world.called(number);
+        for name in &world.names {
+            if !comes_free(world, store, name).await {
+                let found = format!("a lease on {name} that never ends in {called}");
                 world.recorder.note(0, What::Left { found });
                 return;
             }
-            sleep(again.min(Duration::from_secs(60)) + Duration::from_millis(2)).await;
+        }
+        for entry in store.look(None) {
+            let found = format!(
+                "{} with {} holders and {} waiters in {called}",
+                entry.name,
+                entry.holders.len(),
+                entry.waiters.len()
+            );
+            world.recorder.note(0, What::Left { found });
         }
     }
-    for entry in world.store.look(None) {
-        let found = format!(
-            "{} with {} holders and {} waiters",
-            entry.name,
-            entry.holders.len(),
-            entry.waiters.len()
-        );
-        world.recorder.note(0, What::Left { found });
+}
+
+/// Whether a name can be had once all that was left in its line has had its turn.
+///
+/// A server that votes lets waiters ask again before long, whatever they wait for.
+async fn comes_free(world: &World, store: &Store, name: &Name) -> bool {
+    let id = tenure::ClaimId::unique();
+    let entries = store.look(Some(name));
+    let left = entries
+        .iter()
+        .map(|entry| entry.waiters.len() + entry.holders.len());
+    let mut tries = 2 * left.sum::<usize>() + 4;
+    while let Some(again) = store.probe(name, &id) {
+        tries -= 1;
+        if tries == 0 {
+            return false;
+        }
+        let again = if world.plan.is_redlock() {
+            world.plan.longest_ttl().mul_f64(1.01)
+        } else {
+            again.min(Duration::from_secs(60))
+        };
+        sleep(again + Duration::from_millis(2)).await;
+    }
+    true
+}
+
+/// The driver of a process: that of its one server, or redlock over all of them.
+fn driver(world: &Arc<World>, links: &[Arc<Link>]) -> Arc<dyn Driver> {
+    let node = |link: &Arc<Link>| SimDriver(Arc::clone(link));
+    match world.plan.store {
+        StorePlan::Single => Arc::new(node(&links[0])),
+        StorePlan::Redlock {
+            restart_delay_ms, ..
+        } => {
+            for link in links {
+                tokio::spawn(network::keep_connected(Arc::clone(link)));
+            }
+            let nodes = links
+                .iter()
+                .map(|link| Arc::new(node(link)) as Arc<dyn Node>);
+            let client = redlock::client(
+                nodes.collect(),
+                restart_delay_ms.map(millis),
+                world.planted.tie_rule(),
+            );
+            world.planted.around(client, &links[0].clock)
+        }
     }
 }
 
@@ -190,10 +238,10 @@ impl Crew {
     fn start(&self, world: &Arc<World>, client: usize, generation: u32) {
         let plan = &world.plan.clients[client];
         let number = u32::try_from(client).unwrap_or(u32::MAX) + 1 + 10 * generation;
-        let link = world.open_link(client, number, plan.ppm);
+        let links = world.open_links(client, number);
         world.recorder.note(number, What::Started);
-        let engine = Client::with_driver(Arc::new(SimDriver(Arc::clone(&link))));
-        let process = Arc::new(Process::new(world, link, engine, plan));
+        let engine = Client::with_driver(driver(world, &links));
+        let process = Arc::new(Process::new(world, Arc::clone(&links[0]), engine, plan));
         let tasks = if generation == 0 {
             &plan.tasks
         } else {
@@ -237,7 +285,7 @@ impl Crew {
         let mut members = self.members();
         for member in members
             .iter_mut()
-            .filter(|it| it.process.link.id == link.id)
+            .filter(|it| it.process.link.process == link.process)
         {
             member.is_killed = true;
             for task in &member.tasks {
@@ -251,7 +299,7 @@ impl Crew {
                 world
                     .recorder
                     .line(|| "the store sees that a client has ended".to_owned());
-                world.store.disconnect(id);
+                world.stores.iter().for_each(|store| store.disconnect(id));
                 world.tell_news();
             });
         }

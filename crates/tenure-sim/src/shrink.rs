@@ -2,7 +2,7 @@
 
 use crate::bugs::Bug;
 use crate::judge::{Finding, judge};
-use crate::plan::{Cut, End, How, Plan, Step, Take};
+use crate::plan::{Cut, End, How, NodeClock, Plan, Step, StorePlan, Take};
 use crate::run::run;
 
 /// Returns the smallest plan that was found, and its finding.
@@ -90,8 +90,18 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             }
         }
         with(&|plan| plan.clients[client].ppm = 0);
+        with(&|plan| plan.clients[client].order.sort_unstable());
+        with(&|plan| plan.clients[client].unreachable.clear());
     }
     with(&|plan| plan.setting.store_ppm = 0);
+    with(&|plan| {
+        if let StorePlan::Redlock { nodes, .. } = &mut plan.store {
+            nodes.fill(NodeClock {
+                ahead_ms: 0,
+                ppm: 0,
+            });
+        }
+    });
     with(&|plan| (plan.setting.fastest_ms, plan.setting.slowest_ms) = (1, 1));
     all
 }

@@ -1,76 +1,125 @@
-//! The server side: the sessions of a memory store, which can go down, forget, and see clients end.
+//! The server side: the sessions of a memory store, or one server that votes. It can go down, forget,
+//! stand still, and see clients end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure::driver::{Answer, Claim, Entry, News, Released};
+use tenure::driver::{Answer, Claim, Entry, News, Released, TimeSource};
 use tenure::store::memory::Memory;
+use tenure::store::redlock::simulation::{Number, Voter};
 use tenure::{ClaimId, Fence, Name};
+use tokio::time::Instant;
 
 use crate::clock::SimClock;
 use crate::contract::{Reply, Request, next_news};
+use crate::network::Arrived;
 
-/// The store of a run.
+/// One server of a run.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) clock: Arc<SimClock>,
+    first_started: Instant,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// A session of nobody, for looking in.
-    root: Memory,
-    /// One for each client that has ever connected, by its link.
-    sessions: BTreeMap<usize, Memory>,
+    data: Data,
+    started: Instant,
+    has_forgotten: bool,
     is_down: bool,
+    /// What waits while the server stands still.
+    backlog: Option<Vec<Arrived>>,
     /// Which claims were reported as freed.
     freed: BTreeSet<ClaimId>,
 }
 
+#[derive(Debug)]
+enum Data {
+    /// A server that decides alone.
+    Single {
+        /// A session of nobody, for looking in.
+        root: Memory,
+        /// One for each client that has ever connected, by its link.
+        sessions: BTreeMap<usize, Memory>,
+    },
+    /// One of several servers that vote.
+    Voter { voter: Voter, hand_over: Duration },
+}
+
 impl Store {
-    pub(crate) fn new(ppm: i64) -> Self {
+    /// A server that decides alone.
+    pub(crate) fn single(ppm: i64) -> Self {
         let clock = Arc::new(SimClock::new(ppm));
-        let inner = Inner {
+        let data = Data::Single {
             root: Memory::with_clock(Arc::<SimClock>::clone(&clock)),
             sessions: BTreeMap::new(),
+        };
+        Self::new(clock, data)
+    }
+
+    /// One of several servers that vote, which has been up for long.
+    pub(crate) fn voter(clock: SimClock, hand_over: Duration) -> Self {
+        let voter = Voter::new(hand_over);
+        Self::new(Arc::new(clock), Data::Voter { voter, hand_over })
+    }
+
+    fn new(clock: Arc<SimClock>, data: Data) -> Self {
+        let now = Instant::now();
+        let first_started = now.checked_sub(UP_BEFORE).unwrap_or(now);
+        let inner = Inner {
+            data,
+            started: first_started,
+            has_forgotten: false,
             is_down: false,
+            backlog: None,
             freed: BTreeSet::new(),
         };
         Self {
             clock,
+            first_started,
             inner: Mutex::new(inner),
         }
     }
 
     /// Opens the session of a client.
     pub(crate) fn connect(&self, link: usize) {
-        let mut inner = self.inner();
-        let session = inner.root.another();
-        inner.sessions.insert(link, session);
+        if let Data::Single { root, sessions } = &mut self.inner().data {
+            sessions.insert(link, root.another());
+        }
     }
 
     /// Ends the session of a client, and all that belongs to it.
     pub(crate) fn disconnect(&self, link: usize) {
-        let session = self.inner().sessions.remove(&link);
+        let session = match &mut self.inner().data {
+            Data::Single { sessions, .. } => sessions.remove(&link),
+            Data::Voter { .. } => None,
+        };
         drop(session);
     }
 
     /// Decides a request; `None` if the store is down or the session is gone.
     pub(crate) fn decide(&self, link: usize, request: &Request) -> Option<Reply> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         if inner.is_down {
             return None;
         }
-        Some(request.decide(inner.sessions.get(&link)?))
+        let started = inner.started;
+        match &mut inner.data {
+            Data::Single { sessions, .. } => Some(request.decide(sessions.get(&link)?)),
+            Data::Voter { voter, .. } => {
+                Some(request.decide_at(voter, session(link), self.clock.now(), started))
+            }
+        }
     }
 
     /// Decides a request as if another client had sent it.
     pub(crate) fn decide_for_all(&self, mut request: impl FnMut() -> Request) {
-        let inner = self.inner();
-        for session in inner.sessions.values() {
-            request().decide(session);
+        if let Data::Single { sessions, .. } = &self.inner().data {
+            for session in sessions.values() {
+                request().decide(session);
+            }
         }
     }
 
@@ -95,12 +144,20 @@ impl Store {
         let mut inner = self.inner();
         let inner = &mut *inner;
         let mut all = Vec::new();
-        for (link, session) in &inner.sessions {
-            while let Some(news) = next_news(session) {
-                if let News::Granted { claim, .. } = &news {
-                    inner.freed.remove(claim);
+        match &mut inner.data {
+            Data::Single { sessions, .. } => {
+                for (link, session) in sessions {
+                    while let Some(news) = next_news(session) {
+                        if let News::Granted { claim, .. } = &news {
+                            inner.freed.remove(claim);
+                        }
+                        all.push((*link, news));
+                    }
                 }
-                all.push((*link, news));
+            }
+            Data::Voter { voter, .. } => {
+                let news = voter.take_news().into_iter();
+                all.extend(news.filter_map(|(session, news)| Some((link(session)?, news))));
             }
         }
         all
@@ -108,15 +165,21 @@ impl Store {
 
     /// Who holds and who waits now.
     pub(crate) fn look(&self, only: Option<&Name>) -> Vec<Entry> {
-        match Request::List(only.cloned()).decide(&self.inner().root) {
-            Reply::Listed(Ok(entries)) => entries,
-            _ => Vec::new(),
+        match &self.inner().data {
+            Data::Single { root, .. } => match Request::List(only.cloned()).decide(root) {
+                Reply::Listed(Ok(entries)) => entries,
+                _ => Vec::new(),
+            },
+            Data::Voter { voter, .. } => voter.list(self.clock.now(), only),
         }
     }
 
     /// A fence that is larger than all that were granted, and smaller than all that will be.
     pub(crate) fn watermark(&self) -> u64 {
-        watermark(&self.inner().root, 1)
+        match &self.inner().data {
+            Data::Single { root, .. } => watermark(root, 1),
+            Data::Voter { voter, .. } => voter.last_fence() + 1,
+        }
     }
 
     /// Goes down.
@@ -126,57 +189,127 @@ impl Store {
 
     /// Comes up again, with its data.
     pub(crate) fn come_up(&self) {
-        self.inner().is_down = false;
+        let mut inner = self.inner();
+        inner.is_down = false;
+        inner.started = Instant::now();
     }
 
     pub(crate) fn is_down(&self) -> bool {
         self.inner().is_down
     }
 
-    /// Forgets everything but how far its fences had come, unless `fences_too`.
+    /// Stands still: requests wait.
+    pub(crate) fn freeze(&self) {
+        self.inner().backlog = Some(Vec::new());
+    }
+
+    /// Goes on; returns the requests that have waited.
+    pub(crate) fn go_on(&self) -> Vec<Arrived> {
+        self.inner().backlog.take().unwrap_or_default()
+    }
+
+    /// Lets a request wait, if the server stands still; else gives it back.
+    pub(crate) fn hold_up(&self, request: Arrived) -> Option<Arrived> {
+        match &mut self.inner().backlog {
+            Some(backlog) => {
+                backlog.push(request);
+                None
+            }
+            None => Some(request),
+        }
+    }
+
+    /// Forgets everything. A server that is alone still knows how far its fences had come, unless
+    /// `fences_too`.
     pub(crate) fn forget(&self, fences_too: bool) {
         let mut inner = self.inner();
-        let last = watermark(&inner.root, 1);
-        let root = Memory::with_clock(Arc::<SimClock>::clone(&self.clock));
-        if !fences_too {
-            watermark(&root, u32::try_from(last).unwrap_or(u32::MAX) + 1);
-        }
-        let links: Vec<_> = inner.sessions.keys().copied().collect();
-        inner.sessions = links
-            .into_iter()
-            .map(|link| (link, root.another()))
-            .collect();
-        inner.root = root;
+        inner.has_forgotten = true;
         inner.freed.clear();
+        match &mut inner.data {
+            Data::Single { root, sessions } => {
+                let last = watermark(root, 1);
+                *root = Memory::with_clock(Arc::<SimClock>::clone(&self.clock));
+                if !fences_too {
+                    watermark(root, u32::try_from(last).unwrap_or(u32::MAX) + 1);
+                }
+                for session in sessions.values_mut() {
+                    *session = root.another();
+                }
+            }
+            Data::Voter { voter, hand_over } => *voter = Voter::new(*hand_over),
+        }
+    }
+
+    /// When it was first started.
+    pub(crate) fn first_started(&self) -> Instant {
+        self.first_started
+    }
+
+    /// Whether it has ever lost its data.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        self.inner().has_forgotten
     }
 
     /// Asks for a name as nobody else does, to see whether it can still be had.
     ///
     /// Returns when to try again if it is taken.
     pub(crate) fn probe(&self, name: &Name, id: &ClaimId) -> Option<Duration> {
-        let inner = self.inner();
         let claim = probe(name.clone(), id.clone(), 1);
-        match Request::Acquire(claim.clone()).decide(&inner.root) {
-            Reply::Acquired(Ok(Answer::Queued { ask_again })) => {
-                Some(ask_again.unwrap_or_default())
+        let withdraw = Request::Withdraw(claim.clone());
+        let (mut inner, now) = (self.inner(), self.clock.now());
+        let answer = match &mut inner.data {
+            Data::Single { root, .. } => match Request::Acquire(claim).decide(root) {
+                Reply::Acquired(Ok(answer)) => answer,
+                _ => Answer::Busy,
+            },
+            Data::Voter { voter, .. } => {
+                let vote = voter.vote(NOBODY_ELSE, now, &claim, Number::AtLeast(0));
+                vote.map_or(Answer::Busy, |vote| vote.answer)
             }
-            _ => {
-                Request::Withdraw(claim).decide(&inner.root);
-                None
+        };
+        if let Answer::Queued { ask_again } = answer {
+            return Some(ask_again.unwrap_or_default());
+        }
+        match &mut inner.data {
+            Data::Single { root, .. } => drop(withdraw.decide(root)),
+            Data::Voter { voter, .. } => {
+                withdraw.decide_at(voter, NOBODY_ELSE, now, Instant::now());
             }
         }
+        None
     }
 
     /// Drops all sessions.
     pub(crate) fn close(&self) {
-        let sessions = std::mem::take(&mut self.inner().sessions);
-        drop(sessions);
+        let mut inner = self.inner();
+        let sessions = match &mut inner.data {
+            Data::Single { sessions, .. } => std::mem::take(sessions),
+            Data::Voter { .. } => BTreeMap::new(),
+        };
+        let backlog = inner.backlog.take();
+        drop(inner);
+        drop((sessions, backlog));
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The session of a link at a server that votes.
+fn session(link: usize) -> u128 {
+    u128::try_from(link).unwrap_or(NOBODY_ELSE) + 1
+}
+
+fn link(session: u128) -> Option<usize> {
+    usize::try_from(session.checked_sub(1)?).ok()
+}
+
+/// The session of whoever looks whether a name is free.
+const NOBODY_ELSE: u128 = u128::MAX / 2;
+
+/// For how long servers have been up when a run begins: longer than any `restart_delay`.
+const UP_BEFORE: Duration = Duration::from_secs(60);
 
 /// Takes and frees a name of its own with so many fences, to see the first of them.
 fn watermark(root: &Memory, fences: u32) -> u64 {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::judge::Finding;
-use crate::plan::{Cut, How, LockSpec, ModeSpec, OwnerSpec, Plan, Take};
+use crate::plan::{Cut, How, LockSpec, ModeSpec, OwnerSpec, Plan, StorePlan, Take};
 use crate::record::Line;
 use crate::world::name;
 
@@ -79,6 +79,28 @@ pub fn tell(plan: &Plan, lines: &[Line], finding: &Finding) -> String {
         setting.slowest_ms,
         setting.timeout_ms
     );
+    if let StorePlan::Redlock {
+        nodes,
+        restart_delay_ms,
+        hand_over_ms,
+    } = &plan.store
+    {
+        let delay = restart_delay_ms.map_or("off".to_owned(), |ms| format!("{ms} ms"));
+        let _ = writeln!(
+            text,
+            "       {} nodes vote; restart_delay {delay}; a handed-over lease lasts {hand_over_ms} ms",
+            nodes.len()
+        );
+        for (number, client) in plan.clients.iter().enumerate() {
+            let nodes = |nodes: &[usize]| nodes.iter().map(|node| node + 1).collect::<Vec<_>>();
+            let (order, away) = (nodes(&client.order), nodes(&client.unreachable));
+            let who = number + 1;
+            let _ = writeln!(
+                text,
+                "       client {who} lists the nodes as {order:?}, and does not reach {away:?}"
+            );
+        }
+    }
     for (number, line) in lines.iter().enumerate() {
         let (ms, us) = (line.at_us / 1000, line.at_us % 1000);
         let _ = writeln!(text, "{:>4}. {ms:>6}.{us:03} ms  {}", number + 1, line.text);

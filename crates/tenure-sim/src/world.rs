@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tenure::Name;
 use tenure::driver::Answer;
@@ -9,9 +10,10 @@ use tenure_checker::What;
 
 use crate::beliefs::Beliefs;
 use crate::bugs::{Bug, Planted};
+use crate::clock::SimClock;
 use crate::contract::{Reply, Request};
 use crate::network::{Link, Wire};
-use crate::plan::{MessageTrouble, Plan};
+use crate::plan::{FaultKind, MessageTrouble, NodeClock, Plan, StorePlan};
 use crate::record::Recorder;
 use crate::store::Store;
 
@@ -21,7 +23,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) names: Vec<Name>,
     pub(crate) recorder: Recorder,
-    pub(crate) store: Store,
+    /// One, or those that vote.
+    pub(crate) stores: Vec<Store>,
     pub(crate) wire: Wire,
     pub(crate) planted: Planted,
     pub(crate) beliefs: Mutex<Beliefs>,
@@ -35,7 +38,7 @@ impl World {
         Arc::new(Self {
             names: names.collect(),
             recorder: Recorder::new(with_lines),
-            store: Store::new(plan.setting.store_ppm),
+            stores: stores(plan),
             wire: Wire::default(),
             planted: Planted::new(bug),
             beliefs: Mutex::default(),
@@ -45,13 +48,19 @@ impl World {
         })
     }
 
-    /// Connects a new process of a client.
-    pub(crate) fn open_link(self: &Arc<Self>, client: usize, process: u32, ppm: i64) -> Arc<Link> {
+    /// Connects a new process of a client to each server, in the order in which it lists them.
+    pub(crate) fn open_links(self: &Arc<Self>, client: usize, process: u32) -> Vec<Arc<Link>> {
         let mut links = self.links();
-        let link = Arc::new(Link::new(self, links.len(), client, process, ppm));
-        self.store.connect(link.id);
-        links.push(Arc::clone(&link));
-        link
+        let plan = &self.plan.clients[client];
+        let clock = Arc::new(SimClock::new(plan.ppm));
+        let opened = plan.order.iter().map(|store| {
+            let link = Link::new(self, links.len(), (client, process), &clock, *store);
+            self.stores[*store].connect(link.id);
+            let link = Arc::new(link);
+            links.push(Arc::clone(&link));
+            link
+        });
+        opened.collect()
     }
 
     pub(crate) fn link(&self, id: usize) -> Option<Arc<Link>> {
@@ -65,27 +74,51 @@ impl World {
         live.cloned().collect()
     }
 
-    /// The link of the process that a client has now.
-    pub(crate) fn link_of(&self, client: usize) -> Option<Arc<Link>> {
-        let mut live = self.live_links().into_iter();
-        live.rfind(|link| link.client == client)
+    /// The links of the process that a client has now.
+    pub(crate) fn links_of(&self, client: usize) -> Vec<Arc<Link>> {
+        let mut live = self.live_links();
+        live.retain(|link| link.client == client);
+        live
     }
 
-    /// Lets the store decide a request that has arrived.
+    /// The servers that a fault hits.
+    pub(crate) fn hit(&self, fault: &FaultKind) -> Vec<usize> {
+        match fault.nodes() {
+            [] => (0..self.stores.len()).collect(),
+            some => some.to_vec(),
+        }
+    }
+
+    /// How many servers have to agree.
+    pub(crate) fn majority(&self) -> usize {
+        self.stores.len() / 2 + 1
+    }
+
+    /// A fence that is larger than all that were granted.
+    pub(crate) fn watermark(&self) -> u64 {
+        self.stores.iter().map(Store::watermark).max().unwrap_or(0)
+    }
+
+    /// Lets a server decide a request that has arrived.
     pub(crate) fn decide(&self, link: &Link, request: Request) -> Option<Reply> {
-        if self.store.is_down() {
+        let store = &self.stores[link.store];
+        if store.is_down() {
             return None;
         }
-        let reply = self.planted.decide(&self.store, link.id, &request)?;
+        let reply = self.planted.decide(store, link.id, &request)?;
         self.recorder.line(|| {
             let asked = request.told(|owner| self.label(owner));
-            format!(
-                "store: client {} asks: {asked}: {}",
-                link.called(),
-                reply.told()
-            )
+            let who = link.called();
+            let (place, told) = (self.called(link.store), reply.told());
+            format!("{place}: client {who} asks: {asked}: {told}")
         });
-        if self.store.is_freed_twice(&request, &reply) {
+        if let Request::Evict(name) = &request {
+            self.evicted(name);
+        }
+        if self.plan.is_redlock() {
+            return Some(reply);
+        }
+        if store.is_freed_twice(&request, &reply) {
             self.recorder.breach("one-release", || {
                 let asked = request.told(|owner| self.label(owner));
                 format!(
@@ -94,21 +127,18 @@ impl World {
                 )
             });
         }
-        match (&request, &reply) {
-            (Request::Evict(name), Reply::Evicted(Ok(_))) => self.evicted(name),
-            (Request::Acquire(claim), Reply::Acquired(Ok(Answer::Queued { .. }))) => {
-                if let Some(claim) = self.only_pending(link.process, &claim.name) {
-                    self.recorder.note(0, What::Queued { claim });
-                }
-            }
-            _ => {}
+        if let (Request::Acquire(claim), Reply::Acquired(Ok(Answer::Queued { .. }))) =
+            (&request, &reply)
+            && let Some(claim) = self.only_pending(link.process, &claim.name)
+        {
+            self.recorder.note(0, What::Queued { claim });
         }
         Some(reply)
     }
 
     /// Sends all news that the store has.
     pub(crate) fn tell_news(&self) {
-        for (link, news) in self.store.news() {
+        for (link, news) in self.stores.iter().flat_map(Store::news) {
             let Some(link) = self.link(link) else {
                 continue;
             };
@@ -123,7 +153,12 @@ impl World {
         let mut all = self.plan.messages.iter();
         let found = all.find(|fault| {
             let news = matches!(fault.what, MessageTrouble::SlowNews(_));
-            fault.client == link.client && fault.nth == nth && news == is_news
+            let servers = self.stores.len() as u64;
+            let (place, at) = (fault.nth % servers, fault.nth / servers);
+            fault.client == link.client
+                && place == link.store as u64
+                && at == nth
+                && news == is_news
         })?;
         let healed_us = self.plan.healed().as_micros();
         if u128::from(self.recorder.now_us()) >= healed_us {
@@ -163,12 +198,39 @@ impl World {
             link.clock.end();
         }
         self.wire.close();
-        self.store.close();
+        self.stores.iter().for_each(Store::close);
         self.links().clear();
+    }
+
+    /// How a server is called.
+    pub(crate) fn called(&self, store: usize) -> String {
+        match self.plan.is_redlock() {
+            true => format!("node {}", store + 1),
+            false => "store".to_owned(),
+        }
     }
 
     fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The servers of a plan.
+fn stores(plan: &Plan) -> Vec<Store> {
+    match &plan.store {
+        StorePlan::Single => vec![Store::single(plan.setting.store_ppm)],
+        StorePlan::Redlock {
+            nodes,
+            hand_over_ms,
+            ..
+        } => {
+            let node = |clock: &NodeClock| {
+                let shows = SimClock::new(clock.ppm);
+                shows.jump(i64::try_from(clock.ahead_ms).unwrap_or(0));
+                Store::voter(shows, Duration::from_millis(*hand_over_ms))
+            };
+            nodes.iter().map(node).collect()
+        }
     }
 }
 

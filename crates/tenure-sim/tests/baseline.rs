@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_sim::{Scope, generate, judge, run};
+use tenure_sim::{Scope, Stores, generate, judge, run};
 
 #[test]
 fn seeds_keep_their_promises() {
@@ -15,6 +15,18 @@ fn seeds_keep_their_promises() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Its lease stayed at a node that had it under another number than the others.
+#[test]
+fn an_evicted_lease_is_left_at_no_node() {
+    let scope = Scope {
+        stores: Stores::Redlock,
+        ..Scope::ALL
+    };
+    let plan = generate(101_591, scope);
+    let (findings, _) = judge(&plan, &run(&plan, None, false));
+    assert!(findings.is_empty(), "{findings:#?}");
 }
 
 const SEEDS: u64 = 500;

@@ -1,14 +1,60 @@
 //! Every planted bug is found within a bounded number of seeds.
 
 use tenure_sim::search::seeds_until_found;
-use tenure_sim::{Bug, Scope};
+use tenure_sim::{Bug, Scope, Stores};
 
 #[test]
-fn every_planted_bug_is_found() {
+fn every_planted_bug_of_a_single_store_is_found() {
+    are_found(|bug| bug.stores() == Stores::Single);
+}
+
+#[test]
+fn the_old_rule_for_split_votes_is_found_as_a_livelock() {
+    let scope = Scope {
+        owners: false,
+        stores: Stores::Redlock,
+        ..Scope::ALL
+    };
+    let found = seeds_until_found(Bug::RedlockTieByNodeOrder, scope, MOST_SEEDS);
+    assert_eq!(found.unwrap().1.promise, "liveness");
+}
+
+#[test]
+fn planted_bugs_in_what_redlock_gives_back_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::RedlockLostAnswerMeansNo | Bug::RedlockMinorityKept
+        )
+    });
+}
+
+#[test]
+fn planted_bugs_in_how_redlock_counts_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::RedlockRenewalByMinority | Bug::RedlockYoungNodeCounts
+        )
+    });
+}
+
+#[test]
+fn planted_bugs_in_fences_and_times_of_redlock_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::RedlockFenceNotWritten | Bug::RedlockValidityFromAnswers
+        )
+    });
+}
+
+fn are_found(which: impl Fn(&Bug) -> bool) {
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
+    for bug in Bug::ALL.into_iter().filter(which) {
         let scope = Scope {
             owners: bug.needs_owners(),
+            stores: bug.stores(),
             ..Scope::ALL
         };
         match seeds_until_found(bug, scope, MOST_SEEDS) {

@@ -16,6 +16,12 @@ pub(crate) fn random_u128() -> u128 {
     }
 }
 
+/// Draws a number from 0 up to 1, to spread what would otherwise happen at the same moment.
+#[cfg(feature = "redis")]
+pub(crate) fn fraction() -> f64 {
+    fastrand::f64()
+}
+
 /// A hash map whose order of iteration follows from the seed of the thread's generator.
 pub(crate) type SeededMap<K, V> = HashMap<K, V, SeededHash>;
 

@@ -1,8 +1,12 @@
 //! Planted bugs: mistakes on purpose at the boundary of the store, to see whether the simulator bites.
 //!
-//! Some are known from other locks, and say which. They are layers around the store, so the library knows nothing of them.
+//! Some are known from other locks, and say which. They are layers around the store or its driver, so the library knows
+//! nothing of them, but for the old rule for split votes.
 
 mod planted;
+mod redlock;
+
+use crate::generate::Stores;
 
 pub(crate) use planted::Planted;
 
@@ -29,6 +33,13 @@ pub enum Bug {
     OwnerSharesOneLease,
     PermitTooMany,
     ReadersFreeEachOther,
+    RedlockFenceNotWritten,
+    RedlockLostAnswerMeansNo,
+    RedlockMinorityKept,
+    RedlockRenewalByMinority,
+    RedlockTieByNodeOrder,
+    RedlockValidityFromAnswers,
+    RedlockYoungNodeCounts,
     ReentryWhereBuilt,
     ReleaseByOwner,
     ReleaseFreesNext,
@@ -48,7 +59,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 37] = [
         Self::AtLeastIgnored,
         Self::ClaimDiesAndIsGranted,
         Self::DuplicateCounts,
@@ -64,6 +75,13 @@ impl Bug {
         Self::OwnerSharesOneLease,
         Self::PermitTooMany,
         Self::ReadersFreeEachOther,
+        Self::RedlockFenceNotWritten,
+        Self::RedlockLostAnswerMeansNo,
+        Self::RedlockMinorityKept,
+        Self::RedlockRenewalByMinority,
+        Self::RedlockTieByNodeOrder,
+        Self::RedlockValidityFromAnswers,
+        Self::RedlockYoungNodeCounts,
         Self::ReentryWhereBuilt,
         Self::ReleaseByOwner,
         Self::ReleaseFreesNext,
@@ -105,6 +123,20 @@ impl Bug {
                 | Self::ReleaseByOwner
                 | Self::WithdrawalByOwner
         )
+    }
+
+    /// Which store shows it.
+    pub fn stores(self) -> Stores {
+        match self {
+            Self::RedlockFenceNotWritten
+            | Self::RedlockLostAnswerMeansNo
+            | Self::RedlockMinorityKept
+            | Self::RedlockRenewalByMinority
+            | Self::RedlockTieByNodeOrder
+            | Self::RedlockValidityFromAnswers
+            | Self::RedlockYoungNodeCounts => Stores::Redlock,
+            _ => Stores::Single,
+        }
     }
 
     fn words(self) -> (&'static str, &'static str) {
@@ -162,6 +194,34 @@ impl Bug {
             Self::ReadersFreeEachOther => (
                 "readers-free-each-other",
                 "the release of one reader frees all readers",
+            ),
+            Self::RedlockFenceNotWritten => (
+                "redlock-fence-not-written",
+                "a fence counts although no majority of the nodes has written it down",
+            ),
+            Self::RedlockLostAnswerMeansNo => (
+                "redlock-lost-answer-means-no",
+                "a node that did not answer is taken to have granted nothing",
+            ),
+            Self::RedlockMinorityKept => (
+                "redlock-minority-kept",
+                "what a minority granted is not taken back",
+            ),
+            Self::RedlockRenewalByMinority => (
+                "redlock-renewal-by-minority",
+                "a node that has lost a lease counts for its renewal",
+            ),
+            Self::RedlockTieByNodeOrder => (
+                "redlock-tie-by-node-order",
+                "whoever holds the first node of its own URL stays after a split vote, and asks again for ever",
+            ),
+            Self::RedlockValidityFromAnswers => (
+                "redlock-validity-from-answers",
+                "a lease counts from when the nodes answered, not from when they were asked",
+            ),
+            Self::RedlockYoungNodeCounts => (
+                "redlock-young-node-counts",
+                "a node that has just restarted, and may have forgotten leases, votes",
             ),
             Self::ReentryWhereBuilt => (
                 "reentry-where-built",

@@ -11,6 +11,7 @@ use tenure::{ClaimId, Fence};
 
 use super::Bug;
 use crate::contract::{Reply, Request};
+use crate::generate::Stores;
 use crate::store::{Store, fence};
 
 /// The mistake of a run, and what it remembers.
@@ -94,6 +95,9 @@ impl Planted {
         let Some(bug) = self.bug else {
             return store.decide(link, request);
         };
+        if bug.stores() == Stores::Redlock {
+            return self.decide_vote(store, link, request);
+        }
         if bug == Bug::LeaseNeverExpires {
             self.renew_all(store);
         }
@@ -106,7 +110,7 @@ impl Planted {
                 Some(Reply::Renewed(Ok(all?)))
             }
             Request::Release(release) => self.release(bug, store, link, release),
-            Request::List(_) | Request::Evict(_) => store.decide(link, request),
+            _ => store.decide(link, request),
         }
     }
 

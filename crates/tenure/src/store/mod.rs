@@ -17,3 +17,9 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "redis")]
+#[cfg_attr(
+    not(feature = "simulation"),
+    expect(unreachable_pub, reason = "only simulations name these types")
+)]
+pub(crate) mod vote;

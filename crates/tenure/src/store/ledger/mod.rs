@@ -5,6 +5,8 @@
 //! same rules so serve the memory store and the local store.
 
 mod notice;
+#[cfg(all(feature = "redis", feature = "simulation"))]
+pub(crate) mod voting;
 
 use std::collections::VecDeque;
 use std::time::Duration;

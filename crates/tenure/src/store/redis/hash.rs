@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::Instant;
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, Life, Mode, News, Release,
@@ -27,6 +26,7 @@ use crate::store::redis::scan;
 use crate::store::redis::script::{Script, Scripts, add_keys};
 use crate::store::redis::snapshot::{Snapshot, write_about, write_mode};
 use crate::store::redis::url::Settings;
+use crate::store::vote::{Number, Vote};
 
 /// One client of locks in the default layout.
 #[derive(Debug)]
@@ -397,29 +397,6 @@ impl Driver for Hash {
             Ok(Arc::new(again) as Arc<dyn Driver>)
         }))
     }
-}
-
-/// What the number of a grant has to be, where several servers vote on it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Number {
-    /// The server's own, but at least this.
-    AtLeast(u64),
-    /// This, which has won the vote.
-    Exactly(Fence),
-}
-
-/// What one of several servers says to a claim.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Vote {
-    pub(crate) answer: Answer,
-    /// Whether it was granted with the fence that its owner's other claims have here.
-    pub(crate) joins: bool,
-    /// The server's clock, if it granted the claim.
-    pub(crate) clock_us: Option<u64>,
-    /// Since when the server is up.
-    pub(crate) started: Option<Instant>,
-    /// Whether what was asked later may have been carried out before.
-    pub(crate) delayed: bool,
 }
 
 /// What is known after a call that took effect, when what follows it fails: never that nothing did.

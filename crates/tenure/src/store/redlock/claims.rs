@@ -1,6 +1,5 @@
 //! What this client has asked for, and which nodes have it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -8,6 +7,7 @@ use tokio::time::Instant;
 use crate::clock::Tick;
 use crate::driver::Claim;
 use crate::name::{ClaimId, Fence, Name};
+use crate::random::SeededMap;
 
 /// All claims of this client that wait or hold, and those that it takes back.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Claims {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<ClaimId, Held>,
-    leaving: HashMap<ClaimId, Leaving>,
+    held: SeededMap<ClaimId, Held>,
+    leaving: SeededMap<ClaimId, Leaving>,
     /// When so many are there, those that are over are thrown out.
     sweep_at: usize,
 }
@@ -59,7 +59,7 @@ struct Leaving {
     /// asked for again, it might take away what the node grants then.
     unconfirmed: u64,
     /// Those of them whose answer is still to come: it sees to what late answers tell of.
-    flying: u64,
+    in_flight: u64,
     /// Those of them that may have granted the claim after they took it back.
     overtaken: u64,
     until: Tick,
@@ -67,22 +67,22 @@ struct Leaving {
 
 /// What a node has said to a withdrawal or a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Undone {
     /// Nothing of the claim is left there.
     Gone,
     /// It had no lease; it may still have a place in line.
     NotHeld,
     /// Nothing that was heard.
-    Nothing,
+    Unknown,
 }
 
 /// What was known of a claim when it is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct Asked {
     /// When it was first asked for.
     pub(crate) began: Instant,
     /// When it was asked for.
-    pub(crate) asked: Tick,
+    pub(crate) at: Tick,
     pub(crate) is_new: bool,
 }
 
@@ -95,7 +95,7 @@ impl Claims {
     }
 
     /// Notes that a claim is asked for.
-    pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Before {
+    pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Asked {
         let mut table = self.lock();
         table.sweep(now);
         let is_over = |held: &Held| held.fence.is_some() && held.until <= now;
@@ -108,9 +108,9 @@ impl Claims {
             is_new = true;
             Held::new(claim, now)
         });
-        Before {
+        Asked {
             began: held.began,
-            asked: now,
+            at: now,
             is_new,
         }
     }
@@ -131,6 +131,8 @@ impl Claims {
             return 1;
         };
         held.lost();
+        // What it gets from now on is new.
+        held.began = Instant::now();
         (held.gave_way, held.stayed) = (held.gave_way + 1, 0);
         let (times, touched) = (held.gave_way, held.touched);
         table.leave(id, touched, until);
@@ -150,22 +152,22 @@ impl Claims {
     pub(crate) fn sent(&self, id: &ClaimId, node: usize) {
         if let Some(leaving) = self.lock().leaving.get_mut(id) {
             leaving.unconfirmed |= 1 << node;
-            leaving.flying |= 1 << node;
+            leaving.in_flight |= 1 << node;
         }
     }
 
     /// Notes what the node has said to it; returns whether it may still have something of the claim.
-    pub(crate) fn settled(&self, id: &ClaimId, node: usize, said: Said) -> bool {
+    pub(crate) fn settled(&self, id: &ClaimId, node: usize, undone: Undone) -> bool {
         let mut table = self.lock();
         let Some(leaving) = table.leaving.get_mut(id) else {
             return false;
         };
         let others = !(1 << node);
         let is_overtaken = leaving.overtaken & !others != 0;
-        let is_left = is_overtaken || (said != Said::Gone && leaving.touched & !others != 0);
-        leaving.flying &= others;
+        let is_left = is_overtaken || (undone != Undone::Gone && leaving.touched & !others != 0);
+        leaving.in_flight &= others;
         leaving.overtaken &= others;
-        if said != Said::Nothing {
+        if undone != Undone::Unknown {
             leaving.unconfirmed &= others;
         }
         if !is_left {
@@ -184,11 +186,11 @@ impl Claims {
         let leaving = table.leaving.get_mut(id);
         leaving.is_some_and(|leaving| {
             leaving.touched |= 1 << node;
-            let is_flying = leaving.flying & (1 << node) != 0;
-            if is_flying && overtaken {
+            let is_in_flight = leaving.in_flight & (1 << node) != 0;
+            if is_in_flight && overtaken {
                 leaving.overtaken |= 1 << node;
             }
-            is_flying
+            is_in_flight
         })
     }
 
@@ -218,10 +220,6 @@ impl Claims {
     /// Changes a claim, unless it is over; returns what `change` returns.
     pub(crate) fn change<T>(&self, id: &ClaimId, change: impl FnOnce(&mut Held) -> T) -> Option<T> {
         self.lock().held.get_mut(id).map(change)
-    }
-
-    pub(crate) fn forget(&self, id: &ClaimId) {
-        self.lock().held.remove(id);
     }
 
     /// The claims of this client on a name.
@@ -349,19 +347,19 @@ mod tests {
     fn a_withdrawal_is_doubtful_until_it_is_confirmed() {
         let (claims, id) = leaving();
         assert_eq!(claims.unconfirmed(&id), 0b011);
-        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(!claims.settled(&id, 0, Undone::Gone));
         assert!(
-            claims.settled(&id, 1, Said::Nothing),
+            claims.settled(&id, 1, Undone::Unknown),
             "it may have something"
         );
         assert_eq!(claims.unconfirmed(&id), 0b010);
         assert!(
-            claims.settled(&id, 2, Said::Nothing),
+            claims.settled(&id, 2, Undone::Unknown),
             "it was not even told"
         );
         for node in [1, 2] {
             claims.sent(&id, node);
-            assert!(!claims.settled(&id, node, Said::Gone));
+            assert!(!claims.settled(&id, node, Undone::Gone));
         }
         assert_eq!(claims.unconfirmed(&id), 0);
         assert!(claims.lock().leaving.is_empty());
@@ -370,18 +368,18 @@ mod tests {
     #[test]
     fn a_place_in_line_is_left_where_there_was_no_lease() {
         let (claims, id) = leaving();
-        assert!(claims.settled(&id, 0, Said::NotHeld));
+        assert!(claims.settled(&id, 0, Undone::NotHeld));
         assert_eq!(claims.unconfirmed(&id), 0b010);
         claims.sent(&id, 0);
-        assert!(!claims.settled(&id, 0, Said::Gone));
-        assert!(!claims.settled(&id, 0, Said::NotHeld), "it has nothing");
+        assert!(!claims.settled(&id, 0, Undone::Gone));
+        assert!(!claims.settled(&id, 0, Undone::NotHeld), "it has nothing");
     }
 
     #[test]
     fn what_is_on_its_way_sees_to_a_late_grant() {
         let (claims, id) = leaving();
         assert!(claims.is_seen_to(&id, 0, false));
-        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(!claims.settled(&id, 0, Undone::Gone));
         assert!(!claims.is_seen_to(&id, 0, false), "it has been there");
         assert!(!claims.is_seen_to(&id, 2, false), "nothing is on its way");
     }
@@ -390,15 +388,15 @@ mod tests {
     fn a_grant_that_was_overtaken_is_taken_back_once_more() {
         let (claims, id) = leaving();
         assert!(claims.is_seen_to(&id, 0, true));
-        assert!(claims.settled(&id, 0, Said::Gone));
+        assert!(claims.settled(&id, 0, Undone::Gone));
         claims.sent(&id, 0);
-        assert!(!claims.settled(&id, 0, Said::Gone));
+        assert!(!claims.settled(&id, 0, Undone::Gone));
     }
 
     #[test]
     fn what_was_never_confirmed_is_forgotten_in_time() {
         let (claims, id) = leaving();
-        assert!(claims.settled(&id, 0, Said::Nothing));
+        assert!(claims.settled(&id, 0, Undone::Unknown));
         claims.lock().sweep_at = 0;
         claims.lock().sweep(Tick::default() + SECOND / 2);
         assert_ne!(claims.unconfirmed(&id), 0);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Tick;
-use crate::error::Result;
-use crate::store::redis::hash::Vote;
+use crate::store::redlock::nodes::Answers;
+use crate::store::vote::Vote;
 
 /// How the nodes' clocks were last seen.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Clocks {
     }
 
     /// Takes in how the clocks of the nodes stand, by the answers of a vote that began at `sent`.
-    pub(crate) fn learn(&self, answers: &[Option<Result<Vote>>], sent: Tick, now: Tick) {
+    pub(crate) fn learn(&self, answers: &Answers<Vote>, sent: Tick, now: Tick) {
         // What was held up on its way shows a clock further ahead than it is.
         let is_quick = now.since(sent) < LONGEST_WAY;
         for (ahead, answer) in self.ahead_us.iter().zip(answers) {
@@ -77,6 +77,7 @@ const LONGEST_WAY: Duration = Duration::from_millis(490);
 mod tests {
     use super::*;
     use crate::driver::Answer;
+    use crate::error::Result;
     use crate::store::redlock::fault::unavailable;
 
     fn shows(clock_us: u64) -> Option<Result<Vote>> {

@@ -40,16 +40,6 @@ pub(crate) fn too_few(
     text
 }
 
-/// A node's error without what it says of the store as a whole.
-pub(crate) fn why(error: &Error) -> String {
-    match error {
-        Error::Unavailable { source, .. } | Error::Indeterminate { source, .. } => {
-            source.to_string()
-        }
-        other => other.to_string(),
-    }
-}
-
 pub(crate) const DRIVER: &str = "redlock";
 
 #[cfg(test)]

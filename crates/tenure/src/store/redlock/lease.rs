@@ -3,54 +3,53 @@
 use std::sync::Arc;
 
 use crate::clock::Tick;
-use crate::driver::{Driver as _, Entry, Holder, Life, Loss, Release, Released, Renewal, Renewed};
+use crate::driver::{Entry, Holder, Life, Loss, Release, Released, Renewal, Renewed};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence, Name};
-use crate::store::redis::hash::Hash;
-use crate::store::redlock::claims::{Held, Said};
+use crate::store::redlock::claims::{Held, Undone};
 use crate::store::redlock::fault::{indeterminate, unavailable};
-use crate::store::redlock::group::Group;
+use crate::store::redlock::node::Node;
+use crate::store::redlock::nodes::{Answers, succeeded};
+use crate::store::redlock::vote::Group;
 
 impl Group {
     /// Frees a lease, by majority; what a minority does not confirm goes on in the background.
-    pub(crate) async fn release(self: &Arc<Self>, release: &Release) -> Result<Released> {
+    pub(crate) async fn release(&self, release: &Release) -> Result<Released> {
         let mut release = release.clone();
-        let held = self.own(&release.claim, release.fence);
+        let held = self.own_grant(&release.claim, release.fence);
         // Others may release a lease of no client at the same time, and each free some of the nodes.
-        let is_whole = release.life == Life::Ttl
+        let majority_has = release.life == Life::Ttl
             && self
-                .is_whole(&release.name, &release.claim, release.fence)
+                .majority_has(&release.name, &release.claim, release.fence)
                 .await;
         if let Some(held) = &held {
-            let until = self.clock.now() + held.claim.ttl;
-            self.claims.leave(&release.claim, until);
+            self.cleanup.end(&held.claim);
         }
-        if held.is_some() || is_whole {
+        if held.is_some() || majority_has {
             // A node may have it under another number.
             release.fence = None;
         }
-        let let_go = |index, node: Arc<Hash>| {
-            self.claims.sent(&release.claim, index);
+        let let_go = |index, node: Arc<dyn Node>| {
+            self.cleanup.claims.sent(&release.claim, index);
             let release = release.clone();
             async move { node.release(&release).await }
         };
-        let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.majority);
-        let round = self.ask(let_go, is_decided).await;
+        let is_decided = |answers: &[_]| Freed::count(answers).is_decided(self.nodes.majority);
+        let round = self.nodes.ask(let_go, is_decided).await;
         let freed = Freed::count(&round.answers);
-        let has_freed = freed.done.len() >= self.majority
-            || (is_whole && !freed.done.is_empty() && freed.failed < self.majority);
+        let has_freed = freed.done.len() >= self.nodes.majority
+            || (majority_has && !freed.done.is_empty() && freed.failed < self.nodes.majority);
         let outcome = if has_freed {
-            let left = freed.left(self.majority, self.nodes.len());
+            let left = freed.left(self.nodes.majority, self.nodes.all.len());
             Ok(Released::Freed { left })
-        } else if freed.done.len() + freed.failed >= self.majority {
+        } else if freed.done.len() + freed.failed >= self.nodes.majority {
             // Even if no node was reached now, an older request may have been.
-            Err(indeterminate(self.failure(&round)))
+            Err(indeterminate(self.nodes.failure(&round.answers)))
         } else {
             Ok(Released::NotHeld(freed.loss))
         };
-        match held {
-            Some(held) => self.see_to(round, &held.claim, said),
-            None => round.finish(&self.background, |_, _| std::future::ready(())),
+        if let Some(held) = held {
+            self.cleanup.settle(round, &held.claim, undone);
         }
         outcome
     }
@@ -59,9 +58,9 @@ impl Group {
     ///
     /// A node that has forgotten a lease gets it back, but only while it is safely ours by the
     /// nodes that granted it: a lease that is lost is never revived.
-    pub(crate) async fn renew(self: &Arc<Self>, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        let sent = self.clock.now();
-        let own = |renewal: &Renewal| self.own(&renewal.claim, renewal.fence)?.fence;
+    pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
+        let sent = self.nodes.clock.now();
+        let own = |renewal: &Renewal| self.own_grant(&renewal.claim, renewal.fence)?.fence;
         let fences: Vec<Option<Fence>> = renewals.iter().map(own).collect();
         let mut asked = renewals.to_vec();
         for (renewal, own) in asked.iter_mut().zip(&fences) {
@@ -69,7 +68,7 @@ impl Group {
                 || (renewal.fence.is_some()
                     && renewal.life == Life::Ttl
                     && self
-                        .is_whole(&renewal.name, &renewal.claim, renewal.fence)
+                        .majority_has(&renewal.name, &renewal.claim, renewal.fence)
                         .await);
             if is_known {
                 // A node may have it under another number.
@@ -77,17 +76,17 @@ impl Group {
             }
         }
         let asked: Arc<[_]> = asked.into();
-        let renew = |_, node: Arc<Hash>| {
+        let renew = |_, node: Arc<dyn Node>| {
             let asked = Arc::clone(&asked);
             async move { node.renew(&asked).await }
         };
         let kept = |answers: &[_], lease: usize| Kept::count(answers, lease, fences[lease]);
         let are_kept = |answers: &[_]| {
-            (0..fences.len()).all(|lease| kept(answers, lease).nodes.len() >= self.majority)
+            (0..fences.len()).all(|lease| kept(answers, lease).nodes.len() >= self.nodes.majority)
         };
-        let round = self.ask(renew, are_kept).await;
-        if round.answers.iter().flatten().flatten().count() == 0 {
-            return Err(unavailable(self.failure(&round)));
+        let round = self.nodes.ask(renew, are_kept).await;
+        if succeeded(&round.answers) == 0 {
+            return Err(unavailable(self.nodes.failure(&round.answers)));
         }
         let mut renewed = Vec::with_capacity(fences.len());
         for (lease, renewal) in renewals.iter().enumerate() {
@@ -98,58 +97,49 @@ impl Group {
                 None => self.verdict(renewal, renewal.fence, &kept),
             });
         }
-        round.finish(&self.background, |_, _| std::future::ready(()));
         Ok(renewed)
     }
 
     /// Looks whether a majority has a claim, and may have granted it under this number, if one is
     /// given.
-    async fn is_whole(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
-        let look = |_, node: Arc<Hash>| {
-            let name = name.clone();
-            async move { node.list(Some(&name)).await }
-        };
-        let has = |answers: &[Option<Result<Vec<Entry>>>], fence: Option<Fence>| {
-            let has = |holder: &Holder| {
+    async fn majority_has(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
+        let has = |answers: &Answers<Vec<Entry>>, fence: Option<Fence>| {
+            let is_it = |holder: &Holder| {
                 let is_fence = fence.is_none_or(|fence| fence == holder.fence);
                 holder.claim == *claim && holder.depth > 0 && is_fence
             };
             let listed = answers.iter().flatten().flatten();
-            let has =
-                |entries: &&Vec<Entry>| entries.iter().any(|entry| entry.holders.iter().any(has));
-            listed.filter(has).count()
+            let holders = listed.map(|entries| entries.iter().flat_map(|entry| &entry.holders));
+            holders
+                .filter_map(|mut all| all.find(|holder| is_it(holder)))
+                .count()
         };
-        let silent = |answers: &[Option<Result<_>>]| {
-            let heard = answers.iter().flatten().flatten().count();
-            answers.len() - heard
+        let majority = self.nodes.majority;
+        let enough = |answers: &Answers<Vec<Entry>>| {
+            let silent = answers.len() - succeeded(answers);
+            has(answers, None) >= majority && has(answers, fence) + silent >= majority
         };
-        let is_whole = |answers: &[Option<Result<_>>]| {
-            has(answers, None) >= self.majority
-                && has(answers, fence) + silent(answers) >= self.majority
-        };
-        let round = self.ask(look, is_whole).await;
-        let found = is_whole(&round.answers);
-        round.finish(&self.background, |_, _| std::future::ready(()));
-        found
+        let round = self.nodes.list(name, enough).await;
+        enough(&round.answers)
     }
 
     /// The grant of this client that a request is about, if it is one.
-    fn own(&self, claim: &ClaimId, fence: Option<Fence>) -> Option<Held> {
-        let held = self.claims.find(claim).filter(|held| held.fence.is_some());
-        held.filter(|held| fence.is_none() || fence == held.fence)
+    fn own_grant(&self, claim: &ClaimId, fence: Option<Fence>) -> Option<Held> {
+        let held = self.cleanup.claims.find(claim)?;
+        (held.fence.is_some() && (fence.is_none() || fence == held.fence)).then_some(held)
     }
 
     /// What became of a lease of this client.
     async fn renewed(
-        self: &Arc<Self>,
+        &self,
         renewal: &Renewal,
         fence: Fence,
         mut kept: Kept,
         sent: Tick,
     ) -> Renewed {
         let id = &renewal.claim;
-        let is_safe = kept.nodes.len() >= self.majority;
-        let held = self.claims.change(id, |held| {
+        let is_safe = kept.nodes.len() >= self.nodes.majority;
+        let held = self.cleanup.claims.change(id, |held| {
             if held.claim.ttl != renewal.ttl {
                 // What nodes get back is to last as long.
                 Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
@@ -164,8 +154,8 @@ impl Group {
         });
         for node in std::mem::take(&mut kept.forgotten) {
             if is_safe {
-                self.bring_into_line_later(node, id);
-            } else if self.bring_into_line(node, id).await {
+                self.cleanup.repair_later(node, id);
+            } else if self.cleanup.repair(node, id).await {
                 kept.nodes.push(node);
             }
         }
@@ -173,10 +163,11 @@ impl Group {
         match (verdict, held) {
             (Renewed::Extended { .. }, _) => {
                 let until = self.safe_until(sent, renewal.ttl);
-                self.claims
+                self.cleanup
+                    .claims
                     .change(id, |held| held.until = held.until.max(until));
             }
-            (Renewed::Lost(_), Some(claim)) => self.undo(&claim, &[]).await,
+            (Renewed::Lost(_), Some(claim)) => self.cleanup.undo(&claim, &[]).await,
             (Renewed::Lost(_) | Renewed::Unknown, _) => {}
         }
         verdict
@@ -186,19 +177,21 @@ impl Group {
     fn verdict(&self, renewal: &Renewal, fence: Option<Fence>, kept: &Kept) -> Renewed {
         let valid = self.settings.valid(renewal.ttl);
         match fence.or(kept.fence) {
-            Some(fence) if kept.nodes.len() >= self.majority => Renewed::Extended { fence, valid },
-            _ if kept.nodes.len() + kept.unknown >= self.majority => Renewed::Unknown,
+            Some(fence) if kept.nodes.len() >= self.nodes.majority => {
+                Renewed::Extended { fence, valid }
+            }
+            _ if kept.nodes.len() + kept.unknown >= self.nodes.majority => Renewed::Unknown,
             _ => Renewed::Lost(kept.loss),
         }
     }
 }
 
 /// What the answer to a release says.
-fn said(released: &Result<Released>) -> Said {
+fn undone(released: &Result<Released>) -> Undone {
     match released {
-        Ok(Released::Freed { .. }) => Said::Gone,
-        Ok(Released::NotHeld(_)) => Said::NotHeld,
-        Err(_) => Said::Nothing,
+        Ok(Released::Freed { .. }) => Undone::Gone,
+        Ok(Released::NotHeld(_)) => Undone::NotHeld,
+        Err(_) => Undone::Unknown,
     }
 }
 

@@ -3,45 +3,55 @@
 //! | file | content |
 //! |---|---|
 //! | `url` | what a URL says: nodes and times |
-//! | `group` | putting a claim to the vote, and its number |
-//! | `lost` | a vote that was not won: refused, in line, split, or too few nodes |
-//! | `late`, `undo` | answers that come later; taking claims back |
-//! | `clocks` | where the next fence may begin |
-//! | `lease` | renewing and letting go what a majority granted |
-//! | `reach` | which nodes can be asked |
-//! | `round`, `tally` | one request to all nodes; counting what they say |
+//! | `node`, `nodes` | one server that votes; one request to all of them |
+//! | `vote` | the vote on a claim, from the first request to the answer |
+//! | `tally`, `tie` | counting votes; who goes first when they are split |
+//! | `clocks` | the number that the next grant may have |
 //! | `claims` | what this client has asked for, and which nodes have it |
-//! | `inbox` | news of the nodes, as news of the group |
-//! | `lists` | who holds and who waits, by the nodes together |
-//! | `fault` | what is said when too few nodes can vote |
+//! | `cleanup` | what is left to do at single nodes: taking claims back, late answers |
+//! | `lease`, `list` | renewing and releasing; who holds and who waits |
+//! | `news` | news of the nodes, as news of the store |
+//! | `fault` | the errors of too few nodes |
 //! | `doctor` | what endangers locks: in each node, and among them |
+//! | `simulation` | nodes and clients of simulations |
 //!
 //! Each node is a Redis server as the `redis` store knows it, with the same keys and scripts. What
 //! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
 
+#![cfg_attr(
+    not(feature = "simulation"),
+    expect(
+        unreachable_pub,
+        reason = "only simulations name nodes and their rules"
+    )
+)]
+
 mod claims;
+mod cleanup;
 mod clocks;
 #[cfg(feature = "doctor")]
 mod doctor;
 mod fault;
-mod group;
-mod inbox;
-mod late;
 mod lease;
-mod lists;
-mod lost;
-mod reach;
-mod round;
+mod list;
+mod news;
+mod node;
+mod nodes;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod tally;
-mod undo;
+mod tie;
 mod url;
+mod vote;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
+use crate::background::Background;
 use crate::driver::{
     Answer, Capabilities, Claim, Clock, Driver, Entry, Fairness, Holder, News, Release, Released,
     Renewal, Renewed, Reopening,
@@ -51,10 +61,16 @@ use crate::name::Name;
 use crate::store::redis::hash::Hash;
 use crate::store::redis::script::Scripts;
 use crate::store::redis::use_a_crypto_provider;
+use claims::Claims;
+use cleanup::Cleanup;
+use clocks::Clocks;
 use fault::DRIVER;
-use group::Group;
-use inbox::Inbox;
+use news::Inbox;
+use node::Node;
+use nodes::{Nodes, clock_of};
+use tie::TieRule;
 use url::Settings;
+use vote::Group;
 
 #[cfg(feature = "doctor")]
 pub use doctor::doctor;
@@ -78,31 +94,49 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
     settings.nodes.iter().for_each(use_a_crypto_provider);
     let nodes = settings.nodes.iter().cloned();
     let nodes = nodes
-        .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())))
+        .map(|node| Arc::new(Hash::start_voter(node, Scripts::new())) as Arc<dyn Node>)
         .collect();
-    join(nodes, settings).await
+    connect(nodes, settings).await
+}
+
+async fn connect(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Arc<dyn Driver>> {
+    let client = join(nodes, settings, TieRule::ClaimRank);
+    client.group.nodes.connect().await?;
+    Ok(Arc::new(client))
 }
 
 /// Makes one client of nodes that are being connected to.
-async fn join(nodes: Vec<Arc<Hash>>, settings: Settings) -> Result<Arc<dyn Driver>> {
+fn join(nodes: Vec<Arc<dyn Node>>, settings: Settings, ties: TieRule) -> Redlock {
     let (tell, told) = mpsc::unbounded_channel();
-    let group = Arc::new(Group::new(nodes, settings, tell));
-    group.connect().await?;
     let mut listeners = JoinSet::new();
-    for (index, node) in group.nodes.iter().enumerate() {
-        listeners.spawn(inbox::listen(index, Arc::clone(node), group.tell.clone()));
+    for (index, node) in nodes.iter().enumerate() {
+        listeners.spawn(news::listen(index, Arc::clone(node), tell.clone()));
     }
-    Ok(Arc::new(Redlock {
+    let count = nodes.len();
+    let nodes = Arc::new(Nodes::new(nodes, Background::on(Handle::current())));
+    let cleanup = Arc::new(Cleanup {
+        nodes: Arc::clone(&nodes),
+        claims: Claims::new(count),
+        tell,
+    });
+    let group = Group {
+        nodes,
+        cleanup,
+        settings,
+        ties,
+        clocks: Clocks::new(count),
+    };
+    Redlock {
         inbox: Mutex::new(Inbox::new(told)),
         group,
         _listeners: listeners,
-    }))
+    }
 }
 
 /// One client of locks by majority.
 #[derive(Debug)]
 struct Redlock {
-    group: Arc<Group>,
+    group: Group,
     inbox: Mutex<Inbox>,
     /// Pass on what nodes tell, until this client ends.
     _listeners: JoinSet<()>,
@@ -115,10 +149,12 @@ impl Driver for Redlock {
     }
 
     fn clock(&self) -> Clock {
-        Clock::Boot
+        clock_of(&self.group.nodes.all)
     }
 
     fn capabilities(&self) -> Capabilities {
+        let nodes = self.group.nodes.all.iter();
+        let timeouts = nodes.filter_map(|node| node.capabilities().timeout);
         Capabilities {
             // Majorities of nodes that each count permits would let too many in.
             permits: false,
@@ -126,13 +162,7 @@ impl Driver for Redlock {
             fairness: Fairness::Any,
             sees_clients_end: false,
             longest_ttl: self.group.settings.longest_ttl(),
-            timeout: self
-                .group
-                .settings
-                .nodes
-                .iter()
-                .map(|node| node.timeout)
-                .max(),
+            timeout: timeouts.max(),
             ..Capabilities::all()
         }
     }
@@ -142,7 +172,7 @@ impl Driver for Redlock {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.group.withdraw(claim).await
+        self.group.cleanup.withdraw(claim).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
@@ -154,27 +184,27 @@ impl Driver for Redlock {
     }
 
     async fn news(&self) -> News {
-        self.inbox.lock().await.next(&self.group).await
+        self.inbox.lock().await.next(&self.group.cleanup).await
     }
 
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        self.group.list(only).await
+        list::list(&self.group.nodes, only).await
     }
 
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        self.group.evict(name).await
+        list::evict(&self.group.nodes, name).await
     }
 
     /// Waits for answers that came too late to matter, and for what they make necessary.
     async fn settled(&self) {
-        self.group.background.over().await;
+        self.group.nodes.background.over().await;
     }
 
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
         Some(Box::pin(async move {
-            let nodes = self.group.nodes.iter();
-            let again = nodes.map(|node| Arc::new(node.again())).collect();
-            join(again, self.group.settings.clone()).await
+            let nodes = self.group.nodes.all.iter();
+            let again = nodes.map(|node| node.again()).collect();
+            connect(again, self.group.settings.clone()).await
         }))
     }
 }

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::driver::{Answer, Grant};
 use crate::error::{Error, Result};
 use crate::name::Fence;
-use crate::store::redis::hash::Vote;
-use crate::store::redlock::fault::why;
+use crate::store::redlock::nodes::Answers;
+use crate::store::vote::Vote;
 
 /// What the nodes have said to a claim so far.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(crate) struct Tally {
     pub(crate) granted: Vec<(usize, Grant)>,
     /// Whether any of them has other claims of its owner, which have a number already.
     joins: bool,
-    /// Who has granted it and started lately, and how long they do not count.
-    pub(crate) young: Vec<(usize, Duration)>,
+    /// Who has granted it and restarted recently, and for how long they do not count.
+    pub(crate) restarted: Vec<(usize, Duration)>,
     /// Where it stands in line, and when to ask again.
     pub(crate) queued: Vec<(usize, Option<Duration>)>,
     /// Who has given the name to others.
@@ -34,34 +34,32 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts what has come in; nodes count that were grown up when the vote began.
-    pub(crate) fn of(answers: &[Option<Result<Vote>>], grown_up: Option<GrownUp>) -> Self {
+    /// Counts what has come in.
+    pub(crate) fn of(answers: &Answers<Vote>, rule: Option<RestartRule>) -> Self {
         let mut tally = Self::default();
         for (node, answer) in answers.iter().enumerate() {
-            if answer.as_ref().is_some_and(touches) {
+            if answer.as_ref().is_some_and(may_have_changed) {
                 tally.touched |= 1 << node;
             }
             match answer {
                 None => tally.open += 1,
-                Some(Ok(vote)) => tally.count(node, vote, grown_up),
+                Some(Ok(vote)) => tally.count(node, vote, rule),
                 Some(Err(Error::ModeConflict { .. })) => tally.conflicts.push(node),
-                Some(Err(error)) => tally.failed.push((node, why(error))),
+                Some(Err(error)) => tally.failed.push((node, error.why())),
             }
         }
         tally
     }
 
-    fn count(&mut self, node: usize, vote: &Vote, grown_up: Option<GrownUp>) {
+    fn count(&mut self, node: usize, vote: &Vote, rule: Option<RestartRule>) {
         match vote.answer {
-            Answer::Granted(grant) => {
-                match grown_up.and_then(|rule| rule.left(vote, grant.fence)) {
-                    Some(left) => self.young.push((node, left)),
-                    None => {
-                        self.granted.push((node, grant));
-                        self.joins |= vote.joins;
-                    }
+            Answer::Granted(grant) => match rule.and_then(|rule| rule.left(vote, grant.fence)) {
+                Some(left) => self.restarted.push((node, left)),
+                None => {
+                    self.granted.push((node, grant));
+                    self.joins |= vote.joins;
                 }
-            }
+            },
             Answer::Queued { ask_again } => self.queued.push((node, ask_again)),
             Answer::Busy => self.busy.push(node),
         }
@@ -80,14 +78,14 @@ impl Tally {
     /// have the name.
     pub(crate) fn is_short(&self, majority: usize) -> bool {
         let nobody_else = self.busy.is_empty() && self.queued.is_empty();
-        let blocked = nobody_else && !self.young.is_empty();
+        let blocked = nobody_else && !self.restarted.is_empty();
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
     /// Whether it is won, and those who are open may tell the number that others know it by: those
     /// who have the claim from another client, as it is smaller than what was asked for (`least`),
     /// or other claims of its owner.
-    pub(crate) fn is_undecided_on_its_number(&self, majority: usize, least: u64) -> bool {
+    pub(crate) fn may_agree_later(&self, majority: usize, least: u64) -> bool {
         let is_older = |(_, grant): &(usize, Grant)| grant.fence.get() < least;
         self.granted.len() >= majority
             && self.open > 0
@@ -115,47 +113,61 @@ impl Tally {
         all
     }
 
+    /// Who cannot vote, and why.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (usize, String)> {
+        let restarted = self.restarted.iter().map(|(node, left)| {
+            let seconds = left.as_secs() + 1;
+            let why = format!(
+                "has started lately and may have forgotten leases, it counts again in {seconds} s \
+                 (restart_delay)"
+            );
+            (*node, why)
+        });
+        self.failed.iter().cloned().chain(restarted)
+    }
+
     /// Who has something of the claim now.
     pub(crate) fn takers(&self) -> Vec<usize> {
         let granted = self.granted.iter().map(|(node, _)| *node);
-        let young = self.young.iter().map(|(node, _)| *node);
-        granted.chain(young).collect()
+        let restarted = self.restarted.iter().map(|(node, _)| *node);
+        granted.chain(restarted).collect()
     }
 }
 
 /// Whether a node has something of a claim after this answer, or may have.
-pub(crate) fn touches(answer: &Result<Vote>) -> bool {
+pub(crate) fn may_have_changed(answer: &Result<Vote>) -> bool {
     match answer {
         Ok(vote) => vote.answer != Answer::Busy,
         Err(error) => !error.nothing_changed(),
     }
 }
 
-/// Which nodes count that have started lately.
+/// Whether nodes count that have restarted recently.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GrownUp {
+pub(crate) struct RestartRule {
     /// How long they have to be up.
-    pub(crate) restart_delay: Duration,
-    /// When the vote began: whoever grows up in its course may have forgotten what it is about.
+    pub(crate) delay: Duration,
+    /// When the vote began: nodes that are up for long enough only in its course may have forgotten what
+    /// it is about.
     pub(crate) began: Instant,
 }
 
-impl GrownUp {
+impl RestartRule {
     /// How long a node's grant still does not count, `None` if it does.
     ///
-    /// A number that the node gave in its youth does not count later either, until there is a new
-    /// one: it may be smaller than one that the node has forgotten.
+    /// A number that the node gave while it did not count does not count later either, until there is a
+    /// new one: it may be smaller than one that the node has forgotten.
     fn left(self, vote: &Vote, fence: Fence) -> Option<Duration> {
         // A node that did not say is taken for one that has just started.
         let started = vote.started.unwrap_or_else(Instant::now);
         let up = self.began.saturating_duration_since(started);
-        if up < self.restart_delay {
-            return Some(self.restart_delay.saturating_sub(started.elapsed()));
+        if up < self.delay {
+            return Some(self.delay.saturating_sub(started.elapsed()));
         }
-        let adult = started.elapsed().saturating_sub(self.restart_delay);
-        let adult_us = u64::try_from(adult.as_micros()).unwrap_or(u64::MAX);
-        let adult_since = vote.clock_us.unwrap_or(0).saturating_sub(adult_us);
-        (fence.get() < adult_since).then_some(Duration::ZERO)
+        let counted = started.elapsed().saturating_sub(self.delay);
+        let counted_us = u64::try_from(counted.as_micros()).unwrap_or(u64::MAX);
+        let counts_since_us = vote.clock_us.unwrap_or(0).saturating_sub(counted_us);
+        (fence.get() < counts_since_us).then_some(Duration::ZERO)
     }
 }
 
@@ -178,17 +190,17 @@ mod tests {
         }))
     }
 
-    fn a_minute() -> GrownUp {
-        GrownUp {
-            restart_delay: Duration::from_secs(60),
+    fn a_minute() -> RestartRule {
+        RestartRule {
+            delay: Duration::from_secs(60),
             began: Instant::now(),
         }
     }
 
     #[tokio::test]
-    async fn a_node_that_grows_up_in_the_course_of_a_vote_does_not_count() {
+    async fn a_node_that_is_old_enough_only_in_the_course_of_a_vote_does_not_count() {
         let began = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
-        let rule = GrownUp {
+        let rule = RestartRule {
             began,
             ..a_minute()
         };
@@ -203,17 +215,17 @@ mod tests {
         let answers = [granted(7, 1000), granted(7, 5), None];
         let delay = Some(a_minute());
         let tally = Tally::of(&answers, delay);
-        assert_eq!((tally.granted.len(), tally.young.len()), (1, 1));
+        assert_eq!((tally.granted.len(), tally.restarted.len()), (1, 1));
         assert!(!tally.is_decided(2), "the third may vote");
-        assert!(tally.young[0].1 > Duration::from_secs(50));
+        assert!(tally.restarted[0].1 > Duration::from_secs(50));
         assert_eq!(Tally::of(&answers, None).agreed(2), Fence::new(7));
     }
 
     #[tokio::test]
-    async fn a_number_from_a_nodes_youth_does_not_count_later() {
+    async fn a_number_from_before_a_node_counted_does_not_count_later() {
         let (second, clock) = (1_000_000, 500_000_000);
         let delay = Some(a_minute());
-        // Up for 100 s, and so adult for 40 s.
+        // Up for 100 s, so it has counted for 40 s.
         for (age, counts) in [(0, true), (39 * second, true), (41 * second, false)] {
             let answers = [granted_at(clock, clock - age, 100)];
             let tally = Tally::of(&answers, delay);
@@ -258,12 +270,12 @@ mod tests {
         let answers = [joins(7), granted(8, 9), joins(7)];
         let tally = Tally::of(&answers, None);
         assert_eq!(tally.agreed(2), Fence::new(7));
-        assert!(!tally.is_undecided_on_its_number(2, 8));
+        assert!(!tally.may_agree_later(2, 8));
         assert_eq!(tally.agreed(3), None);
         assert_eq!(tally.largest(), Fence::new(8));
         let is_undecided = |answers: &[_], least| {
             let tally = Tally::of(answers, None);
-            tally.is_decided(2) && tally.is_undecided_on_its_number(2, least)
+            tally.is_decided(2) && tally.may_agree_later(2, least)
         };
         assert!(is_undecided(&[joins(7), granted(8, 9), None], 7));
         assert!(!is_undecided(&[joins(8), granted(8, 9), None], 7));

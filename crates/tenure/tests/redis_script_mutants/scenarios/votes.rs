@@ -4,8 +4,9 @@ use super::scenarios;
 use crate::conformance::party::{Party, cast};
 use crate::driver::{Answer, Claim, Driver as _, Life, Mode, Renewal, Renewed, Wait};
 use crate::name::Fence;
-use crate::store::redis::hash::{Hash, Number};
+use crate::store::redis::hash::Hash;
 use crate::store::redis::mutants::lab::Lab;
+use crate::store::vote::Number;
 
 scenarios![
     a_vote_takes_the_number_that_is_proposed,

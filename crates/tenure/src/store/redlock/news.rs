@@ -1,24 +1,20 @@
 //! What the nodes tell, each for itself, as news of the group.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
 
-use crate::driver::{Driver as _, News};
+use crate::clock::Tick;
+use crate::driver::News;
 use crate::name::Name;
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::claims::Held;
-use crate::store::redlock::group::Group;
+use crate::store::redlock::cleanup::{Cleanup, Tell};
+use crate::store::redlock::node::Node;
 
 /// Passes on what a node tells, until the client ends.
-pub(crate) async fn listen(
-    index: usize,
-    node: Arc<Hash>,
-    tell: mpsc::UnboundedSender<(Option<usize>, News)>,
-) {
+pub(crate) async fn listen(index: usize, node: Arc<dyn Node>, tell: Tell) {
     loop {
         let news = node.news().await;
         if tell.send((Some(index), news)).is_err() {
@@ -32,7 +28,7 @@ pub(crate) async fn listen(
 pub(crate) struct Inbox {
     told: mpsc::UnboundedReceiver<(Option<usize>, News)>,
     /// Which nodes have called for a name, a bit each, and until when the others are waited for.
-    calls: HashMap<Name, (u64, Instant)>,
+    calls: BTreeMap<Name, (u64, Tick)>,
     ready: VecDeque<News>,
 }
 
@@ -40,7 +36,7 @@ impl Inbox {
     pub(crate) fn new(told: mpsc::UnboundedReceiver<(Option<usize>, News)>) -> Self {
         Self {
             told,
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             ready: VecDeque::new(),
         }
     }
@@ -50,7 +46,7 @@ impl Inbox {
     /// # Cancel safety
     ///
     /// Cancel safe: what has come is kept here.
-    pub(crate) async fn next(&mut self, group: &Arc<Group>) -> News {
+    pub(crate) async fn next(&mut self, cleanup: &Arc<Cleanup>) -> News {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return news;
@@ -58,38 +54,46 @@ impl Inbox {
             let soonest = self.calls.values().map(|(_, until)| *until).min();
             let patience = async {
                 match soonest {
-                    Some(until) => sleep_until(until).await,
+                    Some(until) => {
+                        cleanup
+                            .nodes
+                            .clock
+                            .sleep(until.since(cleanup.nodes.clock.now()))
+                            .await
+                    }
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 told = self.told.recv() => match told {
-                    Some((Some(node), news)) => self.hear(group, node, news),
+                    Some((Some(node), news)) => self.hear(cleanup, node, news),
                     Some((None, news)) => self.ready.push_back(news),
                     // The group keeps a sender, so this cannot be.
                     None => return std::future::pending().await,
                 },
-                () = patience => self.end_waiting(),
+                () = patience => self.end_waiting(cleanup.nodes.clock.now()),
             }
         }
     }
 
     /// Takes in what one node tells.
-    fn hear(&mut self, group: &Arc<Group>, node: usize, news: News) {
+    fn hear(&mut self, cleanup: &Arc<Cleanup>, node: usize, news: News) {
         match news {
             News::AskAgain(Some(name)) | News::Granted { name, .. } => {
-                self.hear_call(group, node, name);
+                self.hear_call(cleanup, node, name);
             }
             News::Lost {
                 name, claim, loss, ..
             } => {
-                let left = group.claims.change(&claim, |held| {
-                    held.fence.map(|fence| (fence, held.lost_at(node)))
+                let left = cleanup.claims.change(&claim, |held| {
+                    let fence = held.fence?;
+                    Some((fence, held.lost_at(node), Arc::clone(&held.claim)))
                 });
-                if let Some(Some((fence, left))) = left
-                    && left < group.majority
+                if let Some(Some((fence, left, lost))) = left
+                    && left < cleanup.nodes.majority
                 {
-                    group.claims.forget(&claim);
+                    // A minority may still have it, under any number.
+                    cleanup.undo_later(lost);
                     self.ready.push_back(News::Lost {
                         name: name.clone(),
                         claim,
@@ -97,14 +101,14 @@ impl Inbox {
                         loss,
                     });
                 }
-                self.hear_call(group, node, name);
+                self.hear_call(cleanup, node, name);
             }
             News::AskAgain(None) | News::SessionLost(_) => {
                 self.ready.push_back(News::AskAgain(None))
             }
             News::Wanted { name, claim, .. } => {
                 let wanted = |held: &mut Held| held.wanted().then_some(held.fence);
-                if let Some(Some(Some(fence))) = group.claims.change(&claim, wanted) {
+                if let Some(Some(Some(fence))) = cleanup.claims.change(&claim, wanted) {
                     self.ready.push_back(News::Wanted { name, claim, fence });
                 }
             }
@@ -112,25 +116,24 @@ impl Inbox {
     }
 
     /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
-    fn hear_call(&mut self, group: &Arc<Group>, node: usize, name: Name) {
-        for held in group.claims.on(&name) {
+    fn hear_call(&mut self, cleanup: &Arc<Cleanup>, node: usize, name: Name) {
+        for held in cleanup.claims.on(&name) {
             if held.fence.is_some() && !held.is_at(node) {
                 // The node has handed over what a majority gave before.
-                group.bring_into_line_later(node, &held.claim.id);
+                cleanup.repair_later(node, &held.claim.id);
             }
         }
-        let until = Instant::now() + PATIENCE;
+        let until = cleanup.nodes.clock.now() + PATIENCE;
         let (nodes, _) = self.calls.entry(name.clone()).or_insert((0, until));
         *nodes |= 1 << node;
-        if nodes.count_ones() as usize >= group.majority {
+        if nodes.count_ones() as usize >= cleanup.nodes.majority {
             self.calls.remove(&name);
             self.ready.push_back(News::AskAgain(Some(name)));
         }
     }
 
-    fn end_waiting(&mut self) {
-        let now = Instant::now();
-        let over = |(_, until): &(u64, Instant)| *until <= now;
+    fn end_waiting(&mut self, now: Tick) {
+        let over = |(_, until): &(u64, Tick)| *until <= now;
         for (name, _) in self.calls.iter().filter(|(_, call)| over(call)) {
             self.ready.push_back(News::AskAgain(Some(name.clone())));
         }

@@ -3,66 +3,60 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::driver::{Driver as _, Entry, Holder, Waiter};
+use crate::driver::{Entry, Holder, Waiter};
 use crate::error::Result;
 use crate::name::{ClaimId, Name, Owner};
-use crate::store::redis::hash::Hash;
 use crate::store::redlock::fault;
-use crate::store::redlock::group::Group;
-use crate::store::redlock::round::Round;
+use crate::store::redlock::node::Node;
+use crate::store::redlock::nodes::{Nodes, succeeded};
 
-impl Group {
-    /// Lists what a majority of the nodes says.
-    pub(crate) async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
-        let round = self
-            .ask_each(|node| {
-                let only = only.cloned();
-                async move { node.list(only.as_ref()).await }
-            })
-            .await?;
-        let mut by_name: BTreeMap<Name, Vec<Entry>> = BTreeMap::new();
-        for entry in round.answers.into_iter().flatten().flatten().flatten() {
-            by_name.entry(entry.name.clone()).or_default().push(entry);
-        }
-        let entries = by_name.into_iter().filter_map(|(name, votes)| {
-            let entry = together(name, &votes, self.majority);
-            let is_empty = entry.holders.is_empty() && entry.waiters.is_empty();
-            (!is_empty).then_some(entry)
-        });
-        Ok(entries.collect())
+/// Lists what a majority of the nodes says.
+pub(crate) async fn list(nodes: &Nodes, only: Option<&Name>) -> Result<Vec<Entry>> {
+    let list = |node: Arc<dyn Node>| {
+        let only = only.cloned();
+        async move { node.list(only.as_ref()).await }
+    };
+    let mut by_name: BTreeMap<Name, Vec<Entry>> = BTreeMap::new();
+    for entry in ask_each(nodes, list).await?.into_iter().flatten() {
+        by_name.entry(entry.name.clone()).or_default().push(entry);
     }
+    let entries = by_name.into_iter().filter_map(|(name, votes)| {
+        let entry = together(name, &votes, nodes.majority);
+        let is_empty = entry.holders.is_empty() && entry.waiters.is_empty();
+        (!is_empty).then_some(entry)
+    });
+    Ok(entries.collect())
+}
 
-    /// Takes a name away at every node; returns who held it at a majority.
-    pub(crate) async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
-        let evicted = self.ask_each(|node| {
-            let name = name.clone();
-            async move { node.evict(&name).await }
-        });
-        let round = evicted
-            .await
-            .map_err(|error| fault::indeterminate(fault::why(&error)))?;
-        let entry = |holders| Entry {
-            name: name.clone(),
-            holders,
-            waiters: Vec::new(),
-        };
-        let votes = round.answers.into_iter().flatten().flatten();
-        let votes: Vec<_> = votes.map(entry).collect();
-        Ok(together(name.clone(), &votes, self.majority).holders)
-    }
+/// Takes a name away at every node; returns who held it at a majority.
+pub(crate) async fn evict(nodes: &Nodes, name: &Name) -> Result<Vec<Holder>> {
+    let evict = |node: Arc<dyn Node>| {
+        let name = name.clone();
+        async move { node.evict(&name).await }
+    };
+    let evicted = ask_each(nodes, evict).await;
+    let evicted = evicted.map_err(|error| fault::indeterminate(error.why()))?;
+    let votes = evicted.into_iter().map(|holders| Entry {
+        name: name.clone(),
+        holders,
+        waiters: Vec::new(),
+    });
+    let votes: Vec<_> = votes.collect();
+    Ok(together(name.clone(), &votes, nodes.majority).holders)
+}
 
-    /// Asks each node, and waits for all that answer; fails if no majority does.
-    async fn ask_each<T, F>(&self, request: impl Fn(Arc<Hash>) -> F) -> Result<Round<T>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let round = self.ask(|_, node| request(node), |_| false).await;
-        if round.answers.iter().flatten().flatten().count() < self.majority {
-            return Err(fault::unavailable(self.failure(&round)));
-        }
-        Ok(round)
+/// Asks each node, and waits for all that answer; fails if no majority does.
+async fn ask_each<T, F>(nodes: &Nodes, request: impl Fn(Arc<dyn Node>) -> F) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let mut round = nodes.ask(|_, node| request(node), |_| false).await;
+    if succeeded(&round.answers) < nodes.majority {
+        return Err(fault::unavailable(nodes.failure(&round.answers)));
     }
+    let answers = std::mem::take(&mut round.answers);
+    Ok(answers.into_iter().flatten().flatten().collect())
 }
 
 /// What is known of one claim, over all nodes.
