@@ -31,7 +31,7 @@ pub(crate) type Answers<T> = [Option<Result<T>>];
 impl Nodes {
     pub(crate) fn new(all: Vec<Arc<dyn Node>>, background: Background) -> Self {
         Self {
-            majority: all.len() / 2 + 1,
+            majority: majority_of(all.len()),
             clock: Clock::start(clock_of(&all)),
             all,
             background,
@@ -292,6 +292,11 @@ impl<T: Send + 'static> Drop for Round<T> {
 
 /// Longer than a node takes to answer that is well.
 pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(50);
+
+/// How many of so many nodes have to agree.
+pub(crate) fn majority_of(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
 
 #[cfg(test)]
 mod tests {

@@ -57,11 +57,6 @@ impl Settings {
         })
     }
 
-    /// How many nodes have to agree.
-    pub(crate) fn majority(&self) -> usize {
-        self.nodes.len() / 2 + 1
-    }
-
     /// For how long nobody else can have a name that nodes keep for so long: shorter by what the
     /// drift is more than the margin that every holder keeps.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {

@@ -4,11 +4,12 @@ use crate::doctor::{Check, Finding};
 use crate::store::redlock::doctor::persistence::excluded_for;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::fault;
+use crate::store::redlock::nodes::majority_of;
 use crate::store::redlock::url::Settings;
 
 /// Sums up what the URL means, and says whether another number of nodes would be better.
 pub(super) fn summary(settings: &Settings) -> Vec<Finding> {
-    let (all, majority) = (settings.nodes.len(), settings.majority());
+    let (all, majority) = (settings.nodes.len(), majority_of(settings.nodes.len()));
     let spare = all - majority;
     let delay = match settings.restart_delay {
         Some(delay) => format!(
@@ -67,7 +68,7 @@ pub(super) fn unanswered(check: Check, away: &[Away]) -> Option<Finding> {
 
 /// Whether a lock can be taken at this moment.
 pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
-    let (all, majority) = (settings.nodes.len(), settings.majority());
+    let (all, majority) = (settings.nodes.len(), majority_of(settings.nodes.len()));
     let votes = seen.iter().filter(|node| {
         let is_replica = node.facts.info("role") == Some("slave");
         !is_replica && excluded_for(&node.facts, settings.restart_delay).is_none()

@@ -24,6 +24,7 @@ use crate::store::redis::parts::all;
 use crate::store::redis::url::Settings as NodeSettings;
 use crate::store::redis::{self, use_a_crypto_provider};
 use crate::store::redlock::fault;
+use crate::store::redlock::nodes::majority_of;
 use crate::store::redlock::url::Settings;
 
 /// Checks all nodes.
@@ -53,7 +54,12 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         }
     }
     if seen.is_empty() {
-        let why = fault::too_few(0, settings.nodes.len(), settings.majority(), &away);
+        let why = fault::too_few(
+            0,
+            settings.nodes.len(),
+            majority_of(settings.nodes.len()),
+            &away,
+        );
         return Err(fault::unavailable(why));
     }
     let mut findings = majority::summary(&settings);
