@@ -340,6 +340,7 @@ fn assert_figures(figures: &Value) {
             "reads",
             "bytes",
             "fairness",
+            "longest_wait",
             "per_second",
         ];
         let zero = may_be_zero.iter().any(|word| name.contains(word));

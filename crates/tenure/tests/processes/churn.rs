@@ -224,7 +224,8 @@ impl Churner {
                 1 => {
                     let patience = Duration::from_micros(fastrand::u64(..3_000));
                     match lock.lock_timeout(patience).await {
-                        Err(Error::TimedOut { .. }) => None,
+                        // On a busy machine the store may be silent for as long as an outage.
+                        Err(Error::TimedOut { .. } | Error::Indeterminate { .. }) => None,
                         granted => Some(granted.unwrap()),
                     }
                 }

@@ -1,7 +1,7 @@
 //! The least rule that `tenure doctor` prints: it is enough, and nothing of it is too much.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure::driver::{
     Answer, Claim, Driver, Mode, News, Release, Released, Renewal, Renewed, Wait,
@@ -112,7 +112,7 @@ async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> S
     let rules = rules_of(&line);
     set(servers, &[&["least"], &rules[..]].concat());
     forget_scripts(servers);
-    if let Err(error) = exercise(&url("least")).await {
+    if let Err(error) = exercise(servers, &url("least")).await {
         panic!("{line} is not enough: {}", chain(&error));
     }
     let found = tenure::doctor(&url("least")).await.unwrap();
@@ -130,7 +130,7 @@ async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> S
             server.cli(&["CONFIG", "RESETSTAT"]);
         }
         let url = url(&user);
-        let refused = exercise(&url).await.is_err() || sends_ping(servers);
+        let refused = exercise(servers, &url).await.is_err() || sends_ping(servers);
         assert!(refused, "{left_out} is not needed: {line}");
         names_what_is_missing(&url, left_out).await;
     }
@@ -199,7 +199,7 @@ fn forget_scripts(servers: &[&RedisServer]) {
 }
 
 /// Does all that locks can do, and fails if any of it does.
-async fn exercise(url: &str) -> tenure::Result<()> {
+async fn exercise(servers: &[&RedisServer], url: &str) -> tenure::Result<()> {
     let votes = url.starts_with("redlock:");
     let (one, other) = if votes {
         let one = tenure::store::redlock::open(url).await?;
@@ -217,6 +217,9 @@ async fn exercise(url: &str) -> tenure::Result<()> {
         tells: !(url.contains("cluster") && url.contains("layout=string")),
     };
     play.hand_over().await?;
+    if votes {
+        play.agree_on_a_fence(servers).await?;
+    }
     if play.is_hash {
         play.share().await?;
         if !votes {
@@ -266,6 +269,20 @@ impl Play {
         );
         self.hear(&bob).await?;
         self.other.withdraw(&bob).await
+    }
+
+    /// Each node has another last fence, so that they agree on one in a second round.
+    async fn agree_on_a_fence(&self, servers: &[&RedisServer]) -> tenure::Result<()> {
+        let name = name();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        for (seconds, server) in (10..).step_by(10).zip(servers) {
+            let ahead = (now + Duration::from_secs(seconds)).as_micros().to_string();
+            server.cli(&["SET", &format!("tenure:{{{name}}}:fence"), &ahead]);
+        }
+        let ann = claim(&name, Mode::Exclusive);
+        let fence = granted(self.one.acquire(&ann).await?)?;
+        self.one.release(&release(&ann, fence)).await?;
+        Ok(())
     }
 
     /// Waits for the grant, and takes it.
