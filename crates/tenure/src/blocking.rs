@@ -18,8 +18,8 @@
 //! ```
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 use std::time::Duration;
@@ -306,7 +306,11 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(guard) = self.inner.take() {
             // What takes longer, or fails, goes on in the background, as after any release.
-            let _ = wait(async { timeout(LONGEST_DROP, guard.release()).await });
+            let released = async move { timeout(LONGEST_DROP, guard.release()).await };
+            match is_ending() {
+                true => wait_elsewhere(released),
+                false => drop(wait(released)),
+            }
         }
     }
 }
@@ -327,7 +331,7 @@ fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
     };
     let no_thread = "no thread could be started for the blocking clients";
     let runtime = crate::thread::runtime().ok_or_else(|| unavailable(no_thread))?;
-    if Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()) {
+    if is_ending() {
         return Err(unavailable("this thread is ending"));
     }
     let _context = runtime.enter();
@@ -345,6 +349,24 @@ fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
         while !alarm.rung.swap(false, Ordering::Acquire) {
             std::thread::park();
         }
+    }
+}
+
+/// Whether this thread ends, and can run no call any more.
+fn is_ending() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
+}
+
+/// Runs a call on the shared thread, and waits for it.
+fn wait_elsewhere<T>(call: impl Future<Output = T> + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    if let Some(runtime) = crate::thread::runtime() {
+        runtime.spawn(async move {
+            call.await;
+            // Nobody waits any longer than a drop may take.
+            let _ = done.send(());
+        });
+        let _ = is_done.recv_timeout(LONGEST_DROP);
     }
 }
 

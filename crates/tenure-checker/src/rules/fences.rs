@@ -83,10 +83,10 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
         // Where servers vote, one that was told of as free may have been joined by another that was still voted on.
         let joins = view.expect.owners_have_several_fences;
         let again = match owns {
-            true => (!joins && gone(own) < claim.asked).then_some(own),
+            true => (!joins && gone(own) < claim.asked && !is_excused(view, grant)).then_some(own),
             false => (repeats && !read_together(view, first, grant.claim)).then_some(first),
         };
-        if let Some(before) = again.filter(|_| !is_excused(view, grant)) {
+        if let Some(before) = again {
             breaches.note(grant.event, || twice(view, before, grant));
         }
         if gone(grant.claim) < gone(own) {

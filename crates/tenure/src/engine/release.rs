@@ -22,8 +22,10 @@ impl Engine {
     ///
     /// Cancel safe: the release goes on in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
+        // Also in a forked child, where the nest would keep the parent's files open.
+        let left = self.leave_nest(hold);
         self.check_origin()?;
-        let hold = match self.leave_nest(hold) {
+        let hold = match left {
             Ok(outcome) => return Ok(outcome),
             Err(hold) => hold,
         };
@@ -36,12 +38,13 @@ impl Engine {
 
     /// Gives a hold back without waiting, as a drop has to.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
-        if self.is_forked() {
-            return;
-        }
+        // Also in a forked child, where the nest would keep the parent's files open.
         let Err(hold) = self.leave_nest(hold) else {
             return;
         };
+        if self.is_forked() {
+            return;
+        }
         let now = self.clock.now();
         if let Err(hold) = self.pass_on_or_keep(hold, now) {
             let name = hold.lease.claim.name.clone();
