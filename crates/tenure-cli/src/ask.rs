@@ -18,8 +18,8 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
 
-    /// Give up if NAME is not free in time; within that time also wait for a store that is away
-    /// [default: wait for NAME for ever, but fail at once if the store is away]
+    /// Give up if NAME is not free in time; within that time also retry a store that is unavailable
+    /// [default: wait for NAME for ever, but fail at once if the store is unavailable]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "no_wait")]
     wait: Option<Duration>,
 
@@ -31,7 +31,7 @@ pub(crate) struct Ask {
     #[arg(long, conflicts_with = "permits")]
     shared: bool,
 
-    /// Hold so many of so many permits, such as 2/5
+    /// Hold some permits of a semaphore, such as 2/5 for two of five
     #[arg(long, value_name = "TAKE/OF", value_parser = parse_permits)]
     permits: Option<Permits>,
 
@@ -86,12 +86,12 @@ impl Ask {
 
 /// The wait for a lock, and for its store where the time is limited.
 ///
-/// Without a limit a store that is away is told at once: it may be away for ever.
+/// Without a limit an unavailable store is reported at once, because it may stay unavailable.
 #[derive(Debug)]
 pub(crate) struct Wait {
     patience: Patience,
     begun: Instant,
-    /// Why the store was away when it was last asked.
+    /// Why the store was unavailable when it was last asked.
     outage: Option<Failure>,
     pause: Duration,
 }
@@ -123,29 +123,37 @@ impl Wait {
 
     /// Waits for the lock.
     pub(crate) async fn guard(&mut self, lock: &Lock, name: &Name) -> Result<Guard> {
-        loop {
-            let answer = match self.patience {
-                Patience::None => lock.try_lock().await,
-                Patience::For(time) => lock.lock_timeout(self.left_to_ask(time)).await.map(Some),
-                Patience::Endless => lock.lock().await.map(Some),
-            };
-            match self.granted(answer, name) {
-                Ok(guard) => return Ok(guard),
-                Err(failure) => self.again_after(failure).await?,
-            }
-        }
+        let ask = async |patience| match patience {
+            Patience::None => lock.try_lock().await,
+            Patience::For(time) => lock.lock_timeout(time).await.map(Some),
+            Patience::Endless => lock.lock().await.map(Some),
+        };
+        self.ask(name, ask).await
     }
 
     /// Waits for a lease by hand.
     pub(crate) async fn lease(&mut self, lock: &Lock, name: &Name) -> Result<Lease> {
+        let ask = async |patience| match patience {
+            Patience::None => lock.try_lease().await,
+            Patience::For(time) => lock.lease_timeout(time).await.map(Some),
+            Patience::Endless => lock.lease().await.map(Some),
+        };
+        self.ask(name, ask).await
+    }
+
+    async fn ask<T>(
+        &mut self,
+        name: &Name,
+        ask: impl AsyncFn(Patience) -> tenure::Result<Option<T>>,
+    ) -> Result<T> {
         loop {
-            let answer = match self.patience {
-                Patience::None => lock.try_lease().await,
-                Patience::For(time) => lock.lease_timeout(self.left_to_ask(time)).await.map(Some),
-                Patience::Endless => lock.lease().await.map(Some),
+            let patience = match self.patience {
+                // A store that is back at the last moment is asked once.
+                Patience::For(time) => Patience::For(self.left(time).max(LEAST_TO_ASK.min(time))),
+                patience => patience,
             };
-            match self.granted(answer, name) {
-                Ok(lease) => return Ok(lease),
+            match self.granted(ask(patience).await, name) {
+                Ok(granted) => return Ok(granted),
                 Err(failure) => self.again_after(failure).await?,
             }
         }
@@ -154,7 +162,7 @@ impl Wait {
     fn granted<T>(&self, answer: tenure::Result<Option<T>>, name: &Name) -> Result<T> {
         match (answer, self.patience) {
             (Ok(granted), _) => granted.ok_or_else(|| busy(name)),
-            // The last try had only what others had left of the time.
+            // The last try had only what the tries before it left of the time.
             (Err(Error::TimedOut { name, .. }), Patience::For(waited)) => {
                 Err(Error::TimedOut { name, waited }.into())
             }
@@ -167,18 +175,13 @@ impl Wait {
         time.saturating_sub(self.begun.elapsed())
     }
 
-    /// How long to wait for the lock: a store that is back at the last moment is asked once.
-    fn left_to_ask(&self, time: Duration) -> Duration {
-        self.left(time).max(LEAST_TO_ASK.min(time))
-    }
-
-    /// Why the store was away so far, or that it has said nothing at all.
+    /// Why the store was unavailable so far, or that it has not answered at all.
     fn unanswered(&mut self, time: Duration) -> Failure {
         let unknown = || Failure::unanswered(time);
         self.outage.take().unwrap_or_else(unknown)
     }
 
-    /// Waits for a moment if the store may be back in time; else returns the failure.
+    /// Waits for a moment if the store may recover in time; otherwise returns the failure.
     async fn again_after(&mut self, failure: Failure) -> Result<()> {
         let (Some(reason), Patience::For(time)) = (failure.outage(), self.patience) else {
             return Err(failure);
@@ -221,14 +224,14 @@ fn busy(name: &Name) -> Failure {
 
 /// Gives the client time to undo what a wait that was cut short left behind, and what a server does late.
 pub(crate) async fn settle(client: &Client) {
-    // What is not undone by then, the store finds out in its own time.
+    // What is not undone by then expires in the store.
     let _ = timeout(LONGEST_GOODBYE, client.settled()).await;
 }
 
 /// As [`settle`], after a request that failed.
 pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
     match failure.is_after_the_wait() {
-        // Enough for the servers that answer, where it is not all of them that are away.
+        // Enough for the servers that answer, if some of several do.
         true => _ = timeout(SHORT_GOODBYE, client.settled()).await,
         false => settle(client).await,
     }
@@ -237,7 +240,7 @@ pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
 /// How long the end of the command waits for the store.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
-/// How long it waits for a store that was away until the end of `--wait`.
+/// How long it waits for a store that was unavailable until the end of `--wait`.
 const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
 /// How long a store has to open, also if the time given is shorter: connections need a few round trips.
@@ -247,6 +250,6 @@ const LEAST_TO_OPEN: Duration = Duration::from_millis(500);
 /// tell a lock that is taken from a store that does not answer.
 const LEAST_TO_ASK: Duration = Duration::from_millis(100);
 
-/// Between two tries to reach a store that is away.
+/// Between two tries to reach an unavailable store.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

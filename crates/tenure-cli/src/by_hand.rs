@@ -47,7 +47,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
         store: store.not_inherited(),
     }
     .text(args.json)?;
-    // Whoever did not get this does not know the owner, also if it was a pipe that nobody reads.
+    // Without this output the caller does not know the owner, even if the output is a pipe that nobody reads.
     let Err(error) = output::print(&text) else {
         return Ok(exit_code::DONE);
     };
@@ -95,7 +95,7 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
     // The library checks a ttl where a lease is renewed, and there may be none.
     if args.ttl.is_some_and(|ttl| ttl.is_zero()) {
         let sentence = "invalid ttl: it is zero; write for example --ttl 30s";
-        return Err(Failure::new(exit_code::USAGE, sentence));
+        return Err(Failure::usage(sentence));
     }
     let client = store.open().await?;
     let renewed = wanted.renew(&client, args.ttl).await;
@@ -162,7 +162,7 @@ struct Wanted<'a> {
 
 /// The owner in the environment, unless it is that of another lock.
 fn inherited_owner(name: &Name) -> Result<String> {
-    let usage = |sentence| Failure::new(exit_code::USAGE, sentence);
+    let usage = |sentence| Failure::usage(sentence);
     let owner = std::env::var("TENURE_OWNER").map_err(|_| {
         usage(
             "the owner is missing: give --owner, or 'eval' what 'tenure acquire' prints".to_owned(),
@@ -196,7 +196,7 @@ impl<'a> Wanted<'a> {
         };
         // Where a store cannot share owners, a claim stands for its owner.
         ClaimId::new(&owner)?;
-        let zero = || Failure::new(exit_code::USAGE, "invalid fence: it is zero");
+        let zero = || Failure::usage("invalid fence: it is zero");
         let fence = args.fence.map(|number| Fence::new(number).ok_or_else(zero));
         Ok(Self {
             name,
@@ -251,7 +251,7 @@ impl<'a> Wanted<'a> {
         if told.or(printed).is_none() && renewed.ttl > DEFAULT_TTL {
             let (name, ttl) = (escape(self.name.as_str()), Rounded(renewed.ttl));
             anstream::eprintln!(
-                "tenure: '{name}' still ends in {ttl}: with which ttl it was acquired is not known here; \
+                "tenure: '{name}' still ends in {ttl}: its original ttl is not known here; \
                  use --ttl, or 'eval' what 'tenure acquire' prints"
             );
         }
@@ -268,7 +268,7 @@ impl<'a> Wanted<'a> {
         Some(Duration::from_millis(ttl_ms))
     }
 
-    /// Looks whether a process holds the lock for this owner: it renews its lease by itself.
+    /// Looks for a process that holds the lock for this owner and renews its lease itself.
     async fn renewed_elsewhere(&self, client: &Client) -> Result<Option<Renewed>> {
         let entries = client.list(Some(&self.name)).await?;
         let mut holders = entries.iter().flat_map(|entry| &entry.holders);
@@ -299,8 +299,8 @@ impl<'a> Wanted<'a> {
     /// Releases one lease, and returns how many claims of the owner are left.
     async fn release(&self, client: &Client) -> Result<u32> {
         let mut last_loss = Loss::Gone;
-        // The newest first, as nested calls end. Somebody else may release one of them meanwhile, and then it is the turn of
-        // the next: of as many releases as there are leases, each frees one.
+        // The newest first, as nested calls end. If somebody else releases one of them meanwhile, the next one is released:
+        // each of several releases frees a lease of its own.
         for lease in self.leases(client, "released").await?.iter().rev() {
             match release_claim(client, lease).await? {
                 Outcome::NotHeld(loss) => last_loss = loss,

@@ -356,7 +356,7 @@ fn parse_and_run() -> Result<ExitCode> {
 /// Ends without a last try to undo what the store was asked for.
 ///
 /// When a runtime is dropped, the client makes that try over a new connection, and waits for it. The
-/// store was away until the end of `--wait`, and the client has tried once more since.
+/// store was unavailable until the end of `--wait`, and the client has tried once more since.
 #[expect(
     clippy::mem_forget,
     reason = "nobody holds a lock, and the process ends"

@@ -25,9 +25,9 @@ pub struct Failure {
     sentence: String,
     /// How to die instead of ending with `code`.
     death: Option<Death>,
-    /// Why the store is away, if it may be back later.
+    /// Why the store is unavailable, if it may recover.
     outage: Option<String>,
-    /// Whether the store was still away at the end of `--wait`.
+    /// Whether the store was still unavailable at the end of `--wait`.
     after_the_wait: bool,
 }
 
@@ -41,6 +41,16 @@ impl Failure {
             outage: None,
             after_the_wait: false,
         }
+    }
+
+    /// Ends because of the command line: it cannot be understood, or asks for what is not possible.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Self::new(exit_code::USAGE, sentence)
+    }
+
+    /// Ends because the store, or something else that the command needs, cannot be used.
+    pub fn unavailable(sentence: impl Into<String>) -> Self {
+        Self::new(exit_code::UNAVAILABLE, sentence)
     }
 
     /// Ends because the store has not answered at all.
@@ -73,7 +83,7 @@ impl Failure {
         self.code
     }
 
-    /// Returns why the store is away, if it may be back later.
+    /// Returns why the store is unavailable, if it may recover.
     pub(crate) fn outage(&self) -> Option<&str> {
         self.outage.as_deref()
     }
@@ -84,7 +94,7 @@ impl Failure {
         self
     }
 
-    /// Returns whether the store was still away at the end of `--wait`.
+    /// Returns whether the store was still unavailable at the end of `--wait`.
     pub(crate) fn is_after_the_wait(&self) -> bool {
         self.after_the_wait
     }
@@ -97,7 +107,7 @@ impl Failure {
     /// The same failure, but dies by a signal so that shells know of it.
     pub(crate) fn dying(mut self, death: Death) -> Self {
         self.code = exit_code::of_signal_number(death.signal());
-        // Whoever sees `tenure` itself killed must take the lock for not released.
+        // Whoever sees `tenure` itself killed must assume that the lock was not released.
         self.death = (death.signal() != libc::SIGKILL).then_some(death);
         self
     }
@@ -145,7 +155,7 @@ impl From<Signal> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Whoever read our output has seen enough.
+            // The reader of our output has seen enough.
             io::ErrorKind::BrokenPipe => Self::silent(0),
             _ if is_unwritten(&error) => {
                 let sentence = format!("the output could not be written: {error}");

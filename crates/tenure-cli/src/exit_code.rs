@@ -16,7 +16,7 @@ pub const PROBLEM: u8 = 1;
 pub const BROKEN: u8 = 1;
 /// The command line cannot be understood, or asks for what is not possible.
 pub const USAGE: u8 = 2;
-/// A torture says nothing: it had too little of something.
+/// A torture is inconclusive: too few grants, writes or faults.
 pub const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub const UNAVAILABLE: u8 = 69;

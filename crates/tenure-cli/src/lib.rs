@@ -8,7 +8,7 @@ mod by_hand;
 mod cli;
 mod doctor;
 pub mod duration;
-pub mod error;
+mod error;
 pub mod exit_code;
 mod holding;
 mod inspect;
@@ -22,6 +22,9 @@ pub mod store;
 pub mod usage;
 mod watch;
 mod workbench;
+
+pub use error::{Failure, Result};
+pub use store::Store;
 
 use std::process::ExitCode;
 

@@ -227,13 +227,7 @@ struct Unwritten(io::Error);
 
 /// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
 pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    if let Some(width) = terminal_width() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-    }
-    table.set_header([
+    let mut table = table(&[
         "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
     ]);
     for entry in entries {
@@ -244,14 +238,27 @@ pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
             table.add_row(waiter_row(entry, waiter, place + 1));
         }
     }
-    let mut out = stdout();
-    for (number, line) in table.lines().enumerate() {
-        match number {
-            1 => writeln!(out, "{HEADING}{line}{HEADING:#}")?,
-            _ => writeln!(out, "{line}")?,
-        }
-    }
+    writeln!(stdout(), "{}", with_bold_heading(&table))?;
     Ok(())
+}
+
+/// Returns an empty table that fits on the terminal.
+pub fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
+    table.set_header(header);
+    table
+}
+
+/// Returns a table as text, its heading bold.
+pub fn with_bold_heading(table: &Table) -> String {
+    let mut lines: Vec<_> = table.lines().collect();
+    lines[1] = format!("{HEADING}{}{HEADING:#}", lines[1]);
+    lines.join("\n")
 }
 
 fn holder_row(entry: &Entry, holding: &Holding<'_>) -> [String; 8] {
@@ -308,7 +315,7 @@ pub(crate) fn short(owner: &str) -> String {
     escape(&head) + "…"
 }
 
-/// Makes hidden characters visible, so that no text can steer the terminal or pass for another.
+/// Makes hidden characters visible, so that no text can control the terminal or imitate another.
 pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -400,7 +407,8 @@ pub fn terminal_width() -> Option<u16> {
     (size.ws_col > 0).then_some(size.ws_col)
 }
 
-const HEADING: anstyle::Style = anstyle::Style::new().bold();
+/// The style of headings.
+pub const HEADING: anstyle::Style = anstyle::Style::new().bold();
 
 #[cfg(test)]
 mod tests {

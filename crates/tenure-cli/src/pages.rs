@@ -1,4 +1,4 @@
-//! Pages made of the flags: completions and the manual.
+//! Pages generated from the flags: completions and the manual.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Which store to ask, and how to speak of it without its password.
+//! Which store to ask, and how to show it without its password.
 
 use clap::Args;
 use tenure::Client;
@@ -41,7 +41,7 @@ impl Store {
 
     /// Returns the URL if processes that inherit our environment would ask another store.
     ///
-    /// It names the same folder wherever they run.
+    /// It names the same directory wherever they run.
     pub(crate) fn not_inherited(&self) -> Option<String> {
         let url = self.url.as_deref()?;
         if std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url) {

@@ -32,7 +32,7 @@ fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
     }
     let text = tenure::url::redact_all(&error.to_string());
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    Err(Failure::new(exit_code::USAGE, in_one_line(text)))
+    Err(Failure::usage(in_one_line(text)))
 }
 
 /// Puts what is wrong, the hints and the usage into one sentence.

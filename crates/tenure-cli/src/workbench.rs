@@ -55,7 +55,11 @@ fn command() -> Option<Command> {
         let mut command = Command::new(cargo);
         command.args(["run", "--manifest-path"]);
         command.arg(sources.join("Cargo.toml"));
-        command.args(["--profile", profile(&program), "--"]);
+        command.args(["--profile", profile(&program)]);
+        if cfg!(feature = "tls") {
+            command.args(["--features", "tls"]);
+        }
+        command.arg("--");
         return Some(command);
     }
     let beside = program.with_file_name(PROGRAM);
@@ -69,7 +73,7 @@ fn sources() -> Option<PathBuf> {
     sources.is_dir().then_some(sources)
 }
 
-/// The profile that a program was built with, by the folder where Cargo puts it.
+/// The profile that a program was built with, by the directory where Cargo puts it.
 fn profile(program: &Path) -> &str {
     let folder = program.parent().and_then(Path::file_name);
     match folder.and_then(|name| name.to_str()) {
@@ -79,11 +83,10 @@ fn profile(program: &Path) -> &str {
 }
 
 fn not_here(verb: &str) -> Failure {
-    let sentence = format!(
+    Failure::usage(format!(
         "'{verb}' is not part of the installed command; in a clone of tenure's repository run: \
          cargo run --release -- {verb}"
-    );
-    Failure::new(exit_code::USAGE, sentence)
+    ))
 }
 
 /// The name of the crate and of its program.

@@ -18,7 +18,11 @@ fn a_sound_store_gives_0_and_a_line_for_each_check() {
     let sound = place.run(&["doctor"]);
     assert_eq!((sound.code, sound.err.as_str()), (0, ""));
     let checks: Vec<_> = sound.out.lines().collect();
-    assert!(checks[0].starts_with("ok       folder: "), "{}", sound.out);
+    assert!(
+        checks[0].starts_with("ok       directory: "),
+        "{}",
+        sound.out
+    );
     assert!(
         sound
             .out

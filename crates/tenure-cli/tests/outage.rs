@@ -1,4 +1,4 @@
-//! A store that is away: `--wait` waits for it too, and says so.
+//! A store that is unavailable: `--wait` waits for it too, and says so.
 
 mod common;
 
@@ -295,6 +295,6 @@ fn a_ttl_that_one_lost_answer_would_end_is_warned_of() {
     let run = |ttl| tenure(&server.url(), &["run", "a", "--ttl", ttl, "--", "true"]);
     let short = run("5s");
     assert_eq!(short.code, 0);
-    assert!(short.err.contains("take --ttl 6s"), "{}", short.err);
+    assert!(short.err.contains("use --ttl 6s"), "{}", short.err);
     assert_eq!(run("6s").err, "");
 }

@@ -22,6 +22,8 @@ pub(crate) struct Beliefs {
     pub(crate) held: BTreeMap<u64, Belief>,
     excuses: Vec<Excuse>,
     stays: Vec<Stay>,
+    /// When processes were suspended, in microseconds.
+    suspended: BTreeMap<u32, u64>,
 }
 
 /// A claim without an answer.
@@ -151,6 +153,9 @@ impl World {
         let excused_us = match excused_us {
             Some(_) if by_hand => self.recorder.now_us() + 2 * self.longest_us(),
             Some(until_us) => until_us,
+            None if matches!(evidence, Evidence::Told) => {
+                beliefs.untold_us(process, self.recorder.now_us())
+            }
             None => 0,
         };
         if excused_us > 0 {
@@ -218,7 +223,7 @@ impl World {
         if belief.at_least.is_zero()
             || belief.excused_us > 0
             || !self.plan.is_calm()
-            || belief.ttl <= Duration::from_millis(3 * self.plan.setting.slowest_ms)
+            || belief.ttl <= Duration::from_millis(self.plan.slowest_way_ms(3))
         {
             return;
         }
@@ -228,7 +233,7 @@ impl World {
         }
         // Less what clocks may differ, and what the grant took to arrive.
         let promised = belief.at_least.mul_f64(0.99).as_micros();
-        let way_us = 2000 * self.plan.setting.slowest_ms + 3000;
+        let way_us = 1000 * self.plan.slowest_way_ms(2) + 3000;
         let until_us =
             (belief.granted_us + u64::try_from(promised).unwrap_or(0)).saturating_sub(way_us);
         self.beliefs().stays.push(Stay {
@@ -310,7 +315,9 @@ impl World {
 
     /// Excuses all leases that the store has granted until now: it may have ended them early.
     pub(crate) fn excuse_all(&self) {
-        self.excuse(None, Duration::from_micros(self.longest_us()));
+        let lasts = Duration::from_micros(self.longest_us());
+        // Also the next one: a client of a database may have decided it already, by the time before, and not written it.
+        self.excuse(None, lasts, self.watermark() + 1);
     }
 
     /// Excuses the holders of an evicted name until they are told.
@@ -320,7 +327,12 @@ impl World {
         } else {
             Duration::from_micros(self.longest_us())
         };
-        self.excuse(Some(name), told);
+        self.excuse(Some(name), told, self.watermark());
+    }
+
+    /// Excuses holders with smaller fences than this one, whom their next renewal tells that they were evicted.
+    pub(crate) fn evicted_below(&self, name: &Name, below: u64) {
+        self.excuse(Some(name), Duration::from_micros(self.longest_us()), below);
     }
 
     /// Ends everything that a process believed and waited for.
@@ -331,6 +343,13 @@ impl World {
             .pending
             .retain(|_, pending| pending.process != process);
         beliefs.stays.retain(|stay| stay.process != process);
+    }
+
+    /// A process was suspended: its timers are late for a while.
+    pub(crate) fn suspended(&self, process: u32) {
+        let now_us = self.recorder.now_us();
+        self.beliefs().suspended.insert(process, now_us);
+        self.lose_told(process);
     }
 
     /// Ends the beliefs of a process that cannot look at the clock before it acts.
@@ -367,11 +386,11 @@ impl World {
         u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn excuse(&self, name: Option<&Name>, lasts: Duration) {
+    fn excuse(&self, name: Option<&Name>, lasts: Duration, below: u64) {
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(0);
         let excuse = Excuse {
             name: name.cloned(),
-            below: self.watermark(),
+            below,
             // Timers are whole milliseconds, so the look at the end comes up to one later.
             until_us: self.recorder.now_us() + lasts_us + 1000,
         };
@@ -411,6 +430,20 @@ impl Beliefs {
         excuses.map(|excuse| excuse.until_us).max()
     }
 }
+
+impl Beliefs {
+    /// Until when a process cannot be told in time that a lease is over, because it was suspended.
+    ///
+    /// The watchdog naps for a second at most, on a timer that does not know of the suspension.
+    fn untold_us(&self, process: u32, now_us: u64) -> u64 {
+        let since_us = self.suspended.get(&process);
+        let until_us = since_us.map_or(0, |since_us| since_us + LONGEST_NAP_US);
+        if until_us > now_us { until_us } else { 0 }
+    }
+}
+
+/// The longest nap of the watchdog, and some time for its look.
+const LONGEST_NAP_US: u64 = 1_010_000;
 
 impl Belief {
     /// The owner as the store knows it.

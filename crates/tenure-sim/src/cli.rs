@@ -15,8 +15,8 @@ use crate::{shrink, story};
 
 /// Simulates whole systems of tenure clients from seeds, and judges whether their locks kept their promises.
 ///
-/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a network, one store or several
-/// servers that vote, and faults.
+/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a network, one store, several
+/// servers that vote or a database, and faults.
 /// A run that breaks a promise is made smaller and told as a story, with the command that replays it.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-sim", after_help = EXAMPLES)]
@@ -51,7 +51,7 @@ struct Options {
     /// Leaves out store clocks that jump forward.
     #[arg(long)]
     no_store_jumps: bool,
-    /// Which stores to simulate: any, single or redlock.
+    /// Which stores to simulate: any, single, redlock or sql.
     #[arg(long, default_value = "any", value_parser = stores)]
     store: Stores,
     /// Tells the story of the whole run instead of the smallest that breaks the same promise.
@@ -218,6 +218,7 @@ impl Options {
             Stores::Any => {}
             Stores::Single => command += " --store single",
             Stores::Redlock => command += " --store redlock",
+            Stores::Sql => command += " --store sql",
         }
         if let Some(bug) = &self.bug {
             command += &format!(" --bug {bug}");
@@ -251,7 +252,8 @@ fn stores(text: &str) -> anyhow::Result<Stores> {
         "any" => Ok(Stores::Any),
         "single" => Ok(Stores::Single),
         "redlock" => Ok(Stores::Redlock),
-        _ => bail!("{text:?} is none of any, single and redlock"),
+        "sql" => Ok(Stores::Sql),
+        _ => bail!("{text:?} is none of any, single, redlock and sql"),
     }
 }
 

@@ -12,8 +12,11 @@ use tenure::driver::{
 };
 use tenure::store::memory::Memory;
 use tenure::store::redlock::simulation::{Number, Vote, Voter};
+use tenure::store::sql::simulation as sql;
 use tenure::{Name, Result};
 use tokio::time::Instant;
+
+use crate::plan::BellKind;
 
 /// A request on its way to the store.
 #[derive(Debug, Clone)]
@@ -33,6 +36,47 @@ pub(crate) enum Request {
     Release(Release),
     List(Option<Name>),
     Evict(Name),
+    /// Something for a database.
+    Sql(Ask),
+}
+
+/// What a database is asked.
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "most of them are statements")]
+pub(crate) enum Ask {
+    /// Opens a connection for statements.
+    Connect,
+    /// Opens a connection on which a client is reached.
+    Listen {
+        session: u128,
+        bell: u64,
+        kind: BellKind,
+    },
+    /// Sleeps on such a connection, unless one of these names has had another turn.
+    Sleep {
+        bell: u64,
+        watched: Vec<(Name, i64)>,
+    },
+    /// Closes it.
+    HangUp { bell: u64 },
+    /// Executes a statement.
+    Execute(Box<sql::Statement>),
+    /// Executes a statement, and undoes it because of another one.
+    Undo,
+}
+
+/// What a database answers.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most of them are statements")]
+pub(crate) enum Told {
+    /// The connection is open or closed.
+    Done,
+    /// Whether a name has had another turn; else the client is asleep.
+    Turned(bool),
+    /// The statement was executed.
+    Executed(Box<sql::Reply>),
+    /// It was undone.
+    Undone,
 }
 
 /// An answer on its way back.
@@ -46,6 +90,7 @@ pub(crate) enum Reply {
     Released(Result<Released>),
     Listed(Result<Vec<Entry>>),
     Evicted(Result<Vec<Holder>>),
+    Sql(Told),
 }
 
 impl Request {
@@ -58,7 +103,9 @@ impl Request {
             Self::Release(release) => Reply::Released(ready(session.release(release))),
             Self::List(only) => Reply::Listed(ready(session.list(only.as_ref()))),
             Self::Evict(name) => Reply::Evicted(ready(session.evict(name))),
-            Self::Vote { .. } | Self::Hello => unreachable!("a store that is alone does not vote"),
+            Self::Vote { .. } | Self::Hello | Self::Sql(_) => {
+                unreachable!("a store that is alone is asked by the contract")
+            }
         }
     }
 
@@ -71,7 +118,9 @@ impl Request {
         started: Instant,
     ) -> Reply {
         match self {
-            Self::Acquire(_) => unreachable!("a server that votes is asked for its vote"),
+            Self::Acquire(_) | Self::Sql(_) => {
+                unreachable!("a server that votes is asked for its vote")
+            }
             Self::Vote {
                 claim,
                 number,
@@ -137,13 +186,84 @@ impl Request {
             }
             Self::List(_) => "list".to_owned(),
             Self::Evict(name) => format!("evict {name}"),
+            Self::Sql(ask) => ask.told(label),
         }
     }
 }
 
+impl Ask {
+    /// Whether a message of it may get lost: one on which nobody waits with a timeout breaks with its
+    /// connection alone.
+    pub(crate) fn may_be_lost(&self) -> bool {
+        !matches!(self, Self::Sleep { .. } | Self::HangUp { .. })
+    }
+
+    fn told(&self, label: impl Fn(&str) -> String) -> String {
+        match self {
+            Self::Connect => "connect".to_owned(),
+            Self::Listen { bell, .. } => format!("listen on bell {bell}"),
+            Self::Sleep { bell, .. } => format!("sleep on bell {bell}"),
+            Self::HangUp { bell } => format!("close bell {bell}"),
+            Self::Undo => "a statement".to_owned(),
+            Self::Execute(statement) => tell_statement(statement, label),
+        }
+    }
+}
+
+fn tell_statement(statement: &sql::Statement, label: impl Fn(&str) -> String) -> String {
+    let lease = |lease: &sql::Lease| format!("{} of {}", lease.name, label(&lease.claim));
+    match statement {
+        sql::Statement::Take { lease: taken, .. } => format!("take {}", lease(taken)),
+        sql::Statement::Give(given) => format!("give {}", lease(given)),
+        sql::Statement::Extend(leases) => {
+            let all: Vec<_> = leases.iter().map(|(extended, _)| lease(extended)).collect();
+            format!("extend {}", all.join(", "))
+        }
+        sql::Statement::Read(name) => format!("read {name}"),
+        sql::Statement::ReadAll(names) => format!("read {}", names.join(", ")),
+        sql::Statement::Write {
+            name,
+            read,
+            row,
+            letters,
+        } => {
+            let (read, letters) = (read.unwrap_or(0), letters.len());
+            let row = tell_row(name, row, label);
+            format!("write {name} if its version is {read}: {row}; {letters} letters")
+        }
+        sql::Statement::Presence(of) => format!("which of {} clients are there", of.len()),
+        sql::Statement::Page { .. } => "list".to_owned(),
+        sql::Statement::Sweep { .. } => "sweep".to_owned(),
+    }
+}
+
+fn tell_row(name: &str, row: &sql::Row, label: impl Fn(&str) -> String) -> String {
+    let (version, turn, ends) = (row.version, row.turn, row.ends);
+    let mut table = sql::Table::default();
+    table.rows.insert(name.to_owned(), row.clone());
+    let entries = table.entries(0, None);
+    let holders = entries.iter().flat_map(|entry| &entry.holders);
+    let holders: Vec<_> = holders
+        .map(|holder| {
+            format!(
+                "{} with fence {}",
+                label(holder.claim.as_str()),
+                holder.fence
+            )
+        })
+        .collect();
+    let waiters = entries.iter().flat_map(|entry| &entry.waiters);
+    let waiters: Vec<_> = waiters.map(|waiter| label(waiter.claim.as_str())).collect();
+    format!(
+        "version {version}, turn {turn}, until {ends}: held by [{}], line [{}]",
+        holders.join(", "),
+        waiters.join(", ")
+    )
+}
+
 impl Reply {
     /// For stories.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn told(&self, label: impl Fn(&str) -> String) -> String {
         match self {
             Self::Acquired(Ok(answer)) => tell_answer(answer),
             Self::Voted(Ok(vote)) => tell_answer(&vote.answer),
@@ -164,8 +284,42 @@ impl Reply {
             }
             Self::Released(Ok(Released::NotHeld(loss))) => format!("not held ({loss})"),
             Self::Listed(_) => "listed".to_owned(),
+            Self::Sql(told) => told.told(label),
             Self::Evicted(Ok(holders)) => format!("took it from {} holders", holders.len()),
             _ => "failed".to_owned(),
+        }
+    }
+}
+
+impl Told {
+    fn told(&self, label: impl Fn(&str) -> String) -> String {
+        match self {
+            Self::Done => "done".to_owned(),
+            Self::Turned(turned) => format!("another turn: {turned}"),
+            Self::Undone => "undone".to_owned(),
+            Self::Executed(reply) => match &**reply {
+                sql::Reply::Seen(seen) => {
+                    let next = match seen.next {
+                        Some(sql::Whereabouts::Gone) => ", the first in line is gone",
+                        _ => "",
+                    };
+                    match &seen.row {
+                        Some(row) => format!("{}{next}", tell_row("it", row, label)),
+                        None => "there is no row".to_owned(),
+                    }
+                }
+                sql::Reply::Rows { rows, .. } => {
+                    let all: Vec<_> = rows
+                        .iter()
+                        .map(|(name, row)| {
+                            let row = tell_row(name, row, &label);
+                            format!("{name}: {row}")
+                        })
+                        .collect();
+                    all.join("; ")
+                }
+                other => format!("{other:?}"),
+            },
         }
     }
 }

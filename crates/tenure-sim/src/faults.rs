@@ -56,7 +56,7 @@ fn begin(world: &Arc<World>, crew: &Crew, fault: &FaultKind, links: &[Arc<Link>]
         (FaultKind::Kill { .. }, Some(link)) => crew.kill(world, link),
         (FaultKind::Suspend { by_ms, .. }, Some(link)) => {
             link.clock.jump(i64::try_from(*by_ms).unwrap_or(i64::MAX));
-            world.lose_told(link.process);
+            world.suspended(link.process);
         }
         (FaultKind::Drift { ppm, .. }, Some(link)) => link.clock.drift(*ppm),
         (FaultKind::StoreJump { by_ms, .. }, _) => {

@@ -6,8 +6,9 @@
 use fastrand::Rng;
 
 use crate::plan::{
-    ByHand, ClientPlan, Cut, End, Fault, FaultKind, How, LockSpec, MessageFault, MessageTrouble,
-    ModeSpec, NameKind, NodeClock, OwnerSpec, Plan, Setting, Step, StorePlan, Take, TaskPlan,
+    BellKind, ByHand, ClientPlan, Cut, End, Fault, FaultKind, How, LockSpec, MessageFault,
+    MessageTrouble, ModeSpec, NameKind, NodeClock, OwnerSpec, Plan, Setting, Step, StorePlan, Take,
+    TaskPlan,
 };
 
 /// Which parts of the API plans may use.
@@ -32,6 +33,8 @@ pub enum Stores {
     Single,
     /// Servers that vote.
     Redlock,
+    /// A table in a database.
+    Sql,
 }
 
 impl Scope {
@@ -48,11 +51,13 @@ impl Scope {
 pub fn generate(seed: u64, scope: Scope) -> Plan {
     let mut random = Rng::with_seed(seed ^ 0x7e9d_5ec7_a110_c8ed);
     // From a generator of its own, so that it changes nothing else that the seed draws.
-    let is_redlock = match scope.stores {
-        Stores::Any => Rng::with_seed(seed ^ 0x4ed1_0c4b).u32(0..3) == 0,
-        Stores::Single => false,
-        Stores::Redlock => true,
+    let stores = match scope.stores {
+        Stores::Any if Rng::with_seed(seed ^ 0x5a1_7ab1e).u32(0..4) == 0 => Stores::Sql,
+        Stores::Any if Rng::with_seed(seed ^ 0x4ed1_0c4b).u32(0..3) == 0 => Stores::Redlock,
+        Stores::Any => Stores::Single,
+        stores => stores,
     };
+    let is_redlock = stores == Stores::Redlock;
     let mut draw = Draw::new(&mut random, scope);
     let mut names = draw.names();
     if is_redlock {
@@ -61,6 +66,11 @@ pub fn generate(seed: u64, scope: Scope) -> Plan {
         // Some leases outlive all faults, so that what is not taken back can be seen.
         let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
         long.for_each(|ttl_ms| *ttl_ms *= 5);
+    }
+    if stores == Stores::Sql && draw.random.bool() {
+        // Some leases are longer than what is handed over lasts at first.
+        let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
+        long.for_each(|ttl_ms| *ttl_ms *= 6);
     }
     let clients = draw.random.usize(2..=5);
     let clients = (0..clients).map(|_| draw.client(&names)).collect();
@@ -76,7 +86,13 @@ pub fn generate(seed: u64, scope: Scope) -> Plan {
     if is_redlock {
         draw.redlock(&mut plan);
     }
+    if stores == Stores::Sql {
+        draw.sql(&mut plan);
+    }
     draw.faults(&mut plan);
+    if stores == Stores::Sql {
+        draw.faults_of_statements(&mut plan);
+    }
     plan
 }
 
@@ -395,6 +411,56 @@ impl<'a> Draw<'a> {
         }
     }
 
+    /// Keeps locks in a database: how clients are reached, and what happens to the table.
+    fn sql(&mut self, plan: &mut Plan) {
+        let kind = match self.random.bool() {
+            true => BellKind::Letters,
+            false => BellKind::Doorbell,
+        };
+        let without = [0, 0, 1, 4][self.random.usize(..4)];
+        let bells = plan
+            .clients
+            .iter()
+            .map(|_| match self.random.u32(0..4) < without {
+                true => BellKind::None,
+                false => kind,
+            });
+        plan.store = StorePlan::Sql {
+            bells: bells.collect(),
+            connections: self.random.u32(1..=4),
+            forgets: self.random.bool(),
+            sweeps: self.one_in(3),
+        };
+        if self.classes.is_empty() {
+            // Requests of many tasks for one name get in each other's way, and give up after the timeout.
+            plan.setting.timeout_ms = 5000;
+        }
+        // A request may take several statements, and has to be over before the lease is.
+        let shortest_ms = plan.locks().iter().map(|lock| lock.ttl_ms).min();
+        let slowest_ms = (shortest_ms.unwrap_or(1000) / 12).max(1);
+        plan.setting.slowest_ms = plan.setting.slowest_ms.min(slowest_ms);
+        plan.setting.fastest_ms = plan.setting.fastest_ms.min(slowest_ms);
+    }
+
+    /// Turns faults of messages into those of statements: no connection repeats one by itself, and the
+    /// database may undo it. Letters may be lost, and come twice.
+    fn faults_of_statements(&mut self, plan: &mut Plan) {
+        for fault in &mut plan.messages {
+            // One request takes several statements.
+            fault.nth = 3 * fault.nth + self.random.u64(0..3);
+            fault.what = match (fault.what, self.random.u32(0..3)) {
+                (MessageTrouble::Duplicate(late_ms), 0) => MessageTrouble::SlowRequest(late_ms),
+                (MessageTrouble::Duplicate(late_ms), 1) => MessageTrouble::DuplicateNews(late_ms),
+                (MessageTrouble::Duplicate(_), _) => MessageTrouble::Undo,
+                (MessageTrouble::SlowNews(_), 0) => MessageTrouble::LoseNews,
+                (what, _) => what,
+            };
+            if fault.what.is_of_news() {
+                fault.nth /= 8;
+            }
+        }
+    }
+
     /// The servers that a fault hits.
     fn nodes(&mut self, plan: &Plan) -> Vec<usize> {
         let count = plan.servers();
@@ -473,13 +539,15 @@ impl<'a> Draw<'a> {
                 _ => {
                     let by_ms = i64::try_from(for_ms).unwrap_or(1);
                     let forward = self.random.bool() && self.store_jumps && !plan.is_redlock();
+                    // Fences of a server that has forgotten the last ones go by its clock.
+                    let forward = forward || (plan.is_sql() && plan.may_forget());
                     FaultKind::StoreJump {
                         nodes,
                         by_ms: if forward { by_ms } else { -by_ms },
                     }
                 }
             },
-            Class::Store if plan.is_redlock() && self.one_in(3) => {
+            Class::Store if (plan.is_redlock() || plan.is_sql()) && self.one_in(3) => {
                 FaultKind::StoreFrozen { nodes, for_ms }
             }
             // Back while the leases still run that a node may have forgotten.
@@ -487,6 +555,12 @@ impl<'a> Draw<'a> {
                 nodes,
                 for_ms: for_ms / 8 + 1,
                 forgets: plan.may_forget() && !self.one_in(4),
+            },
+            // Longer than fences that were set aside are ahead of the clock.
+            Class::Store if plan.is_sql() => FaultKind::StoreDown {
+                nodes,
+                for_ms: for_ms.max(50),
+                forgets: plan.may_forget() && self.random.bool(),
             },
             Class::Store => FaultKind::StoreDown {
                 nodes,

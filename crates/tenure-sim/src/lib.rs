@@ -2,7 +2,8 @@
 //!
 //! The engines are the real ones. The [driver's contract](tenure::driver::Driver) is the boundary: each request goes over a
 //! simulated network to a session of the memory store, which stands for the server. Some plans have servers that vote
-//! instead: then redlock is the real one too, and each of its requests to a node goes over the network. Time is virtual, so a
+//! instead: then redlock is the real one too, and each of its requests to a node goes over the network. Others
+//! have a table in a database: then the client of databases is the real one, and each statement goes over the network. Time is virtual, so a
 //! run of many seconds takes about a millisecond, and the same seed gives the same history byte for byte.
 //!
 //! - [`generate()`] draws a [`Plan`](plan::Plan) from a seed: plain data.
@@ -28,6 +29,7 @@ mod record;
 mod run;
 pub mod search;
 mod shrink;
+mod sql;
 mod store;
 pub mod story;
 mod workload;

@@ -13,7 +13,7 @@ use crate::world::World;
 
 /// Looks again and again until the run is over.
 pub(crate) async fn watch(world: Arc<World>) {
-    let mut patience_us = 1000 * (6 * world.plan.setting.slowest_ms + 50);
+    let mut patience_us = 1000 * (world.plan.slowest_way_ms(6) + 50);
     let mut locks = world.plan.locks().into_iter();
     if locks.any(|lock| matches!(lock.owner, crate::plan::OwnerSpec::Named(_))) {
         // Calls of one owner in one client may change its lease one after another.

@@ -1,18 +1,19 @@
 //! The network: messages take their time, get lost, arrive twice and in another order.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure::driver::{Clock, News};
+use tenure::store::sql::simulation::LinkFault;
 use tenure::{Error, Result};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::clock::SimClock;
-use crate::contract::{Reply, Request, tell_news};
-use crate::plan::MessageTrouble;
+use crate::contract::{Ask, Reply, Request, Told, tell_news};
+use crate::plan::{MessageTrouble, StorePlan};
 use crate::world::World;
 
 /// A request that has arrived at a server.
@@ -36,6 +37,8 @@ pub(crate) struct Wire {
 struct Flying {
     heap: BinaryHeap<Reverse<Packet>>,
     sent: u64,
+    /// Whether the run is over.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +56,8 @@ enum Parcel {
         epoch: Option<u64>,
         request: Request,
         back: Option<Back>,
+        /// Whether it arrives although its connection breaks while it is on its way.
+        arrives: bool,
     },
     Answer {
         link: Arc<Link>,
@@ -64,6 +69,13 @@ enum Parcel {
         link: Arc<Link>,
         epoch: u64,
         news: News,
+    },
+    /// A letter of a database.
+    Letter {
+        link: Arc<Link>,
+        epoch: u64,
+        bell: u64,
+        text: String,
     },
     /// None: a moment at which everybody looks at their guards.
     Look,
@@ -79,6 +91,9 @@ struct Back {
 impl Wire {
     fn send(&self, takes: Duration, what: Parcel) {
         let mut flying = self.flying();
+        if flying.is_closed {
+            return;
+        }
         flying.sent += 1;
         let packet = Packet {
             at: Instant::now() + takes,
@@ -110,7 +125,10 @@ impl Wire {
     }
 
     pub(crate) fn close(&self) {
-        let heap = std::mem::take(&mut self.flying().heap);
+        let mut flying = self.flying();
+        flying.is_closed = true;
+        let heap = std::mem::take(&mut flying.heap);
+        drop(flying);
         drop(heap);
     }
 
@@ -144,8 +162,9 @@ fn arrive(world: &Arc<World>, what: Parcel) {
             epoch,
             request,
             back,
+            arrives,
         } => {
-            if epoch.is_some_and(|epoch| !link.is_connected(epoch)) {
+            if !arrives && epoch.is_some_and(|epoch| !link.is_connected(epoch)) {
                 return;
             }
             let epoch = epoch.unwrap_or_else(|| link.state().epoch);
@@ -178,6 +197,20 @@ fn arrive(world: &Arc<World>, what: Parcel) {
                     format!("client {} hears: {told}", link.called())
                 });
                 let _ = link.inbox.send(news);
+            }
+        }
+        Parcel::Letter {
+            link,
+            epoch,
+            bell,
+            text,
+        } => {
+            if link.is_connected(epoch) {
+                let who = link.called();
+                world
+                    .recorder
+                    .line(|| format!("client {who} hears on bell {bell}: {text}"));
+                link.deliver(bell, text);
             }
         }
     }
@@ -225,6 +258,8 @@ pub(crate) struct Link {
     tried: Notify,
     /// Rung when somebody waits for the next attempt.
     hurry: Notify,
+    /// Where letters of a database go, by connection.
+    bells: Mutex<BTreeMap<u64, mpsc::UnboundedSender<String>>>,
     inbox: mpsc::UnboundedSender<News>,
     outbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
@@ -242,6 +277,7 @@ struct State {
     answered: Instant,
     requests: u64,
     news: u64,
+    bells: u64,
     random: fastrand::Rng,
 }
 
@@ -292,6 +328,7 @@ impl Link {
             answered: Instant::now(),
             requests: 0,
             news: 0,
+            bells: 0,
             random,
         };
         Self {
@@ -306,6 +343,7 @@ impl Link {
             broken: Notify::new(),
             tried: Notify::new(),
             hurry: Notify::new(),
+            bells: Mutex::default(),
             inbox,
             outbox: tokio::sync::Mutex::new(outbox),
         }
@@ -377,6 +415,131 @@ impl Link {
             .send(takes, Parcel::News { link, epoch, news });
     }
 
+    /// Sends a request on a connection to a database, and waits for its answer until the connection breaks.
+    pub(crate) async fn ask(&self, epoch: u64, ask: Ask) -> std::result::Result<Told, LinkFault> {
+        self.clock.running().await;
+        let broken = self.broken.notified();
+        tokio::pin!(broken);
+        broken.as_mut().enable();
+        if self.is_broken(epoch) {
+            return Err(LinkFault::Unknown);
+        }
+        let Some(answer) = self.send(Request::Sql(ask)) else {
+            return Err(LinkFault::Unsent);
+        };
+        let reply = tokio::select! {
+            biased;
+            Ok(reply) = answer => Some(reply),
+            () = broken => None,
+        };
+        self.clock.running().await;
+        match reply {
+            Some(Reply::Sql(Told::Undone)) => Err(LinkFault::Undone),
+            Some(Reply::Sql(told)) => Ok(told),
+            _ => Err(LinkFault::Unknown),
+        }
+    }
+
+    /// Sends something to a database that has no answer.
+    pub(crate) fn post(&self, epoch: u64, ask: Ask) {
+        if self.is_connected(epoch) {
+            drop(self.send(Request::Sql(ask)));
+        }
+    }
+
+    /// Tells the client something of a database, after a while.
+    pub(crate) fn send_letter(self: &Arc<Self>, bell: u64, text: &str) {
+        let mut state = self.state();
+        if state.cut.is_some() {
+            return;
+        }
+        let nth = state.news;
+        state.news += 1;
+        let mut takes = self.way(&mut state);
+        let epoch = state.epoch;
+        drop(state);
+        let mut again = None;
+        match self.world.trouble(self, nth, true) {
+            Some(MessageTrouble::SlowNews(ms)) => takes += Duration::from_millis(ms),
+            Some(MessageTrouble::DuplicateNews(ms)) => {
+                again = Some(takes + Duration::from_millis(ms));
+            }
+            Some(MessageTrouble::LoseNews) => return,
+            _ => {}
+        }
+        // A connection keeps the order of letters; a letter comes twice if there are two.
+        let now = Instant::now();
+        let mut state = self.state();
+        state.answered = state.answered.max(now + takes);
+        takes = state.answered.saturating_duration_since(now);
+        drop(state);
+        for takes in [Some(takes), again].into_iter().flatten() {
+            let (link, text) = (Arc::clone(self), text.to_owned());
+            let letter = Parcel::Letter {
+                link,
+                epoch,
+                bell,
+                text,
+            };
+            self.world.wire.send(takes, letter);
+        }
+    }
+
+    /// Opens a connection on which letters of a database arrive; returns its number too.
+    pub(crate) fn open_bell(&self) -> (u64, mpsc::UnboundedReceiver<String>) {
+        let mut state = self.state();
+        state.bells += 1;
+        let bell = 1000 * (u64::try_from(self.id).unwrap_or(0) + 1) + state.bells;
+        drop(state);
+        let (to, letters) = mpsc::unbounded_channel();
+        self.bells().insert(bell, to);
+        (bell, letters)
+    }
+
+    /// Closes one.
+    pub(crate) fn close_bell(&self, bell: u64) {
+        self.bells().remove(&bell);
+    }
+
+    fn deliver(&self, bell: u64, text: String) {
+        if let Some(to) = self.bells().get(&bell) {
+            // Who hears no more is about to close it.
+            let _ = to.send(text);
+        }
+    }
+
+    fn bells(&self) -> MutexGuard<'_, BTreeMap<u64, mpsc::UnboundedSender<String>>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts connections.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state().epoch
+    }
+
+    /// Whether the client knows that a connection is broken.
+    pub(crate) fn is_broken(&self, epoch: u64) -> bool {
+        let state = self.state();
+        match state.cut {
+            Some(Silence::Known) => true,
+            Some(Silence::Unknown) => false,
+            None => state.epoch != epoch,
+        }
+    }
+
+    /// Waits until a connection is known to be broken.
+    pub(crate) async fn broken(&self, epoch: u64) {
+        loop {
+            let broken = self.broken.notified();
+            tokio::pin!(broken);
+            broken.as_mut().enable();
+            if self.is_broken(epoch) {
+                return;
+            }
+            broken.await;
+        }
+    }
+
     /// Breaks the connection: what is on its way is lost.
     pub(crate) fn cut(&self, how: Silence) {
         let mut state = self.state();
@@ -387,6 +550,7 @@ impl Link {
         state.cut = Some(how);
         drop(state);
         if how == Silence::Known {
+            self.world.stores[self.store].lose_bells(self.id);
             self.broken.notify_waiters();
         }
     }
@@ -403,8 +567,9 @@ impl Link {
         state.cut = None;
         state.greeting = None;
         drop(state);
+        self.world.stores[self.store].lose_bells(self.id);
         self.broken.notify_waiters();
-        if !plan.is_redlock() {
+        if plan.store == StorePlan::Single {
             self.tell(News::AskAgain(None));
         }
     }
@@ -483,11 +648,18 @@ impl Link {
         state.requests += 1;
         let (mut there, mut takes) = (self.way(&mut state), self.way(&mut state));
         let epoch = Some(state.epoch);
+        let arrives = self.world.plan.is_sql() && state.random.bool();
         drop(state);
         let link = self.world.link(self.id)?;
+        let can_fail = match &request {
+            Request::Sql(ask) => ask.may_be_lost(),
+            _ => true,
+        };
         let mut back = true;
         let mut overtaken = false;
-        match self.world.trouble(self, nth, false) {
+        let trouble = self.world.trouble(self, nth, false);
+        match trouble.filter(|_| can_fail) {
+            Some(MessageTrouble::Undo) => request = Request::Sql(Ask::Undo),
             Some(MessageTrouble::LoseRequest) => return Some(answer),
             Some(MessageTrouble::LoseAnswer) => back = false,
             Some(MessageTrouble::SlowRequest(ms)) => {
@@ -507,12 +679,18 @@ impl Link {
                     epoch: None,
                     request: request.clone(),
                     back: None,
+                    arrives: false,
                 };
                 self.world
                     .wire
                     .send(there + Duration::from_millis(ms), copy);
             }
-            Some(MessageTrouble::SlowNews(_)) | None => {}
+            Some(
+                MessageTrouble::SlowNews(_)
+                | MessageTrouble::LoseNews
+                | MessageTrouble::DuplicateNews(_),
+            )
+            | None => {}
         }
         let back = back.then_some(Back { to, takes });
         if !overtaken {
@@ -523,6 +701,7 @@ impl Link {
             epoch,
             request,
             back,
+            arrives,
         };
         self.world.wire.send(there, request);
         Some(answer)

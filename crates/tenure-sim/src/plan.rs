@@ -39,6 +39,28 @@ pub enum StorePlan {
         /// How long a lease lasts that a node handed over and nobody confirmed, in milliseconds.
         hand_over_ms: u64,
     },
+    /// A table in a database: `postgres://` and `mysql://`.
+    Sql {
+        /// How each client is reached.
+        bells: Vec<BellKind>,
+        /// How many connections a client has for statements.
+        connections: u32,
+        /// Whether another server that lags behind may take over.
+        forgets: bool,
+        /// Whether somebody sweeps the table now and then.
+        sweeps: bool,
+    },
+}
+
+/// How a client of a database is reached while it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BellKind {
+    /// It gets letters, as from `NOTIFY`.
+    Letters,
+    /// A query on which it sleeps is interrupted.
+    Doorbell,
+    /// It cannot be reached, and looks by itself.
+    None,
 }
 
 /// The clock of a node.
@@ -356,6 +378,12 @@ pub enum MessageTrouble {
     SlowAnswer(u64),
     /// News takes so many milliseconds more.
     SlowNews(u64),
+    /// News does not arrive.
+    LoseNews,
+    /// News arrives twice, the second time so many milliseconds later.
+    DuplicateNews(u64),
+    /// The database undoes the statement because of another one.
+    Undo,
 }
 
 impl Plan {
@@ -374,10 +402,35 @@ impl Plan {
         matches!(self.store, StorePlan::Redlock { .. })
     }
 
+    /// Whether locks are rows of a table.
+    pub fn is_sql(&self) -> bool {
+        matches!(self.store, StorePlan::Sql { .. })
+    }
+
+    /// Whether somebody sweeps the table.
+    pub(crate) fn is_swept(&self) -> bool {
+        matches!(self.store, StorePlan::Sql { sweeps: true, .. })
+    }
+
+    /// How long a request and what follows from it takes at most while nothing goes wrong, in milliseconds.
+    ///
+    /// A database is asked several times for one request, and more often if others change the row. Who
+    /// cannot be told looks ten times a second.
+    pub(crate) fn slowest_way_ms(&self, messages: u64) -> u64 {
+        let slowest_ms = self.setting.slowest_ms;
+        match self.store {
+            // All tasks of a client share its connections.
+            StorePlan::Sql { connections, .. } => {
+                6 * messages * slowest_ms * u64::from(4_u32.div_ceil(connections)) + 250
+            }
+            _ => messages * slowest_ms,
+        }
+    }
+
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         match &self.store {
-            StorePlan::Single => 1,
+            StorePlan::Single | StorePlan::Sql { .. } => 1,
             StorePlan::Redlock { nodes, .. } => nodes.len(),
         }
     }
@@ -386,6 +439,7 @@ impl Plan {
     pub(crate) fn may_forget(&self) -> bool {
         match self.store {
             StorePlan::Single => true,
+            StorePlan::Sql { forgets, .. } => forgets,
             StorePlan::Redlock {
                 restart_delay_ms, ..
             } => restart_delay_ms.is_some(),
@@ -428,6 +482,12 @@ impl Plan {
         faults.any(|fault| matches!(fault.what, FaultKind::Suspend { .. }))
     }
 
+    /// Whether the store goes down in it.
+    pub(crate) fn has_crashes(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| matches!(fault.what, FaultKind::StoreDown { .. }))
+    }
+
     /// Every lock that the plan asks for.
     pub fn locks(&self) -> Vec<&LockSpec> {
         let mut locks = Vec::new();
@@ -454,6 +514,15 @@ impl Plan {
         Duration::from_millis(last.max().unwrap_or(0).max(messages))
     }
 
+    /// How far the store's clock jumps back in all, in milliseconds.
+    pub(crate) fn jumps_back_ms(&self) -> u64 {
+        let jumps = self.faults.iter().map(|fault| match fault.what {
+            FaultKind::StoreJump { by_ms, .. } if by_ms < 0 => by_ms.unsigned_abs(),
+            _ => 0,
+        });
+        jumps.sum()
+    }
+
     /// How long everybody may take to get on after the last fault.
     ///
     /// All who hold may do so one after another; each lease that nobody gives back may run for
@@ -470,13 +539,11 @@ impl Plan {
         }
         let troubles = self.faults.len() + self.messages.len();
         left += 3 * u64::try_from(troubles).unwrap_or(u64::MAX);
-        let jumps = self.faults.iter().map(|fault| match fault.what {
-            FaultKind::StoreJump { by_ms, .. } if by_ms < 0 => by_ms.unsigned_abs(),
-            _ => 0,
-        });
-        let jumps_ms: u64 = jumps.sum();
+        let jumps_ms = self.jumps_back_ms();
         let vote_ms = match self.store {
             StorePlan::Single => 0,
+            // Who in line is gone is known 12 s after its last sign of life, and 10 s after a restart.
+            StorePlan::Sql { .. } => 30_000,
             StorePlan::Redlock {
                 restart_delay_ms, ..
             } => restart_delay_ms.unwrap_or(0) + 10_000,
@@ -550,6 +617,9 @@ impl Plan {
     /// Takes a client out, and all faults that hit it; later clients move up.
     pub(crate) fn remove_client(&mut self, gone: usize) {
         self.clients.remove(gone);
+        if let StorePlan::Sql { bells, .. } = &mut self.store {
+            bells.remove(gone);
+        }
         self.faults
             .retain(|fault| fault.what.client() != Some(gone));
         self.messages.retain(|fault| fault.client != gone);
@@ -627,6 +697,14 @@ impl FaultKind {
 }
 
 impl MessageTrouble {
+    /// Whether it hits news, and not a request.
+    pub(crate) fn is_of_news(self) -> bool {
+        matches!(
+            self,
+            Self::SlowNews(_) | Self::LoseNews | Self::DuplicateNews(_)
+        )
+    }
+
     /// Its class, as reports count it.
     pub fn class(self) -> &'static str {
         match self {
@@ -636,6 +714,9 @@ impl MessageTrouble {
             Self::SlowRequest(_) => "slow-request",
             Self::SlowAnswer(_) => "slow-answer",
             Self::SlowNews(_) => "slow-news",
+            Self::LoseNews => "lost-news",
+            Self::DuplicateNews(_) => "duplicate-news",
+            Self::Undo => "undone",
         }
     }
 }

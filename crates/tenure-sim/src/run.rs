@@ -17,6 +17,7 @@ use crate::monitor;
 use crate::network::{self, Link};
 use crate::plan::{Plan, StorePlan, TaskPlan};
 use crate::record::{Breach, Line};
+use crate::sql;
 use crate::store::Store;
 use crate::workload::{Process, Task, millis};
 use crate::world::World;
@@ -68,6 +69,10 @@ async fn simulate(world: &Arc<World>) {
         .plan
         .is_watched()
         .then(|| tokio::spawn(monitor::watch(Arc::clone(world))));
+    let sweeps = world
+        .plan
+        .is_swept()
+        .then(|| tokio::spawn(sql::sweep(Arc::clone(world))));
     let faults = world.plan.faults.iter().map(|fault| {
         tokio::spawn(faults::make(
             Arc::clone(world),
@@ -94,8 +99,8 @@ async fn simulate(world: &Arc<World>) {
     if done.is_ok() {
         settle(world, &crew).await;
     }
-    if let Some(watch) = watch {
-        watch.abort();
+    for task in [watch, sweeps].into_iter().flatten() {
+        task.abort();
     }
     // Says until when those waited who wait still.
     world.recorder.note(
@@ -134,7 +139,7 @@ async fn settle(world: &Arc<World>, crew: &Crew) {
     }
     if world.plan.is_calm() {
         // Clients that were dropped cannot say when they are at rest.
-        sleep(millis(6 * world.plan.setting.slowest_ms + 10)).await;
+        sleep(millis(world.plan.slowest_way_ms(6) + 10)).await;
         monitor::look_at_rest(world);
     } else if let Some(tidy) = world.plan.tidy_after().filter(|_| world.plan.is_redlock()) {
         sleep(tidy).await;
@@ -203,6 +208,7 @@ fn driver(world: &Arc<World>, links: &[Arc<Link>]) -> Arc<dyn Driver> {
     let node = |link: &Arc<Link>| SimDriver(Arc::clone(link));
     match world.plan.store {
         StorePlan::Single => Arc::new(node(&links[0])),
+        StorePlan::Sql { connections, .. } => sql::driver(&links[0], connections),
         StorePlan::Redlock {
             restart_delay_ms, ..
         } => {

@@ -102,6 +102,11 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             });
         }
     });
+    with(&|plan| {
+        if let StorePlan::Sql { sweeps, .. } = &mut plan.store {
+            *sweeps = false;
+        }
+    });
     with(&|plan| (plan.setting.fastest_ms, plan.setting.slowest_ms) = (1, 1));
     all
 }

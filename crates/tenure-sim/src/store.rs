@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::clock::SimClock;
 use crate::contract::{Reply, Request, next_news};
 use crate::network::Arrived;
+use crate::sql::{Change, Server};
 
 /// One server of a run.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ enum Data {
         /// One for each client that has ever connected, by its link.
         sessions: BTreeMap<usize, Memory>,
     },
+    /// A database.
+    Sql(Box<Server>),
     /// One of several servers that vote.
     Voter { voter: Voter, hand_over: Duration },
 }
@@ -57,6 +60,13 @@ impl Store {
             sessions: BTreeMap::new(),
         };
         Self::new(clock, data)
+    }
+
+    /// A database, which has been up for long.
+    pub(crate) fn sql(ppm: i64) -> Self {
+        let clock = Arc::new(SimClock::new(ppm));
+        let up_since = micros(clock.now().saturating_sub(UP_BEFORE));
+        Self::new(clock, Data::Sql(Box::new(Server::new(up_since))))
     }
 
     /// One of several servers that vote, which has been up for long.
@@ -94,6 +104,10 @@ impl Store {
     pub(crate) fn disconnect(&self, link: usize) {
         let session = match &mut self.inner().data {
             Data::Single { sessions, .. } => sessions.remove(&link),
+            Data::Sql(server) => {
+                server.lose_bells(link);
+                None
+            }
             Data::Voter { .. } => None,
         };
         drop(session);
@@ -108,6 +122,13 @@ impl Store {
         let started = inner.started;
         match &mut inner.data {
             Data::Single { sessions, .. } => Some(request.decide(sessions.get(&link)?)),
+            Data::Sql(server) => match request {
+                Request::Sql(ask) => {
+                    let told = server.answer(link, ask, micros(self.clock.now()));
+                    told.map(Reply::Sql)
+                }
+                _ => unreachable!("a database executes statements"),
+            },
             Data::Voter { voter, .. } => {
                 Some(request.decide_at(voter, session(link), self.clock.now(), started))
             }
@@ -155,12 +176,39 @@ impl Store {
                     }
                 }
             }
+            Data::Sql(_) => {}
             Data::Voter { voter, .. } => {
                 let news = voter.take_news().into_iter();
                 all.extend(news.filter_map(|(session, news)| Some((link(session)?, news))));
             }
         }
         all
+    }
+
+    /// Takes all letters that a database has, with the link and the connection that they are for.
+    pub(crate) fn letters(&self) -> Vec<(usize, u64, String)> {
+        self.with_sql(|server, _| std::mem::take(&mut server.letters))
+            .unwrap_or_default()
+    }
+
+    /// Takes out what statements have changed.
+    pub(crate) fn take_changes(&self) -> Vec<Change> {
+        self.with_sql(|server, _| std::mem::take(&mut server.changes))
+            .unwrap_or_default()
+    }
+
+    /// A database loses the connections on which a client was reached.
+    pub(crate) fn lose_bells(&self, link: usize) {
+        self.with_sql(|server, _| server.lose_bells(link));
+    }
+
+    /// Does something in a database, at the time of its clock in microseconds.
+    pub(crate) fn with_sql<T>(&self, act: impl FnOnce(&mut Server, i64) -> T) -> Option<T> {
+        let now_us = micros(self.clock.now());
+        match &mut self.inner().data {
+            Data::Sql(server) => Some(act(server, now_us)),
+            _ => None,
+        }
     }
 
     /// Who holds and who waits now.
@@ -170,6 +218,7 @@ impl Store {
                 Reply::Listed(Ok(entries)) => entries,
                 _ => Vec::new(),
             },
+            Data::Sql(server) => server.table.entries(micros(self.clock.now()), only),
             Data::Voter { voter, .. } => voter.list(self.clock.now(), only),
         }
     }
@@ -178,6 +227,10 @@ impl Store {
     pub(crate) fn watermark(&self) -> u64 {
         match &self.inner().data {
             Data::Single { root, .. } => watermark(root, 1),
+            Data::Sql(server) => {
+                let next = (server.table.last_fence() + 1).max(micros(self.clock.now()));
+                next.unsigned_abs()
+            }
             Data::Voter { voter, .. } => voter.last_fence() + 1,
         }
     }
@@ -185,10 +238,12 @@ impl Store {
     /// Goes down.
     pub(crate) fn go_down(&self) {
         self.inner().is_down = true;
+        self.with_sql(Server::crash);
     }
 
     /// Comes up again, with its data.
     pub(crate) fn come_up(&self) {
+        self.with_sql(|server, now_us| server.up_since_us = now_us);
         let mut inner = self.inner();
         inner.is_down = false;
         inner.started = Instant::now();
@@ -236,6 +291,7 @@ impl Store {
                     *session = root.another();
                 }
             }
+            Data::Sql(server) => server.fail_over(),
             Data::Voter { voter, hand_over } => *voter = Voter::new(*hand_over),
         }
     }
@@ -257,11 +313,15 @@ impl Store {
         let claim = probe(name.clone(), id.clone(), 1);
         let withdraw = Request::Withdraw(claim.clone());
         let (mut inner, now) = (self.inner(), self.clock.now());
+        if let Data::Sql(server) = &mut inner.data {
+            return server.probe(name, micros(now));
+        }
         let answer = match &mut inner.data {
             Data::Single { root, .. } => match Request::Acquire(claim).decide(root) {
                 Reply::Acquired(Ok(answer)) => answer,
                 _ => Answer::Busy,
             },
+            Data::Sql(_) => Answer::Busy,
             Data::Voter { voter, .. } => {
                 let vote = voter.vote(NOBODY_ELSE, now, &claim, Number::AtLeast(0));
                 vote.map_or(Answer::Busy, |vote| vote.answer)
@@ -272,6 +332,7 @@ impl Store {
         }
         match &mut inner.data {
             Data::Single { root, .. } => drop(withdraw.decide(root)),
+            Data::Sql(_) => {}
             Data::Voter { voter, .. } => {
                 withdraw.decide_at(voter, NOBODY_ELSE, now, Instant::now());
             }
@@ -284,7 +345,7 @@ impl Store {
         let mut inner = self.inner();
         let sessions = match &mut inner.data {
             Data::Single { sessions, .. } => std::mem::take(sessions),
-            Data::Voter { .. } => BTreeMap::new(),
+            Data::Sql(_) | Data::Voter { .. } => BTreeMap::new(),
         };
         let backlog = inner.backlog.take();
         drop(inner);
@@ -294,6 +355,10 @@ impl Store {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The session of a link at a server that votes.

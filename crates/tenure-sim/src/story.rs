@@ -101,6 +101,15 @@ pub fn tell(plan: &Plan, lines: &[Line], finding: &Finding) -> String {
             );
         }
     }
+    if let StorePlan::Sql {
+        bells, connections, ..
+    } = &plan.store
+    {
+        let _ = writeln!(
+            text,
+            "       a database; clients are reached by {bells:?}, with {connections} connections each"
+        );
+    }
     for (number, line) in lines.iter().enumerate() {
         let (ms, us) = (line.at_us / 1000, line.at_us % 1000);
         let _ = writeln!(text, "{:>4}. {ms:>6}.{us:03} ms  {}", number + 1, line.text);

@@ -15,6 +15,7 @@ use crate::contract::{Reply, Request};
 use crate::network::{Link, Wire};
 use crate::plan::{FaultKind, MessageTrouble, NodeClock, Plan, StorePlan};
 use crate::record::Recorder;
+use crate::sql::Change;
 use crate::store::Store;
 
 /// One run.
@@ -109,13 +110,19 @@ impl World {
         self.recorder.line(|| {
             let asked = request.told(|owner| self.label(owner));
             let who = link.called();
-            let (place, told) = (self.called(link.store), reply.told());
+            let (place, told) = (
+                self.called(link.store),
+                reply.told(|owner| self.label(owner)),
+            );
             format!("{place}: client {who} asks: {asked}: {told}")
         });
         if let Request::Evict(name) = &request {
             self.evicted(name);
         }
-        if self.plan.is_redlock() {
+        if self.plan.is_sql() {
+            self.note_changes(link);
+        }
+        if self.plan.store != StorePlan::Single {
             return Some(reply);
         }
         if store.is_freed_twice(&request, &reply) {
@@ -136,8 +143,27 @@ impl World {
         Some(reply)
     }
 
+    /// Notes what a statement of a client has changed.
+    fn note_changes(&self, link: &Link) {
+        for change in self.stores[link.store].take_changes() {
+            match change {
+                Change::Evicted { name, below } => self.evicted_below(&name, below),
+                Change::Queued { name } => {
+                    if let Some(claim) = self.only_pending(link.process, &name) {
+                        self.recorder.note(0, What::Queued { claim });
+                    }
+                }
+            }
+        }
+    }
+
     /// Sends all news that the store has.
     pub(crate) fn tell_news(&self) {
+        for (link, bell, text) in self.stores.iter().flat_map(Store::letters) {
+            if let Some(link) = self.link(link) {
+                link.send_letter(bell, &text);
+            }
+        }
         for (link, news) in self.stores.iter().flat_map(Store::news) {
             let Some(link) = self.link(link) else {
                 continue;
@@ -152,7 +178,7 @@ impl World {
     pub(crate) fn trouble(&self, link: &Link, nth: u64, is_news: bool) -> Option<MessageTrouble> {
         let mut all = self.plan.messages.iter();
         let found = all.find(|fault| {
-            let news = matches!(fault.what, MessageTrouble::SlowNews(_));
+            let news = fault.what.is_of_news();
             let servers = self.stores.len() as u64;
             let (place, at) = (fault.nth % servers, fault.nth / servers);
             fault.client == link.client
@@ -219,6 +245,7 @@ impl World {
 fn stores(plan: &Plan) -> Vec<Store> {
     match &plan.store {
         StorePlan::Single => vec![Store::single(plan.setting.store_ppm)],
+        StorePlan::Sql { .. } => vec![Store::sql(plan.setting.store_ppm)],
         StorePlan::Redlock {
             nodes,
             hand_over_ms,

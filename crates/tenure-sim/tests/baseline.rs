@@ -29,4 +29,16 @@ fn an_evicted_lease_is_left_at_no_node() {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
+/// The release of a semaphore lost against the withdrawals of its own client for most of a second.
+#[test]
+fn requests_of_one_client_for_one_name_in_a_database_take_turns() {
+    let scope = Scope {
+        stores: Stores::Sql,
+        ..Scope::ALL
+    };
+    let plan = generate(17_332, scope);
+    let (findings, _) = judge(&plan, &run(&plan, None, false));
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
 const SEEDS: u64 = 500;

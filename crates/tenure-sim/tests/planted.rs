@@ -49,6 +49,42 @@ fn planted_bugs_in_fences_and_times_of_redlock_are_found() {
     });
 }
 
+#[test]
+fn planted_bugs_in_fast_statements_of_a_database_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::SqlExtendRevives | Bug::SqlGiveIgnoresClaim | Bug::SqlTakeIgnoresEnd
+        )
+    });
+}
+
+#[test]
+fn planted_bugs_in_how_a_database_writes_rows_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::SqlInsertOverwrites
+                | Bug::SqlSweepHeld
+                | Bug::SqlTopForgotten
+                | Bug::SqlVersionIgnored
+        )
+    });
+}
+
+#[test]
+fn planted_bugs_in_how_a_database_tells_its_clients_are_found() {
+    are_found(|bug| {
+        matches!(
+            bug,
+            Bug::SqlLetterLost
+                | Bug::SqlLetterWithoutWrite
+                | Bug::SqlPresenceGone
+                | Bug::SqlTurnNotCounted
+        )
+    });
+}
+
 fn are_found(which: impl Fn(&Bug) -> bool) {
     let mut missed = Vec::new();
     for bug in Bug::ALL.into_iter().filter(which) {

@@ -1,5 +1,8 @@
 //! Starts real servers for tests and demonstrations, breaks them on command, and leaves nothing behind.
 //!
+//! [`RedisServer`], [`MariaDbServer`] and [`PostgresServer`] have the same methods as far as they can do the same; there
+//! are also groups of Redis servers, replicas of the databases, and a [`PgBouncer`]. A [`Proxy`] goes in front of any.
+//!
 //! Each server has a folder and a loopback port of its own, and stops when its value is dropped. It also stops when
 //! the process that started it is killed: a small guardian waits for just that. A program that is not installed is an
 //! error that says what to install; nothing is skipped.
@@ -21,21 +24,34 @@
 //! # Ok::<(), tenure_testkit::Error>(())
 //! ```
 
+mod alone;
 mod browser;
+mod clock;
 mod error;
+mod mariadb;
 mod port;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
+mod server;
 pub mod shared;
+mod sql;
+mod tls;
+mod url;
+mod user;
 mod wait;
 
+pub use alone::alone;
 pub use browser::{Browser, Scheme};
 pub use error::{Error, Result};
+pub use mariadb::{MariaDb, MariaDbBuilder, MariaDbServer};
 pub use port::Port;
+pub use postgres::{PgBouncer, PoolMode, Postgres, PostgresBuilder, PostgresServer};
 pub use process::{Child, Parent, Process};
 pub use proxy::{Fault, Proxy};
 pub use redis::{
-    Certificate, ClientCertificate, Persistence, RedisBuilder, RedisCluster, RedisSentinel,
-    RedisServer, Reply, SlotMove, Tls, slot_of,
+    Persistence, RedisBuilder, RedisCluster, RedisSentinel, RedisServer, Reply, SlotMove, slot_of,
 };
+pub use sql::{Durability, Kind, SqlBuilder, SqlServer};
+pub use tls::{Certificate, ClientCertificate, Tls};

@@ -1,13 +1,16 @@
 //! Servers that tests share, because starting one takes longer than most tests.
 //!
-//! Only for tests that use lock names of their own and leave the server as it is. All tests of one
+//! Only for tests that use lock names or tables of their own and leave the server as it is. All tests of one
 //! process share them, and all processes that the program `with-servers` started.
 
 use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::mariadb::{MariaDb, MariaDbServer};
+use crate::postgres::{Postgres, PostgresServer};
 use crate::redis::RedisServer;
+use crate::sql::{Durability, Kind, SqlServer};
 
 /// Returns the ports of `count` Redis servers, at most [`REDIS_SERVERS`], that know nothing of each other.
 ///
@@ -23,41 +26,100 @@ pub fn redis(count: usize) -> Result<Vec<u16>> {
         return first(&ports, count);
     }
     static OWN: OnceLock<Vec<RedisServer>> = OnceLock::new();
-    let servers = match OWN.get() {
-        Some(servers) => servers,
-        None => {
-            let started = start_redis()?;
-            // Of two tests that start them at once, the slower one stops its own again.
-            OWN.get_or_init(|| started)
-        }
-    };
+    let servers = start_once(&OWN, start_redis)?;
     first(
         &servers.iter().map(RedisServer::port).collect::<Vec<_>>(),
         count,
     )
 }
 
-/// Starts servers for all processes of a command, which finds them in its environment.
-///
-/// They stop when the value is dropped.
+/// Returns the URL of a MariaDB server, for its user `tenure`.
 ///
 /// # Errors
 ///
-/// Those of [`RedisServer::start`].
-pub fn start_for(command: &mut Command) -> Result<Shared> {
+/// Those of [`MariaDbServer::start`].
+pub fn mariadb() -> Result<String> {
+    static OWN: OnceLock<MariaDbServer> = OnceLock::new();
+    sql(MARIADB, &OWN)
+}
+
+/// Returns the URL of a PostgreSQL server, for its user `tenure`.
+///
+/// # Errors
+///
+/// Those of [`PostgresServer::start`].
+pub fn postgres() -> Result<String> {
+    static OWN: OnceLock<PostgresServer> = OnceLock::new();
+    sql(POSTGRES, &OWN)
+}
+
+fn sql<K: Kind>(variable: &str, own: &OnceLock<SqlServer<K>>) -> Result<String> {
+    match std::env::var(variable) {
+        Ok(url) => Ok(url),
+        Err(_) => Ok(start_once(own, || start_sql(Durability::Written))?.url()),
+    }
+}
+
+fn start_once<T>(own: &OnceLock<T>, start: impl FnOnce() -> Result<T>) -> Result<&T> {
+    match own.get() {
+        Some(started) => Ok(started),
+        None => {
+            let started = start()?;
+            // Of two tests that start it at once, the slower one stops its own again.
+            Ok(own.get_or_init(|| started))
+        }
+    }
+}
+
+/// Starts servers for all processes of a command, which finds them in its environment; databases as durable as asked for.
+///
+/// They stop when the value is dropped. Without MariaDB or PostgreSQL on the machine, the command does without it: it may
+/// not need it, and a test that does says what to install.
+///
+/// # Errors
+///
+/// Those of [`RedisServer::start`], [`MariaDbServer::start`] and [`PostgresServer::start`].
+pub fn start_for(command: &mut Command, durability: Durability) -> Result<Shared> {
     let servers = start_redis()?;
     let ports: Vec<_> = servers
         .iter()
         .map(|server| server.port().to_string())
         .collect();
     command.env(REDIS, ports.join(","));
-    Ok(Shared { _redis: servers })
+    Ok(Shared {
+        _redis: servers,
+        _mariadb: start_sql_for::<MariaDb>(command, MARIADB, durability)?,
+        _postgres: start_sql_for::<Postgres>(command, POSTGRES, durability)?,
+    })
 }
 
 /// Servers that run for a command.
 #[derive(Debug)]
 pub struct Shared {
     _redis: Vec<RedisServer>,
+    _mariadb: Option<MariaDbServer>,
+    _postgres: Option<PostgresServer>,
+}
+
+fn start_sql_for<K: Kind>(
+    command: &mut Command,
+    variable: &str,
+    durability: Durability,
+) -> Result<Option<SqlServer<K>>> {
+    match start_sql(durability) {
+        Ok(server) => {
+            command.env(variable, server.url());
+            Ok(Some(server))
+        }
+        Err(Error::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Starts a server with connections for many tests at once.
+fn start_sql<K: Kind>(durability: Durability) -> Result<SqlServer<K>> {
+    let server = SqlServer::builder().persistence(durability);
+    server.max_connections(500).start()
 }
 
 fn start_redis() -> Result<Vec<RedisServer>> {
@@ -79,3 +141,5 @@ fn first(ports: &[u16], count: usize) -> Result<Vec<u16>> {
 pub const REDIS_SERVERS: usize = 5;
 
 const REDIS: &str = "TENURE_TEST_REDIS";
+const MARIADB: &str = "TENURE_TEST_MARIADB";
+const POSTGRES: &str = "TENURE_TEST_POSTGRES";

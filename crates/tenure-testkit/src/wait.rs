@@ -11,6 +11,7 @@ pub(crate) fn until<T>(
     mut probe: impl FnMut() -> Result<T, String>,
 ) -> Result<T> {
     let start = Instant::now();
+    let mut pause = SHORTEST;
     loop {
         let last = match probe() {
             Ok(found) => return Ok(found),
@@ -23,12 +24,16 @@ pub(crate) fn until<T>(
                 last,
             });
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = LONGEST.min(pause * 2);
     }
 }
 
 /// Long enough for a loaded machine with a failover under way, shorter than a test may hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Between the first two questions.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// Between two questions.
-const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(10);

@@ -3,9 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tenure_cli::error::Result;
-use tenure_cli::store::Store;
-use tenure_cli::{exit_code, output, usage};
+use tenure_cli::{Result, Store, exit_code, output, usage};
 
 use crate::{bench, demo, lab, torture};
 

@@ -2,12 +2,15 @@
 
 mod bench;
 mod cli;
+mod clock;
 mod demo;
 mod history;
 mod lab;
 mod process;
 mod recipes;
 mod register;
+mod servers;
+mod sql;
 mod terminal;
 mod torture;
 

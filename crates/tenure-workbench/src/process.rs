@@ -1,11 +1,10 @@
-//! This program started again, in a part of its own; and failures of processes and servers as failures of the command.
+//! Starts this program again as another process; failures of processes and servers become failures of the command.
 
 use std::process::Command;
 
 use tenure_testkit::{Child, Error};
 
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::{exit_code, program, store};
+use tenure_cli::{Failure, Result, exit_code, program, store};
 
 /// Starts this program again with a hidden verb, and the URL of a store in its environment.
 pub(crate) fn start(name: &'static str, verb: &str, url: Option<&str>) -> Result<Child> {

@@ -1,22 +1,16 @@
-//! Tables and progress bars, alike in all verbs.
+//! Tables, progress bars and names of flags, alike in all verbs.
 
 use std::time::Duration;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use tenure_cli::output::terminal_width;
+use tenure_cli::output;
 
 /// An empty table that fits on the terminal, with these columns of numbers.
 pub(crate) fn table(header: &[&str], numbers: impl IntoIterator<Item = usize>) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    if let Some(width) = terminal_width() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-    }
-    table.set_header(header);
+    let mut table = output::table(header);
     for column in numbers {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -25,13 +19,13 @@ pub(crate) fn table(header: &[&str], numbers: impl IntoIterator<Item = usize>) -
     table
 }
 
-/// A bar for so many steps on stderr, if that is a terminal.
+/// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress_bar(steps: u64, unit: &str) -> ProgressBar {
     let template = format!("{{elapsed_precise}} {{bar:30}} {{pos}}/{{len}} {unit} {{msg}}");
     ticking(ProgressBar::new(steps), &template)
 }
 
-/// A line on stderr that says what goes on, if that is a terminal.
+/// A progress line on stderr, if that is a terminal.
 pub(crate) fn progress_line() -> ProgressBar {
     ticking(
         ProgressBar::new_spinner(),
@@ -47,6 +41,12 @@ fn ticking(bar: ProgressBar, template: &str) -> ProgressBar {
         bar.enable_steady_tick(TICK);
     }
     bar
+}
+
+/// Returns the name that a flag has for one of its values.
+pub(crate) fn flag_name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 const TICK: Duration = Duration::from_millis(200);

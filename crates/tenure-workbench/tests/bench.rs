@@ -1,7 +1,7 @@
 //! `tenure bench`: that it measures and reports; never how fast anything is.
 
 use serde_json::Value;
-use tenure_testkit::RedisServer;
+use tenure_testkit::{RedisServer, shared};
 
 mod common;
 
@@ -105,7 +105,7 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
     let report = json(&end(&mut bare(&[
         "bench",
         "--store",
-        &redlock(&servers, "?restart_delay=off"),
+        &redlock(&servers, "?restart_delay=off&timeout=5s"),
         "--json",
         "--rounds",
         "2",
@@ -168,7 +168,7 @@ fn servers_are_as_far_away_as_they_are_told_to_be() {
     let mut floors: Vec<_> = nodes.iter().map(String::as_str).collect();
     floors.extend(["bare, slowest of all", "own pair", "same way, no delay"]);
     let voting = (
-        redlock(&servers, "?restart_delay=off"),
+        redlock(&servers, "?restart_delay=off&timeout=5s"),
         "pair,dead,slow",
         floors,
     );
@@ -253,6 +253,43 @@ fn people_get_a_table() {
         assert!(measured.out.contains(word), "{word}:\n{}", measured.out);
     }
     assert!(!measured.out.contains("handover"), "{}", measured.out);
+}
+
+#[test]
+fn every_workload_of_a_store_in_mariadb_is_measured_beside_its_floors() {
+    let session = "GET_LOCK (no lease, no fence, a connection each)";
+    assert_database(&shared::mariadb().unwrap(), session);
+}
+
+#[test]
+fn every_workload_of_a_store_in_postgres_is_measured_beside_its_floors() {
+    let session = "pg_advisory_lock (no lease, no fence, a connection each)";
+    assert_database(&shared::postgres().unwrap(), session);
+}
+
+fn assert_database(url: &str, session: &str) {
+    let flags = ["bench", "--store", url, "--json", "--rounds", "1"];
+    let report = json(&end(bare(&flags).args(["--for", "50ms"])));
+    let updates = "two bare UPDATEs";
+    let floors = [
+        ("pair", vec![updates, session]),
+        ("parallel", vec![updates, session]),
+        ("handover", vec![session]),
+        ("hot", vec![updates]),
+        ("crowd", vec![session]),
+    ];
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
+    assert_eq!(names, floors.each_ref().map(|(name, _)| name));
+    for (workload, (_, floors)) in workloads.iter().zip(&floors) {
+        assert_floors(workload, floors);
+    }
+    for workload in ["pair", "parallel"] {
+        for who in ["tenure", updates, session] {
+            assert!(figure(&report, workload, who, "per_second") > 0.0);
+        }
+    }
+    assert!(figure(&report, "handover", session, "p50_us") > 0.0);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tenure_testkit::RedisServer;
+use tenure_testkit::{RedisServer, shared};
 
 use crate::common::{Ended, Place, Running, bare, descendants, end, is_alive, runs, wait_for};
 
@@ -40,6 +40,77 @@ fn tenure_sells_exactly_the_stock_on_servers_that_vote() {
         .collect();
     let url = format!("redlock://{}?restart_delay=off", nodes.join(","));
     assert_kept(&held(&["--store", &url]));
+}
+
+#[test]
+fn a_stock_in_mariadb_is_sold_exactly_with_each_lock_and_not_without() {
+    assert_database(&shared::mariadb().unwrap());
+}
+
+#[test]
+fn a_stock_in_postgres_is_sold_exactly_with_each_lock_and_not_without() {
+    assert_database(&shared::postgres().unwrap());
+}
+
+fn assert_database(url: &str) {
+    for lock in ["tenure", "for-update", "optimistic"] {
+        let record = held(&["--store", url, "--lock", lock]);
+        assert_kept(&record);
+        assert_eq!(record["totals"]["errors"], 0, "{lock}");
+        assert!(
+            copies_that_sold(&record).len() > 1,
+            "{lock}: all copies sell"
+        );
+    }
+    let record = held(&["--store", url, "--lock", "none", "--think", "5ms"]);
+    assert!(lost_updates(&record) > 0, "{}", record["totals"]);
+    assert!(record["totals"]["oversold"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_frozen_copys_write_is_refused_in_a_database() {
+    for url in [shared::mariadb().unwrap(), shared::postgres().unwrap()] {
+        let flags = ["--store", &url, "--pause", "--ttl", "1s"];
+        let record = held(&flags);
+        assert_kept(&record);
+        assert_eq!(fault(&record, "pause")["outcome"], "stale");
+        // A version is as good as a fence.
+        let record = held(&[&flags[..], &["--lock", "optimistic"]].concat());
+        assert_kept(&record);
+        assert_eq!(fault(&record, "pause")["outcome"], "stale");
+    }
+}
+
+#[test]
+fn a_killed_copy_frees_its_row_in_a_database_of_the_demo() {
+    let record = held(&["--lock", "for-update", "--kill"]);
+    assert_kept(&record);
+    fault(&record, "kill");
+    let store = record["store"].as_str().unwrap();
+    assert!(
+        store.contains("mariadb://") || store.contains("mysql://"),
+        "{store}"
+    );
+    assert!(store.contains("started"), "{store}");
+}
+
+#[test]
+fn every_lock_that_works_in_a_database_is_shown_side_by_side() {
+    let url = shared::postgres().unwrap();
+    let flags = ["--all", "--stock", "8", "--buyers", "24", "--store", &url];
+    let ended = sale(&[&flags[..], &["--at-once", "4", "--json"]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let records: Value = serde_json::from_str(&ended.out).unwrap();
+    let locks: Vec<_> = records
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["lock"].clone())
+        .collect();
+    assert_eq!(
+        locks,
+        ["none", "process", "for-update", "optimistic", "tenure"]
+    );
 }
 
 #[test]
@@ -243,6 +314,9 @@ fn wrong_flags_give_2_and_a_sentence() {
         &["--store", "memory:"],
         &["--store", "redis+cluster://127.0.0.1:1"],
         &["--store", "local:", "--lock", "spin"],
+        &["--store", "local:", "--lock", "for-update"],
+        &["--store", "redis://127.0.0.1:1/", "--lock", "optimistic"],
+        &["--store", "postgres://127.0.0.1:1/test", "--lock", "spin"],
         &["--store", "gopher://x"],
     ];
     for case in cases {

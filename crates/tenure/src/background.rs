@@ -1,4 +1,4 @@
-//! Work in the background, that nobody waits for: releases, withdrawals, late answers.
+//! Background work: releases, withdrawals, late replies.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::sync::until;
 
-/// Runs such work, and counts it.
+/// Runs background work, and counts it.
 #[derive(Debug, Clone)]
 pub(crate) struct Background(Arc<Inner>);
 
@@ -38,7 +38,7 @@ impl Background {
     {
         let running = Running::new(&self.0);
         self.0.runtime.spawn(async move {
-            // What the work leaves may start more of it when dropped, and so is dropped first.
+            // Dropping the output may start more work, so it is dropped first.
             drop(work.await);
             drop(running);
         });
@@ -51,7 +51,7 @@ impl Background {
     }
 }
 
-/// Counts one piece of work, also if the runtime drops it half way.
+/// Counts one piece of work, even if the runtime drops it half way.
 struct Running(Arc<Inner>);
 
 impl Running {

@@ -1,9 +1,9 @@
 //! The same API for code that is not async.
 //!
-//! Usable without a Tokio runtime, and from inside one without a panic. A call from inside a
-//! runtime blocks the thread it runs on, so it belongs into
-//! [`spawn_blocking`](tokio::task::spawn_blocking). Renewal and all other work in the background
-//! runs on one thread that all blocking clients of a process share, made by the first of them.
+//! Works without a Tokio runtime, and does not panic inside one. A call inside a runtime blocks its
+//! thread, so it belongs into [`spawn_blocking`](tokio::task::spawn_blocking). Renewal and all other
+//! background work runs on one thread that all blocking clients of a process share; the first client
+//! starts it.
 //!
 //! # Examples
 //!
@@ -71,17 +71,17 @@ impl Client {
         wait(self.0.list(only))?
     }
 
-    /// Waits until this client has no work in the background; see
+    /// Waits until this client has no background work; see
     /// [`Client::settled`](crate::Client::settled).
     ///
-    /// Leases that are only kept are released first. A program that ends calls this if it
-    /// [keeps](Lock::keep) leases, or had calls on threads that it does not wait for.
+    /// Leases that are only kept are released first. A program should call this before it ends if it
+    /// [keeps](Lock::keep) leases, or made calls on threads that it does not join.
     pub fn settled(&self) {
-        // Fails only without the thread that would have something to do.
+        // Fails only if there is no background thread, and so no background work.
         let _ = wait(self.0.settled());
     }
 
-    /// Takes a lock away from all its holders; see [`Client::evict`](crate::Client::evict).
+    /// Evicts all holders of a lock; see [`Client::evict`](crate::Client::evict).
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Client {
     }
 }
 
-/// A lock that can be asked for, with its options; see [`tenure::Lock`](crate::Lock).
+/// A lock with its options, ready to be requested; see [`tenure::Lock`](crate::Lock).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is locked before lock, try_lock or lock_timeout is called"]
 pub struct Lock(crate::Lock);
@@ -112,13 +112,13 @@ impl Lock {
         Self(self.0.at_least(shortest))
     }
 
-    /// Keeps the lease in this process for up to so long after each release, if nobody else
-    /// wants it; see [`Lock::keep`](crate::Lock::keep).
+    /// Keeps the lease in this process for up to this long after each release, if nobody else wants
+    /// it; see [`Lock::keep`](crate::Lock::keep).
     pub fn keep(self, duration: Duration) -> Self {
         Self(self.0.keep(duration))
     }
 
-    /// Says why, for people who look at the lock.
+    /// Sets the reason, for people who inspect the lock.
     pub fn reason(self, reason: &str) -> Self {
         Self(self.0.reason(reason))
     }
@@ -142,7 +142,7 @@ impl Lock {
         wait(self.0.lock())?.map(Guard::new)
     }
 
-    /// Takes the lock if it is free right now and nobody stands in line for it.
+    /// Takes the lock if it is free right now and nobody waits for it.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Lock {
         Ok(wait(self.0.try_lock())??.map(Guard::new))
     }
 
-    /// Waits for the lock, for `patience` at the longest.
+    /// Waits for the lock, for at most `patience`.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Lock {
         make_if_missing(&self.lock()?, look, make)
     }
 
-    /// The same, but nobody waits while there is a stale result; see
+    /// The same, but returns a stale result instead of waiting; see
     /// [`Lock::once_or_stale`](crate::Lock::once_or_stale).
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Lock {
     }
 }
 
-/// Looks again, now that nobody else makes it, and makes it if it is still not there.
+/// Looks again under the lock, and computes the result if it is still missing.
 fn make_if_missing<T, E: From<Error>>(
     guard: &Guard,
     look: impl Fn() -> Result<Seen<T>, E>,
@@ -245,8 +245,8 @@ impl Semaphore {
 
 /// A lock that was granted, held until released or dropped; see [`tenure::Guard`](crate::Guard).
 ///
-/// Dropping it waits for the store's answer, but at most a second: at the end of `main` nobody
-/// else would send the release. Call [`release`](Self::release) to see errors.
+/// Dropping it waits for the store's answer for at most a second: at the end of `main` nobody else
+/// would send the release. Call [`release`](Self::release) to see errors.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
@@ -266,12 +266,12 @@ impl Guard {
         }
     }
 
-    /// Returns the number that proves this grant to the resource.
+    /// Returns the fence of this grant, to send along with every write.
     pub fn fence(&self) -> Fence {
         self.inner().fence()
     }
 
-    /// Returns what is locked.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         self.inner().name()
     }
@@ -281,7 +281,7 @@ impl Guard {
         self.inner().health()
     }
 
-    /// Waits until the lock is lost, for `patience` at the longest; `None` if it is still held.
+    /// Waits until the lock is lost, for at most `patience`; `None` if it is still held.
     pub fn lost_timeout(&self, patience: Duration) -> Option<Loss> {
         match wait(async { timeout(patience, self.inner().lost()).await }) {
             Ok(lost) => lost.ok(),
@@ -289,7 +289,7 @@ impl Guard {
         }
     }
 
-    /// Lets go and waits for the store's answer.
+    /// Releases the lock and waits for the store's answer.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(guard) = self.inner.take() {
-            // What takes longer, or fails, goes on in the background, as after any release.
+            // A release that takes longer or fails continues in the background, as always.
             let released = async move { timeout(LONGEST_DROP, guard.release()).await };
             match is_ending() {
                 true => wait_elsewhere(released),
@@ -318,17 +318,14 @@ impl Drop for Guard {
 /// How long a guard that is dropped waits for the store.
 const LONGEST_DROP: Duration = Duration::from_secs(1);
 
-/// Runs a call on this thread, which blocks until it is done; what the call starts runs on the
-/// shared thread.
+/// Runs a call on this thread, which blocks until it is done; tasks that it spawns run on the shared
+/// thread.
 ///
 /// # Errors
 ///
 /// [`Error::Unavailable`] if the shared thread cannot be started; nothing was called.
 fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
-    let unavailable = |why: &'static str| Error::Unavailable {
-        driver: "blocking",
-        source: why.into(),
-    };
+    let unavailable = |why: &'static str| Error::unavailable("blocking", why);
     let no_thread = "no thread could be started for the blocking clients";
     let runtime = crate::thread::runtime().ok_or_else(|| unavailable(no_thread))?;
     if is_ending() {
@@ -340,7 +337,7 @@ fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
         thread: std::thread::current(),
     });
     let waker = Arc::clone(&alarm).into();
-    // Inside a task, whose share of its thread the call would use up without ever giving it back.
+    // Inside a task the call would use up the cooperative budget, which is only renewed on a yield.
     let mut call = pin!(tokio::task::unconstrained(call));
     loop {
         if let Poll::Ready(output) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -352,7 +349,7 @@ fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
     }
 }
 
-/// Whether this thread ends, and can run no call any more.
+/// Whether this thread is ending, and can run no call any more.
 fn is_ending() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
@@ -363,7 +360,7 @@ fn wait_elsewhere<T>(call: impl Future<Output = T> + Send + 'static) {
     if let Some(runtime) = crate::thread::runtime() {
         runtime.spawn(async move {
             call.await;
-            // Nobody waits any longer than a drop may take.
+            // The dropping thread may have stopped waiting.
             let _ = done.send(());
         });
         let _ = is_done.recv_timeout(LONGEST_DROP);
@@ -372,7 +369,7 @@ fn wait_elsewhere<T>(call: impl Future<Output = T> + Send + 'static) {
 
 /// Wakes a thread that waits for a call.
 struct Alarm {
-    /// Whether to look again: a call inside this one may take the thread's own note of that.
+    /// Whether to poll again: a nested call may consume the thread's own unpark token.
     rung: AtomicBool,
     thread: Thread,
 }

@@ -11,9 +11,9 @@ use crate::guard::Outcome;
 use crate::lock::DEFAULT_TTL;
 use crate::name::{ClaimId, Fence, Name, Owner};
 
-/// A lease that lasts its ttl unless renewed, whoever exits.
+/// A lease that lasts its ttl unless renewed, even if the process that took it exits.
 ///
-/// Everything about it is public, so that it can be written down and taken up by another process.
+/// All fields are public, so that it can be stored and continued by another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// What is locked.
@@ -28,18 +28,18 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// What became of the renewal of a lease by hand.
+/// The result of renewing a lease by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the lease may be lost"]
 pub enum LeaseRenewal {
-    /// The lease goes on for another ttl.
+    /// The lease lasts for another ttl.
     Renewed(Fence),
     /// The lease is over, and nothing was changed.
     Lost(Loss),
 }
 
 impl LeaseRenewal {
-    /// Returns the fence of the lease if it goes on.
+    /// Returns the fence of the lease if it was renewed.
     pub fn fence(self) -> Option<Fence> {
         match self {
             Self::Renewed(fence) => Some(fence),
@@ -89,8 +89,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a renewal that was begun goes on in the background, and the lease ends either
-    /// at its old deadline or at the new one.
+    /// Cancel safe: a renewal that was started continues in the background, and the lease ends either at
+    /// its old deadline or at the new one.
     pub async fn renew(&self, lease: &Lease) -> Result<LeaseRenewal> {
         self.engine.check_origin()?;
         check_ttl(lease.ttl, &self.engine.capabilities)?;
@@ -114,7 +114,7 @@ impl Client {
 
     /// Frees a lease by hand; others of the same owner may still hold the name.
     ///
-    /// A repeat after a lost answer frees nothing more: it names the same claim.
+    /// Idempotent: a retry after a lost reply names the same claim, and frees nothing more.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a release that was begun goes on in the background.
+    /// Cancel safe: a release that was started continues in the background.
     pub async fn release(&self, lease: &Lease) -> Result<Outcome> {
         self.engine.check_origin()?;
         let release = Release::new(lease.name.clone(), lease.claim.clone(), Life::Ttl)

@@ -1,4 +1,4 @@
-//! One client of a store: where locks are asked for.
+//! One client of a store.
 
 use std::sync::Arc;
 
@@ -7,17 +7,18 @@ use crate::engine::{Engine, to_end::to_end};
 use crate::error::Result;
 use crate::lock::{Lock, RwLock, Semaphore};
 use crate::name::Name;
+use crate::transaction::RowLock;
 
 /// A client of a store, made by [`open`](crate::open()).
 ///
 /// Cloning it is cheap and gives the same client: clones share one place in each line, one
 /// watchdog and one connection.
 ///
-/// It belongs to the Tokio runtime that it was opened in, and ends with it: whoever waits elsewhere
-/// is told so by an error, and guards that are held elsewhere are not renewed, and told of no loss
-/// but by [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls
-/// fail with [`Error::Unavailable`](crate::Error::Unavailable) and its guards let go of nothing; the
-/// child opens a client of its own.
+/// It belongs to the Tokio runtime that it was opened in, and ends with it: calls that wait on another
+/// runtime get an error, and guards that are held there are not renewed, and report their loss only by
+/// [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls fail
+/// with [`Error::Unavailable`](crate::Error::Unavailable) and its guards release nothing; the child
+/// opens its own client.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
@@ -42,7 +43,7 @@ impl Client {
 
     /// Returns a mutex: one owner at a time holds it.
     ///
-    /// Nothing is asked yet; a name that breaks the rules is refused by the first call that asks.
+    /// Sends no request yet; the first call that does refuses a name that breaks the rules.
     pub fn mutex(&self, name: &str) -> Lock {
         Lock::new(self, name, Mode::Exclusive)
     }
@@ -55,6 +56,14 @@ impl Client {
     /// Returns a semaphore with `of` permits.
     pub fn semaphore(&self, name: &str, of: u32) -> Semaphore {
         Semaphore::new(self, name, of)
+    }
+
+    /// Returns a lock that is taken in a transaction of your own in the store's database, and ends with it.
+    ///
+    /// For data in the same database, with the stores `postgres://` and `mysql://`; see
+    /// [`transaction`](crate::transaction). Nothing is asked yet.
+    pub fn row(&self, name: &str) -> RowLock {
+        RowLock::new(self, name)
     }
 
     /// Lists who holds and who waits, for one name or for all, sorted by name.
@@ -73,10 +82,10 @@ impl Client {
         to_end(&self.engine.background, listed).await
     }
 
-    /// Takes a lock away from all its holders, and returns them.
+    /// Evicts all holders of a lock, and returns them.
     ///
-    /// The fence moves on, the holders are told, and the next in line go in. A holder that does
-    /// not listen may still write: only the fence keeps it out.
+    /// The fence advances, the holders are told, and the next in line are granted the lock. A holder that
+    /// does not react may still write: only the fence keeps it out.
     ///
     /// # Errors
     ///
@@ -84,7 +93,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: an eviction that was begun goes on in the background.
+    /// Cancel safe: an eviction that was started continues in the background.
     pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
         self.engine.check_origin()?;
         let (driver, name) = (Arc::clone(&self.engine.driver), name.clone());
@@ -92,16 +101,16 @@ impl Client {
         to_end(&self.engine.background, evicted).await
     }
 
-    /// Waits until this client has no work in the background.
+    /// Waits until this client has no background work.
     ///
-    /// Guards that were dropped and calls that were cut short are given back in the background. The
-    /// end of the runtime waits for that only for a second; a program that wants to be sure, or
-    /// that calls [`std::process::exit`], calls this first. Leases that are only [kept](crate::Lock::keep) are released
-    /// first. Calls that still wait for a lock keep this waiting as well.
+    /// Dropped guards and cancelled calls are released in the background. The shutdown of the runtime
+    /// waits for that only for a second; a program that wants to be sure, or that calls
+    /// [`std::process::exit`], calls this first. Leases that are only [kept](crate::Lock::keep) are
+    /// released first. This also waits for calls that still wait for a lock.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what was begun goes on in the background.
+    /// Cancel safe: work that was started continues in the background.
     pub async fn settled(&self) {
         self.engine.settled().await;
     }

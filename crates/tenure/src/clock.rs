@@ -1,4 +1,4 @@
-//! The clock that leases are counted on.
+//! The clock for leases.
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -39,11 +39,10 @@ impl Sub<Duration> for Tick {
     }
 }
 
-/// The clock that a store's leases are counted on.
+/// The clock for the leases of a store.
 ///
-/// That is boot time but for the memory store: `Instant` stands still while a machine is
-/// suspended, so a lease counted on it would look alive after a night in which the store gave it
-/// away.
+/// That is boot time, except for the memory store: `Instant` stops while a machine is suspended, so a
+/// lease measured by it would look valid after a night in which the store granted it to others.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Start,
@@ -85,7 +84,7 @@ impl Clock {
         Tick(nanos(since))
     }
 
-    /// Sleeps for so long, by a timer that stands still while the machine is suspended.
+    /// Sleeps for this long, by a timer that stops while the machine is suspended.
     ///
     /// # Cancel safety
     ///
@@ -98,7 +97,7 @@ impl Clock {
     }
 }
 
-/// How long a lease is safe to use: its ttl less the margin for clocks that run apart.
+/// Returns how long a lease is safe to use: its ttl minus a margin for clock drift.
 ///
 /// The margin is 1 % of the ttl and a millisecond: quartz clocks differ by 0.01 %, so that even a
 /// clock a hundred times worse keeps the order "told first, granted to another later".
@@ -108,7 +107,7 @@ pub(crate) fn safe(ttl: Duration) -> Duration {
 
 #[cfg(target_os = "linux")]
 const BOOT_TIME: ClockId = ClockId::Boottime;
-/// Apple's monotonic clock goes on while the machine sleeps.
+/// Apple's monotonic clock advances while the machine is suspended.
 #[cfg(not(target_os = "linux"))]
 const BOOT_TIME: ClockId = ClockId::Monotonic;
 

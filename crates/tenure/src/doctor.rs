@@ -1,4 +1,4 @@
-//! Settings of a store that endanger locks: what was found, and what to do about it.
+//! Checks a store for settings that endanger locks, and says what to do about them.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -19,9 +19,9 @@ pub struct Finding {
     pub check: &'static str,
     /// How it is.
     pub verdict: Verdict,
-    /// What was found, in a sentence; never has a password in it.
+    /// What was found, in a sentence; never contains a password.
     pub found: String,
-    /// What to do about it, in a sentence, where there is something to do.
+    /// What to do about it, in a sentence, if there is anything to do.
     pub advice: Option<String>,
 }
 
@@ -33,17 +33,16 @@ pub enum Verdict {
     Fine,
     /// Could not be checked, so nothing is known; this is not a pass.
     Unknown,
-    /// Locks hold, but not through everything that may happen.
+    /// Locks work, but not in every situation.
     Warning,
-    /// Locks do not work, or are lost in daily use.
+    /// Locks do not work, or are lost in normal operation.
     Problem,
 }
 
 /// Checks the store that a URL names for what endangers locks.
 ///
 /// The URL is that of [`open`](crate::open()). Checks that have to write use keys of a random name
-/// that expire by themselves. Last, a lock of a random name is taken and released. Nobody else's lock
-/// is touched.
+/// that expire. Finally, a lock with a random name is taken and released. No other lock is touched.
 ///
 /// # Errors
 ///
@@ -56,7 +55,7 @@ pub enum Verdict {
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: what a dropped call leaves behind ends by itself.
+/// Cancel safe: what a dropped call leaves behind expires.
 ///
 /// # Examples
 ///
@@ -74,14 +73,14 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let mut findings = (store.doctor)(url).await?;
     let lacks =
         |finding: &Finding| finding.check == RIGHTS.0 && finding.verdict == Verdict::Problem;
-    // A script that lacks a right is stopped half way, and would leave behind what it has done.
+    // A script that lacks a permission stops half way, and would leave its first changes behind.
     if !findings.iter().any(lacks) {
         findings.push(try_out(url).await);
     }
     Ok(findings)
 }
 
-/// Takes a lock as programs do: settings do not show all that a store may refuse.
+/// Takes a lock as programs do: a store may refuse more than its settings show.
 async fn try_out(url: &str) -> Finding {
     let found = match take_and_release(url).await {
         Ok(Some(Outcome::NotHeld(loss))) => {
@@ -105,7 +104,7 @@ async fn take_and_release(url: &str) -> Result<Option<Outcome>> {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
-    // What a store that does not answer keeps, ends with its ttl.
+    // What is left in a store that does not answer ends with its ttl.
     let _ = timeout(ttl, client.settled()).await;
     outcome
 }
@@ -134,7 +133,7 @@ pub(crate) fn merge(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Find
             }
         }
     }
-    // The servers' findings of one check stand together.
+    // The findings of one check stay together.
     let mut order: Vec<&str> = Vec::new();
     for (finding, _) in &said {
         if !order.contains(&finding.check) {
@@ -173,12 +172,12 @@ impl Check {
         self.fine(found).but(Verdict::Unknown, advice)
     }
 
-    /// Something that may go wrong.
+    /// A risk.
     pub(crate) fn warning(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.fine(found).but(Verdict::Warning, advice)
     }
 
-    /// Something that goes wrong.
+    /// A problem.
     pub(crate) fn problem(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.fine(found).but(Verdict::Problem, advice)
     }

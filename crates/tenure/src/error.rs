@@ -1,4 +1,4 @@
-//! What went wrong, told apart by what the caller knows afterwards.
+//! Errors, distinguished by what the caller knows afterwards.
 
 use std::time::Duration;
 
@@ -18,6 +18,18 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Another transaction of the database got in the way of the caller's: a deadlock, or a row that changed.
+    ///
+    /// Roll the transaction back and run it again from its start. Only calls that are made in a transaction of the
+    /// caller's return it; see [`transaction`](crate::transaction).
+    #[error("the {driver} transaction conflicts with another, roll it back and try again")]
+    Conflict {
+        /// The store whose database it is.
+        driver: &'static str,
+        /// The error of the transaction's own driver.
+        source: BoxError,
+    },
+
     /// The store's own data cannot be trusted; nothing was changed.
     #[error("the {driver} store is damaged")]
     Damaged {
@@ -29,8 +41,8 @@ pub enum Error {
 
     /// The request may or may not have taken effect.
     ///
-    /// Assume both: the lock may be held in your name until its `ttl` has passed, and it is not
-    /// yours to use. The engine has asked again or goes on cleaning up in the background.
+    /// Assume both: the lock may be held in your name until its `ttl` has passed, and you must not use
+    /// it. The engine has retried, or continues to clean up in the background.
     #[error("the {driver} store left the outcome open, the request may have taken effect")]
     Indeterminate {
         /// The store that was asked, such as `"redis"`.
@@ -80,15 +92,15 @@ pub enum Error {
 
     /// The owner holds the name already, in a mode that does not cover the new one.
     ///
-    /// Two readers that both wait to become writers would wait for ever, so a shared lock cannot
-    /// be upgraded: release it and ask again.
+    /// Two readers that both wait to become writers would wait forever, so a shared lock cannot be
+    /// upgraded: release it and ask again.
     #[error("{name} is already held by this owner in another mode, release it first")]
     ModeConflict {
         /// The lock that was asked for.
         name: Name,
     },
 
-    /// The lock did not come free in time.
+    /// The lock did not become free in time.
     #[error("{name} was not free within {waited:?}")]
     TimedOut {
         /// The lock that was asked for.
@@ -133,7 +145,8 @@ impl Error {
     /// If not, the claim of a failed acquire has to be withdrawn.
     pub fn nothing_changed(&self) -> bool {
         match self {
-            Self::Damaged { .. }
+            Self::Conflict { .. }
+            | Self::Damaged { .. }
             | Self::InvalidName { .. }
             | Self::InvalidOption { .. }
             | Self::InvalidOwner { .. }
@@ -142,12 +155,30 @@ impl Error {
             | Self::Unavailable { .. }
             | Self::Unsupported { .. }
             | Self::Version { .. } => true,
-            // A call that ran out of time may have left a place in line that is still to be withdrawn.
+            // A call that timed out may have left a place in line that is still being withdrawn.
             Self::Indeterminate { .. } | Self::Lost { .. } | Self::TimedOut { .. } => false,
         }
     }
 
-    /// The cause of a fault, without what every such fault says.
+    pub(crate) fn unavailable(driver: &'static str, source: impl Into<BoxError>) -> Self {
+        let source = source.into();
+        Self::Unavailable { driver, source }
+    }
+
+    pub(crate) fn indeterminate(driver: &'static str, source: impl Into<BoxError>) -> Self {
+        let source = source.into();
+        Self::Indeterminate { driver, source }
+    }
+
+    /// Turns "nothing was changed" into "the request may have taken effect".
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            Self::Unavailable { driver, source } => Self::Indeterminate { driver, source },
+            other => other,
+        }
+    }
+
+    /// Returns the cause of a fault without the text that all such faults share.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Unavailable { source, .. } | Self::Indeterminate { source, .. } => {
@@ -157,15 +188,16 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later though nobody changes a setting.
+    /// Returns whether the same call may succeed later without a change of settings.
     ///
-    /// So it is with a store that cannot be reached, is starting, is full or lacks votes. It is not so with a
-    /// wrong password, a missing right or a folder that may not be written to.
+    /// True for a store that cannot be reached, is starting, is full or lacks votes, and for a transaction that
+    /// conflicts with another; false for a wrong password, a missing permission or a directory that is not writable.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Indeterminate { source, .. } | Self::Unavailable { source, .. } => {
                 !source.is::<Lasting>()
             }
+            Self::Conflict { .. } => true,
             _ => false,
         }
     }
@@ -176,7 +208,7 @@ impl Error {
     }
 }
 
-/// A cause that stays until somebody does something about it.
+/// A cause that persists until somebody does something about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Lasting(pub(crate) BoxError);

@@ -1,8 +1,8 @@
-//! Tells a forked child from the process that it was forked from.
+//! Detects forked children.
 //!
-//! A child has a copy of every client of its parent, with the parent's connections, files and
-//! counters: what it would lock or give back is its parent's. So it must not use the copy, and its
-//! end must change nothing. It can open a client of its own.
+//! A child has a copy of every client of its parent, with the parent's connections, files and counters,
+//! so it would lock and release in the parent's name. So it must not use the copy, and dropping the copy
+//! must change nothing. The child can open its own client.
 #![allow(unsafe_code, reason = "proven below")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +27,8 @@ impl Origin {
     }
 }
 
-/// Something that waits for the kernel's events, and that a forked child does not drop: parent and
-/// child share the list of what is waited for, so the parent would hear nothing any more.
+/// An event source that a forked child does not drop: parent and child share the epoll instance, so the
+/// parent would receive no more events.
 #[cfg(feature = "local")]
 #[derive(Debug)]
 pub(crate) struct LeakedInChild<T> {
@@ -66,7 +66,7 @@ impl<T> Drop for LeakedInChild<T> {
     }
 }
 
-/// Reads the mark, which is drawn anew where there is none yet.
+/// Reads the mark, and draws a new one if there is none yet.
 fn marked(mark: &AtomicU64) -> u64 {
     let known = mark.load(Ordering::Relaxed);
     if known != 0 {
@@ -81,8 +81,8 @@ fn marked(mark: &AtomicU64) -> u64 {
     marked.map_or_else(|other| other, |_| drawn)
 }
 
-/// A number that is 0 at first, and again in every child that is forked; `None` where the kernel
-/// cannot do that.
+/// A number that is 0 at first, and again in every forked child; `None` if the kernel does not support
+/// that.
 #[cfg(target_os = "linux")]
 fn wiped_in_children() -> Option<&'static AtomicU64> {
     use std::sync::OnceLock;

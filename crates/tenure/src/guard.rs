@@ -12,6 +12,8 @@ use crate::engine::lock_request::LockRequest;
 use crate::engine::reentry::Nest;
 use crate::error::Result;
 use crate::name::{Fence, Name, Owner};
+use crate::transaction::Transaction;
+use crate::transaction::row::hold_in_transaction;
 
 /// A lock that was granted, held until released or dropped.
 ///
@@ -22,8 +24,8 @@ use crate::name::{Fence, Name, Owner};
 /// # Release on drop is not immediate
 ///
 /// Dropping hands the release to the Tokio runtime and does not wait for it. If the runtime shuts
-/// down first, as at the end of `main`, the release is sent all the same, and the shutdown waits for
-/// it, for a second at the longest. A process that is killed or calls [`std::process::exit`] sends
+/// down first, as at the end of `main`, the release is still sent, and the shutdown waits for it for at
+/// most a second. A process that is killed or calls [`std::process::exit`] sends
 /// nothing: the lease then ends by its `ttl`, or with the process where the store sees that. Call
 /// [`release`](Self::release) to wait and to see errors.
 #[must_use = "the lock is released as soon as the guard is dropped"]
@@ -33,7 +35,7 @@ pub struct Guard {
     hold: Option<Hold>,
 }
 
-/// What a guard has to give back.
+/// What a guard has to release.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
@@ -42,7 +44,7 @@ pub(crate) struct Hold {
     /// How many holders in this process the lease had before this one.
     pub(crate) passes: u32,
     pub(crate) since: Tick,
-    /// What it shares with nested calls, if its owner may enter again.
+    /// What it shares with nested calls, if its owner may re-enter.
     pub(crate) nest: Option<Arc<Nest>>,
     /// Until when nested calls want the name to stay taken.
     pub(crate) taken_until: Tick,
@@ -52,11 +54,11 @@ pub(crate) struct Hold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The lease runs, and is renewed in time.
+    /// The lease is valid, and is renewed in time.
     Held,
-    /// The lease runs, but its renewal is late: bring the work to a safe point.
+    /// The lease is valid, but its renewal is late: bring the work to a safe point.
     AtRisk,
-    /// The lease is over, or will be before an answer could come; others may hold the lock.
+    /// The lease is over, or will be before an answer could arrive; others may hold the lock.
     Lost(Loss),
 }
 
@@ -71,7 +73,7 @@ pub enum Outcome {
         /// How many times: nested calls of this client, or else claims of all clients.
         depth: u32,
     },
-    /// The lock was no longer held, and others may have had it meanwhile.
+    /// The lock was no longer held, and others may have held it in the meantime.
     NotHeld(Loss),
 }
 
@@ -98,13 +100,13 @@ impl Guard {
         Self { hold: Some(hold) }
     }
 
-    /// Returns the number that proves this grant to the resource.
+    /// Returns the fence of this grant, to send along with every write.
     pub fn fence(&self) -> Fence {
         let hold = self.hold();
         hold.lease.fence.pass(hold.passes)
     }
 
-    /// Returns what is locked.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.hold().request.name
     }
@@ -121,9 +123,9 @@ impl Guard {
         hold.lease.health(hold.engine.clock.now())
     }
 
-    /// Returns how long it takes until the lock is lost, if no renewal succeeds from now on.
+    /// Returns the time until the lock is lost, if no renewal succeeds from now on.
     ///
-    /// While all is well this stays above half of the ttl; it is zero once the lock is lost.
+    /// Normally this stays above half of the ttl; it is zero once the lock is lost.
     pub fn time_left(&self) -> Duration {
         let hold = self.hold();
         hold.lease.time_left(hold.engine.clock.now())
@@ -131,9 +133,9 @@ impl Guard {
 
     /// Waits until the lock is lost, and returns why.
     ///
-    /// It is told before the store can grant the lock to another, by a margin of 1 % of the ttl
-    /// for clocks that run apart; after a sleep of the machine, within a second of waking.
-    /// [`health`](Self::health) knows at once.
+    /// Returns before the store can grant the lock to another, by a margin of 1 % of the ttl for clock
+    /// drift; after the machine was suspended, within a second of waking. [`health`](Self::health)
+    /// knows at once.
     ///
     /// # Cancel safety
     ///
@@ -142,16 +144,59 @@ impl Guard {
         self.hold().lease.lost().await
     }
 
-    /// Lets go and waits for the store's answer.
+    /// Proves in a transaction of your own that the lock is still held, and keeps everybody else from getting it until the
+    /// transaction ends.
+    ///
+    /// Make it the last statement before COMMIT. If it succeeds and the COMMIT does, the transaction was written under the lock:
+    /// also if this process is paused right before the COMMIT and the lease ends by its ttl meanwhile. So data in the store's own database
+    /// need no fence. The stores `postgres://` and `mysql://` have it; see [`transaction`](crate::transaction).
+    ///
+    /// It locks the row of the name in the store's table. Until the transaction ends, nobody can be granted the name, and
+    /// requests about it wait or fail with [`Unavailable`](crate::Error::Unavailable); so do the renewals of this client, which
+    /// the guard endures for as long as its lease lasts. A transaction that stays open for longer than the ttl makes the guard lost,
+    /// though what it commits is still safe.
+    ///
+    /// Keep the guard until COMMIT has returned: one that is dropped earlier may be passed on inside this process at once.
+    /// If COMMIT itself fails, nothing is known but what the database says.
     ///
     /// # Errors
     ///
-    /// What the store reports. The release is then tried again in the background; failing that,
-    /// the lease ends by its `ttl`.
+    /// [`Lost`](crate::Error::Lost) if the lock is not held any more: roll back, because others may have had it.
+    /// [`Conflict`](crate::Error::Conflict) if another transaction gets in the way: roll back and try again. At REPEATABLE READ and
+    /// SERIALIZABLE that includes a renewal since the transaction's first statement.
+    /// [`Unsupported`](crate::Error::Unsupported) if the store is not a database;
+    /// [`InvalidOption`](crate::Error::InvalidOption) for a transaction of another kind of database;
+    /// [`Unavailable`](crate::Error::Unavailable) for other faults, also if the transaction does not see the store's table.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a release that was cut short goes on in the background.
+    /// Not cancel safe: after a dropped call roll the transaction back.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn close_books(guard: &tenure::Guard, connection: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = connection.transaction().await?;
+    /// tx.batch_execute("UPDATE book SET closed = true").await?;
+    /// guard.hold_in(&mut tx).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold_in(&self, transaction: &mut impl Transaction) -> Result<()> {
+        hold_in_transaction(self.hold(), transaction).await
+    }
+
+    /// Releases the lock and waits for the store's answer.
+    ///
+    /// # Errors
+    ///
+    /// What the store reports. The release is then retried in the background; if that fails too, the
+    /// lease ends by its `ttl`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a release that was cancelled continues in the background.
     pub async fn release(self) -> Result<Outcome> {
         let hold = self.into_hold();
         Arc::clone(&hold.engine).give_back(hold).await

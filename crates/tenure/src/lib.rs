@@ -24,6 +24,7 @@
 //!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
 //! - [`Lock::once`] computes a result once for all who want it: a cache entry, a report.
 //! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
+//! - [`transaction`] has locks for data in a database: taken in the caller's own transaction, or proved by its last statement.
 //! - [`url`] reads the URLs of stores, and shows them without passwords.
 //! - [`blocking`] has the same API for code that is not async.
 //! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
@@ -35,10 +36,14 @@
 //! | `local` (default) | the store `local:`, for processes of one Linux machine |
 //! | `redis` | the stores `redis://`, `redis+sentinel://`, `redis+cluster://`, `unix:` and `redlock://` |
 //! | `redis-tls` | TLS for them by rustls: `rediss://`, `redlocks://` and the like |
+//! | `mysql` | the stores `mysql://` and `mariadb://` |
+//! | `mysql-tls` | TLS for them by rustls: `tls=on` |
+//! | `postgres` | the store `postgres://` |
+//! | `postgres-tls` | TLS for it by rustls: `tls=on` |
 //! | `doctor` | the function `doctor`, which checks a store for settings that endanger locks |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
 //! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
-//! | `serde` | nothing by itself: `local` needs it to write its state |
+//! | `serde` | nothing by itself: `local`, `mysql` and `postgres` need it to write their state |
 //! | `simulation` | a seed for all that is random, so that a simulated run can be repeated |
 //!
 //! The store `memory:` is always there. No feature changes a type or a behaviour.
@@ -69,6 +74,7 @@ mod schemes;
 pub mod store;
 mod sync;
 mod thread;
+pub mod transaction;
 pub mod url;
 
 pub use crate::by_hand::{Lease, LeaseRenewal};
@@ -95,6 +101,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cookbook.md")]
 struct Cookbook;
+
+/// The code of the page about databases is compiled.
+#[cfg(all(doctest, feature = "mysql", feature = "postgres"))]
+#[doc = include_str!("../../../docs/databases.md")]
+struct Databases;
 
 #[cfg(test)]
 mod tests {

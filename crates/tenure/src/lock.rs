@@ -1,4 +1,4 @@
-//! What callers ask for: a lock with its options, and the three ways to ask.
+//! Locks with their options, and the three ways to request them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::name::{Name, Owner};
 
-/// A lock that can be asked for, with its options.
+/// A lock with its options, ready to be requested.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ use crate::name::{Name, Owner};
 #[must_use = "nothing is locked before lock, try_lock or lock_timeout is called and awaited"]
 pub struct Lock {
     client: Client,
-    /// The rule that the name breaks is told by the first call that can return an error.
+    /// The first call that can return an error reports the rule that the name breaks.
     name: std::result::Result<Name, &'static str>,
     owner: Option<Owner>,
     /// Whether the task that asks, or the thread outside a task, may lock again what it holds.
@@ -71,48 +71,48 @@ impl Lock {
 
     /// Sets how long the lease lasts unless renewed: 30 s if not set.
     ///
-    /// A live holder renews by itself; the ttl is how long others wait for one that died or was
-    /// cut off.
+    /// A live holder renews automatically. The ttl is how long others wait for one that crashed or was
+    /// disconnected.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the longest time that the lock is held: the watchdog renews no further.
+    /// Sets the longest time that the lock is held: it is not renewed beyond that.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self
     }
 
-    /// Sets the shortest time for which the name stays taken, also if released earlier.
+    /// Sets the shortest time for which the name stays taken, even if it is released earlier.
     ///
-    /// Jobs that must not run twice in a minute on two machines want this.
+    /// For jobs that must not run twice in a minute on two machines.
     pub fn at_least(mut self, shortest: Duration) -> Self {
         self.at_least = shortest;
         self
     }
 
-    /// Keeps the lease in this process for up to so long after each release, if nobody else
-    /// wants it: the next lock of the same name here then costs no request.
+    /// Keeps the lease in this process for up to this long after each release, if nobody else wants
+    /// it: the next lock of the same name in this process then costs no request.
     ///
-    /// Off unless set. For a name that one process locks again and again and others seldom want.
-    /// The first claim from elsewhere calls the lease back by a message, and it is released at
-    /// once; or, if it is in use again, with that use. Each use has a larger
-    /// [fence](crate::Guard::fence), as ever.
+    /// Off by default. For a name that one process locks again and again and others rarely want. The
+    /// first claim from elsewhere calls the lease back with a message. Then it is released at once, or,
+    /// if it is in use again, when that use ends. Each use has a larger [fence](crate::Guard::fence),
+    /// as always.
     ///
-    /// What it costs others: they wait for that message, and a `try_lock` from elsewhere may be
-    /// told no by a lease that is only kept. It calls the lease back all the same, so that a later
-    /// try finds the name free. If the message is lost, they wait until the lease has been unused
-    /// for this duration; in use, until its first release after the longer of this and the `ttl`.
-    /// If this process is killed or stopped, they wait as they do for a holder. Where locks are
-    /// listed, a kept one shows as held.
+    /// What it costs others: they wait for that message, and a `try_lock` from elsewhere may be refused
+    /// because of a lease that is only kept. It also calls the lease back, so that a later attempt finds
+    /// the name free. If the message is lost, they wait until the lease has been unused for this
+    /// duration; if it is in use, until its first release after the longer of this and the `ttl`. If
+    /// this process is killed or stopped, they wait as they do for a holder. Listings show a kept lock
+    /// as held.
     ///
     /// Kept leases are released when the last clone of the [`Client`] is dropped and by
-    /// [`Client::settled`]. Names that are locked once should not be kept: each costs memory and
-    /// its renewals until its time is over.
+    /// [`Client::settled`]. Names that are locked only once should not be kept: each costs memory and
+    /// renewals until its time is up.
     ///
-    /// Not together with [`owner`](Self::owner), [`max_hold`](Self::max_hold) or
-    /// [`at_least`](Self::at_least), nor for shared locks, permits or leases by hand: the call then
+    /// Cannot be combined with [`owner`](Self::owner), [`max_hold`](Self::max_hold) or
+    /// [`at_least`](Self::at_least), nor with shared locks, permits or leases by hand: the call then
     /// fails with [`InvalidOption`](Error::InvalidOption).
     ///
     /// # Examples
@@ -136,7 +136,7 @@ impl Lock {
         self
     }
 
-    /// Says why, for people who look at the lock.
+    /// Sets the reason, for people who inspect the lock.
     pub fn reason(mut self, reason: &str) -> Self {
         self.reason = Some(reason.into());
         self
@@ -145,9 +145,9 @@ impl Lock {
     /// Sets who may share the lock: all calls that name this owner, in any client and process, hold it together.
     ///
     /// In this client only the outermost call asks the store. The calls nested in it cost no request, and share its lease:
-    /// its fence, its ttl, its `max_hold` and its fate. Each client has a lease of its own, which ends with its last call;
-    /// the name is free when the last of them has ended. Until then the fence stays the same, also for a call that comes
-    /// while the release of the one before is still on its way.
+    /// its fence, its ttl, its `max_hold` and its loss. Each client has its own lease, which ends with its last call;
+    /// the name is free when the last of them has ended. Until then the fence stays the same, even for a call that arrives
+    /// while the release of the previous one is still in flight.
     ///
     /// Without an owner each call excludes all others, and a nested call waits for the outer one.
     pub fn owner(mut self, owner: Owner) -> Self {
@@ -183,7 +183,7 @@ impl Lock {
         self.client.engine.lock(&request).await
     }
 
-    /// Takes the lock if it is free right now and nobody stands in line for it.
+    /// Takes the lock if it is free right now and nobody waits for it.
     ///
     /// # Errors
     ///
@@ -197,14 +197,13 @@ impl Lock {
         self.client.engine.try_lock(&request).await
     }
 
-    /// Waits for the lock, for `patience` at the longest.
+    /// Waits for the lock, for at most `patience`.
     ///
     /// # Errors
     ///
     /// [`Error::TimedOut`] once `patience` has run out, or [`Error::Indeterminate`] if the store
-    /// has not answered for 100 ms or more by then; otherwise as [`lock`](Self::lock). In line, the
-    /// store is asked once more in the last quarter of a longer wait, a second at the most before
-    /// its end.
+    /// has not answered for 100 ms or more by then; otherwise as [`lock`](Self::lock). In the last
+    /// quarter of a longer wait in line, at most a second before its end, the store is asked once more.
     ///
     /// # Cancel safety
     ///
@@ -228,7 +227,7 @@ impl Lock {
         Ok(self.client.engine.lock(&request).await?.into_lease())
     }
 
-    /// Takes a lease by hand if the lock is free right now and nobody stands in line for it.
+    /// Takes a lease by hand if the lock is free right now and nobody waits for it.
     ///
     /// # Errors
     ///
@@ -243,7 +242,7 @@ impl Lock {
         Ok(guard.map(Guard::into_lease))
     }
 
-    /// Waits for a lease by hand, for `patience` at the longest.
+    /// Waits for a lease by hand, for at most `patience`.
     ///
     /// # Errors
     ///
@@ -254,12 +253,8 @@ impl Lock {
     /// Cancel safe, as [`lock`](Self::lock).
     pub async fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
         let request = self.request(Life::Ttl)?;
-        Ok(self
-            .client
-            .engine
-            .lock_timeout(&request, patience)
-            .await?
-            .into_lease())
+        let guard = self.client.engine.lock_timeout(&request, patience).await?;
+        Ok(guard.into_lease())
     }
 
     fn request(&self, life: Life) -> Result<Arc<LockRequest>> {
@@ -295,7 +290,7 @@ impl Lock {
 
 /// A read-write lock: many read together, or one writes alone.
 ///
-/// Readers and writers are served in the order in which they came, so neither starves.
+/// Readers and writers are served in order of arrival, so neither starves.
 #[derive(Debug, Clone)]
 pub struct RwLock {
     client: Client,
@@ -323,7 +318,7 @@ impl RwLock {
 
 /// A semaphore: claims hold it together as long as there are permits for all of them.
 ///
-/// All users should name the same number of permits; where they differ, the smallest counts.
+/// All users should give the same number of permits; if they differ, the smallest counts.
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     client: Client,
@@ -350,5 +345,5 @@ impl Semaphore {
     }
 }
 
-/// How long a lease lasts unless told otherwise.
+/// How long a lease lasts by default.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Names, owners, claim ids and fences: checked once, where they enter.
+//! Names, owners, claim ids and fences, validated once at the boundary.
 
 use std::fmt;
 use std::io::Write;
@@ -29,7 +29,7 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Checks `text` and makes a name of it.
+    /// Validates `text` as a name.
     ///
     /// # Errors
     ///
@@ -67,10 +67,10 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Who may share a lock that it already holds: claims that name the same owner hold together.
+/// Who may share a lock that it already holds: claims with the same owner hold together.
 ///
-/// Whoever knows an owner can share its locks, so an owner that the library makes is unguessable
-/// and an owner's text never reaches a log.
+/// Everybody who knows an owner can share its locks, so owners that the library generates are
+/// unguessable, and an owner's text is never logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
@@ -81,7 +81,7 @@ impl Owner {
     /// Makes an owner that nobody else has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Ids that count on from run to run would give maps another order in each.
+        // Ids that continue from run to run would give maps another order in each.
         #[cfg(feature = "simulation")]
         if crate::random::seeded::is_on() {
             return Self(format!("{:032x}", random_u128()).into());
@@ -91,8 +91,8 @@ impl Owner {
 
     /// Returns the owner of the running task, or of the thread outside a task.
     ///
-    /// Nested calls in one task get the same owner without passing anything, so that an inner
-    /// call may lock again what an outer one holds. Futures that one task polls side by side
+    /// Nested calls in one task get the same owner without passing it along, so that an inner call may
+    /// re-enter what an outer one holds. Futures that one task polls side by side
     /// (`join!`, `select!`) share its owner, and so do not exclude each other.
     ///
     /// # Examples
@@ -117,7 +117,7 @@ impl Owner {
         }
     }
 
-    /// Makes an owner of a text that several processes of one job share.
+    /// Makes an owner from a text that several processes of one job share.
     ///
     /// Everyone who knows the text is the same owner: choose one that nobody else would.
     ///
@@ -163,10 +163,10 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// What every request about one claim names; never used for another claim.
+/// The id of one claim, in every request about it; never reused for another claim.
 ///
-/// Whoever knows the id of a lease by hand can renew and release it, so ids are unguessable and
-/// their text never reaches a log.
+/// Everybody who knows the id of a lease by hand can renew and release it, so ids are unguessable, and
+/// their text is never logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(Arc<str>);
 
@@ -179,7 +179,7 @@ impl ClaimId {
         Self::numbered(&process_id(), NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes up an id that was written down.
+    /// Restores an id that was stored.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl ClaimId {
     }
 
     fn numbered(client: &str, number: u64) -> Self {
-        // Every lock makes one, so it is written with one allocation instead of three.
+        // Every lock needs one, so it is built with one allocation instead of three.
         let mut text = [0; 64];
         let mut rest = &mut text[..];
         let written = write!(rest, "{client}:{number:x}");
@@ -241,15 +241,17 @@ pub(crate) struct ClaimIds {
     next: AtomicU64,
 }
 
-impl ClaimIds {
-    /// Draws the part that is the client's own: 128 random bits.
-    pub(crate) fn new() -> Self {
+impl Default for ClaimIds {
+    /// Generates the prefix of this client: 128 random bits.
+    fn default() -> Self {
         Self {
             client: format!("{:032x}", random_u128()),
             next: AtomicU64::new(1),
         }
     }
+}
 
+impl ClaimIds {
     pub(crate) fn next(&self) -> ClaimId {
         ClaimId::numbered(&self.client, self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -258,8 +260,8 @@ impl ClaimIds {
 /// A number that grows with every grant of a name.
 ///
 /// Send it along with every write to what the lock protects, and let that resource refuse a
-/// fence smaller than the largest it has seen: then a holder that was paused past its lease can
-/// do no harm.
+/// fence smaller than the largest it has seen. Then a holder that was paused beyond its lease can do no
+/// harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 
@@ -350,7 +352,7 @@ mod tests {
 
     #[test]
     fn ids_of_claims_differ_also_between_clients() {
-        let (one, two) = (ClaimIds::new(), ClaimIds::new());
+        let (one, two) = (ClaimIds::default(), ClaimIds::default());
         let made = (0..1000).flat_map(|_| [one.next(), two.next(), ClaimId::unique()]);
         let made: std::collections::HashSet<_> = made.collect();
         assert_eq!(made.len(), 3000);
@@ -358,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_id_of_a_claim_is_no_owner() {
-        for id in [ClaimId::unique(), ClaimIds::new().next()] {
+        for id in [ClaimId::unique(), ClaimIds::default().next()] {
             assert!(Owner::named(id.as_str()).is_err());
             assert!(ClaimId::new(id.as_str()).is_ok());
         }

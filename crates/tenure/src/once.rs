@@ -97,7 +97,7 @@ impl Lock {
         make_if_missing(guard, look, make).await
     }
 
-    /// The same, but nobody waits while there is a [stale](Seen::Stale) result.
+    /// The same, but returns a [stale](Seen::Stale) result instead of waiting.
     ///
     /// Whoever finds a stale result and a free lock computes a new one; whoever finds the lock taken gets the stale
     /// result at once. If there is no result at all, all wait as in [`once`](Self::once).
@@ -131,7 +131,7 @@ impl Lock {
         make_if_missing(guard, look, make).await
     }
 
-    /// Refuses a lock that several hold together: each of them would make the result.
+    /// Refuses a lock that several can hold together: each of them would compute the result.
     pub(crate) fn check_alone(&self) -> Result<()> {
         if self.is_held_alone() {
             return Ok(());
@@ -145,7 +145,7 @@ impl Lock {
     }
 }
 
-/// Looks again, now that nobody else makes it, and makes it if it is still not there.
+/// Looks again under the lock, and computes the result if it is still missing.
 async fn make_if_missing<T, E, Looking, Making>(
     guard: Guard,
     look: impl Fn() -> Looking,
@@ -169,9 +169,9 @@ where
         }
         made = make(guard.fence()) => made?,
     };
-    // A maker that blocked its thread kept the loss from being told.
+    // A maker that blocks its thread delays the report of the loss.
     check_held(&guard)?;
-    // Dropped rather than waited for: the result is there, and the release goes its own way.
+    // Not waited for: the result is there, and the release runs in the background.
     drop(guard);
     Ok(Once::Made(result))
 }

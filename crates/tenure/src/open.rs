@@ -8,14 +8,16 @@ use crate::schemes::Scheme;
 ///
 /// | URL | store |
 /// |---|---|
-/// | `local:` | a folder of this machine, under the user's state directory; no server |
-/// | `local:/some/folder` | a folder of your choice |
+/// | `local:` | a directory of this machine, under the user's state directory; no server |
+/// | `local:/some/directory` | a directory of your choice |
 /// | `memory:` | a store of this client alone, for tests |
 /// | `memory:label` | a store that clients of this process share |
 /// | `redis://host:6379/` | a Redis or Valkey server; `rediss://` with TLS, `unix:/path` by socket |
 /// | `redis+sentinel://host1,host2/master` | the master that sentinels name |
 /// | `redis+cluster://host1,host2` | a Redis Cluster |
 /// | `redlock://host1,host2,host3` | a majority of independent Redis servers; `redlocks://` with TLS |
+/// | `mysql://user:password@host:3306/database` | a table in MySQL or MariaDB; `mariadb://` is the same |
+/// | `postgres://user:password@host:5432/database` | a table in PostgreSQL |
 ///
 /// The options of each store are in its page under `docs/stores`; [`schemes`](crate::schemes()) has
 /// this table for programs.

@@ -1,4 +1,4 @@
-//! Randomness: from the operating system, or from a seed where a simulation has to be repeatable.
+//! Randomness: from the operating system, or from a seed in a repeatable simulation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -14,12 +14,6 @@ pub(crate) fn random_u128() -> u128 {
         Ok(()) => u128::from_le_bytes(bytes),
         Err(_) => fastrand::u128(..),
     }
-}
-
-/// Draws a number from 0 up to 1, to spread what would otherwise happen at the same moment.
-#[cfg(feature = "redis")]
-pub(crate) fn fraction() -> f64 {
-    fastrand::f64()
 }
 
 /// A hash map whose order of iteration follows from the seed of the thread's generator.

@@ -110,7 +110,11 @@ impl Scheme {
 pub(crate) fn missing(scheme: &str, feature: &str) -> Error {
     let hint = match feature {
         "local" if cfg!(not(target_os = "linux")) => " on Linux",
-        "redis-tls" => "; build the command `tenure` with --features tls",
+        "mysql-tls" | "postgres-tls" | "redis-tls" => {
+            "; build the command `tenure` with --features tls"
+        }
+        "mysql" => "; build the command `tenure` with --features mysql",
+        "postgres" => "; build the command `tenure` with --features postgres",
         _ => "",
     };
     Error::InvalidUrl {
@@ -172,6 +176,18 @@ const REDLOCK: Option<Store> = store!(
     doctor: |url| store::redlock::doctor(url),
 );
 
+const POSTGRES: Option<Store> = store!(
+    feature = "postgres",
+    open: |url| store::postgres::open(url),
+    doctor: |url| store::postgres::doctor(url),
+);
+
+const MYSQL: Option<Store> = store!(
+    feature = "mysql",
+    open: |url| store::mysql::open(url),
+    doctor: |url| store::mysql::doctor(url),
+);
+
 const fn if_tls(store: Option<Store>) -> Option<Store> {
     if cfg!(feature = "redis-tls") {
         store
@@ -185,7 +201,7 @@ use Form::{Literal, Nodes, Servers, Socket};
 #[rustfmt::skip]
 static SCHEMES: &[Scheme] = &[
     Scheme { names: &["local"], feature: "local", store: LOCAL, form: Literal,
-        example: "local:/some/folder", summary: "this machine, no server; local: is the user's own folder" },
+        example: "local:/some/directory", summary: "this machine, no server; local: is the user's own directory" },
     Scheme { names: &["memory"], feature: "", store: MEMORY, form: Literal,
         example: "memory:label", summary: "this process, for tests; memory: is this client alone" },
     Scheme { names: &["redis", "valkey"], feature: "redis", store: REDIS, form: Servers { port: 6379 },
@@ -202,6 +218,10 @@ static SCHEMES: &[Scheme] = &[
         example: "redlock://host1,host2,host3", summary: "a majority of independent Redis servers" },
     Scheme { names: &["redlocks"], feature: "redis-tls", store: if_tls(REDLOCK), form: Nodes { scheme: "rediss" },
         example: "redlocks://host1,host2,host3", summary: "the same with TLS" },
+    Scheme { names: &["mysql", "mariadb"], feature: "mysql", store: MYSQL, form: Servers { port: 3306 },
+        example: "mysql://user:secret@host/database", summary: "a table in MySQL or MariaDB" },
+    Scheme { names: &["postgres", "postgresql"], feature: "postgres", store: POSTGRES, form: Servers { port: 5432 },
+        example: "postgres://user:secret@host/database", summary: "a table in PostgreSQL" },
 ];
 
 #[cfg(test)]
@@ -239,7 +259,7 @@ mod tests {
     fn an_unknown_scheme_is_answered_with_the_known_ones() {
         let error = |url| Scheme::store(url).unwrap_err().to_string();
         let known = "local:, memory:, redis://, rediss://, unix:, redis+sentinel://, \
-                     redis+cluster://, redlock://, redlocks://";
+                     redis+cluster://, redlock://, redlocks://, mysql://, postgres://";
         assert!(error("nonsense").ends_with(known), "{}", error("nonsense"));
         let gopher = error("gopher://ann:secret@x");
         assert!(

@@ -4,7 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A mutex that a panic does not poison: nothing here panics while its data is half changed.
+/// A mutex without poisoning: nothing here panics while its data is inconsistent.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -1,14 +1,14 @@
-//! One thread of our own, for what must not depend on a runtime of the caller's.
+//! One thread for work that must not depend on the caller's runtime.
 
 use tokio::runtime::{Builder, Handle};
 
 use crate::fork::Origin;
 use crate::sync::Mutex;
 
-/// Returns the runtime of that thread, made by the first who needs it; `None` if none can be made.
+/// Returns the runtime of that thread, started on first use; `None` if it cannot be started.
 ///
-/// A runtime's own threads refuse to block on another runtime; they do not mind to wait at a plain
-/// channel for what runs here.
+/// The threads of a runtime must not block on another runtime, but they can wait on a plain channel for
+/// work that runs here.
 pub(crate) fn runtime() -> Option<Handle> {
     /// With the process that has the thread: a forked child has none.
     static RUNTIME: Mutex<Option<(Origin, Handle)>> = Mutex::new(None);

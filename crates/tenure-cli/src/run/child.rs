@@ -57,12 +57,9 @@ impl Child {
         guardian: &Guardian,
     ) -> Result<Self> {
         let changes = unix::signal(SignalKind::child())?;
-        let (program, arguments) = command.split_first().ok_or_else(|| {
-            Failure::new(
-                exit_code::USAGE,
-                "the command is missing: write it after --",
-            )
-        })?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Failure::usage("the command is missing: write it after --"))?;
         let mut terminal = Terminal::open();
         let first_steps = FirstSteps {
             parent: getpid(),
@@ -137,7 +134,7 @@ impl Child {
     /// A key such as ctrl-c reaches only the group that has the terminal. Shells around us expect to
     /// hear of it themselves, and go on with their script if they do not.
     fn death_by(&self, number: i32) -> Death {
-        let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_lent);
+        let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.lent);
         match number {
             libc::SIGINT | libc::SIGQUIT if has_terminal => Death::WithGroup(number),
             _ => Death::Alone(number),
@@ -200,11 +197,10 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
             let sentence = format!("'{program}' was not found; check its name and the PATH");
             Failure::new(exit_code::NOT_FOUND, sentence)
         }
-        io::ErrorKind::PermissionDenied => {
-            let sentence =
-                format!("'{program}' may not be executed; is it a program, with mode +x?");
-            Failure::new(exit_code::CANNOT_RUN, sentence)
-        }
+        io::ErrorKind::PermissionDenied => Failure::new(
+            exit_code::CANNOT_RUN,
+            format!("'{program}' may not be executed; is it a program, with mode +x?"),
+        ),
         _ => Failure::new(
             exit_code::CANNOT_RUN,
             format!("'{program}' could not be started: {error}"),

@@ -54,7 +54,7 @@ impl Guardian {
         self.orders.try_clone()
     }
 
-    /// Lets it end the command after `left`, unless it is told otherwise before.
+    /// Makes it end the command after `left`, unless it gets another deadline before.
     pub(crate) fn end_after(&mut self, left: Duration) {
         let deadline = boot_time().saturating_add(left);
         if deadline.abs_diff(self.deadline) < Duration::from_millis(1) {
@@ -118,7 +118,7 @@ pub(crate) fn is_called() -> bool {
     std::env::args_os().next().is_some_and(|name| name == ALIAS)
 }
 
-/// Guards until there is nothing to guard any more.
+/// Guards until there is nothing left to guard.
 pub(crate) fn watch_over() -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"lock-guardian");
@@ -145,7 +145,7 @@ enum Heard {
     End,
 }
 
-/// Waits for an order, until the deadline at the longest.
+/// Waits for an order, until the deadline at most.
 fn next_order(deadline: Option<Duration>) -> Heard {
     // The kernel counts this wait on a clock that stands still while the machine sleeps, so it is
     // never trusted for long.

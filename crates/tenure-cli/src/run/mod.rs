@@ -3,8 +3,8 @@
 mod child;
 pub(crate) mod guardian;
 pub(crate) mod raw;
+mod supervise;
 mod terminal;
-mod vigil;
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
-use crate::run::vigil::{Ended, Vigil};
+use crate::run::supervise::{Ended, Supervisor};
 use crate::signals::Signals;
 use crate::store::{self, Store};
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let client = signals.unless(wait.open(store)).await??;
     let guard = granted(&client, &name, &args, wait, &mut signals).await?;
     let ended = match start(&guard, &args, store) {
-        Ok((child, guardian)) => Vigil::new(&guard, child, guardian, &args)
+        Ok((child, guardian)) => Supervisor::new(&guard, child, guardian, &args)
             .keep(&mut signals)
             .await
             .map_err(Failure::from),
@@ -73,7 +73,7 @@ async fn granted(
     Err(failure)
 }
 
-/// Warns of a lease that one lost answer would end.
+/// Warns of a lease that one lost reply would end.
 fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     let ttl = args.ask.ttl;
     let least = client.capabilities().shortest_safe_ttl();
@@ -82,8 +82,8 @@ fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     {
         let (ttl, least, timeout) = (Rounded(ttl), Rounded(least), Rounded(timeout));
         anstream::eprintln!(
-            "tenure: --ttl {ttl} is short for a store whose answers may take {timeout}: one that is lost can \
-             end the lease; take --ttl {least}, or set a shorter timeout in the store's URL"
+            "tenure: --ttl {ttl} is short for a store whose replies may take {timeout}: one lost reply can \
+             end the lease; use --ttl {least}, or set a shorter timeout in the store's URL"
         );
     }
 }
@@ -135,11 +135,10 @@ enum Released {
 /// Says how it went, in an exit code and where need be a sentence.
 fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
     match (ended, released) {
-        (Ended::Early(why), _) => {
-            let sentence =
-                format!("the command was ended because '{name}' could not be kept: {why}");
-            Err(Failure::new(exit_code::LOST, sentence))
-        }
+        (Ended::Early(why), _) => Err(Failure::new(
+            exit_code::LOST,
+            format!("the command was ended because '{name}' could not be kept: {why}"),
+        )),
         (Ended::ByItself(_), Released::WasLost(why)) => {
             let sentence = format!("'{name}' was lost before the command ended: {why}");
             Err(Failure::new(exit_code::LOST, sentence))

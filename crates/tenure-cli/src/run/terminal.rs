@@ -2,7 +2,7 @@
 //!
 //! A command in a process group of its own is in the background of its terminal, where reading
 //! stops it. So the terminal is handed over if it is ours: at once if both our input and our
-//! output are the terminal, else when the command stops for the want of it, because the other
+//! output are the terminal, else when the command stops because it needs it, because the other
 //! programs of a pipeline such as `tenure run … | less` may need it first.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::run::raw::without_ttou;
 pub(super) struct Terminal {
     tty: File,
     /// Whether the command has it.
-    lent: bool,
+    pub(super) lent: bool,
 }
 
 impl Terminal {
@@ -48,11 +48,6 @@ impl Terminal {
             self.lent = without_ttou(|| tcsetpgrp(&self.tty, group)).is_ok();
         }
         ours
-    }
-
-    /// Returns whether the command has the terminal.
-    pub(super) fn is_lent(&self) -> bool {
-        self.lent
     }
 
     /// Takes the terminal back if it was lent; returns whether it was.

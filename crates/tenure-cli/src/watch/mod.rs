@@ -16,18 +16,16 @@ use tenure::driver::Entry;
 use crate::cli::WatchArgs;
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::exit_code;
 use crate::pattern::Pattern;
 use crate::store::Store;
 
 /// Watches until it is ended.
 pub(crate) async fn watch(store: &Store, args: WatchArgs) -> Result<ExitCode> {
     if args.every < SHORTEST_PAUSE {
-        let sentence = format!(
+        return Err(Failure::usage(format!(
             "--every is too short; write at least {}",
             Rounded(SHORTEST_PAUSE)
-        );
-        return Err(Failure::new(exit_code::USAGE, sentence));
+        )));
     }
     let watched = Watched {
         client: store.open().await?,

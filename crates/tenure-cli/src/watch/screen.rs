@@ -45,7 +45,7 @@ pub(super) async fn watch(watched: Watched, every: Duration, store: String) -> R
                 None => break Ok(exit_code::DONE),
             },
             signal = signals.next() => break Err(signal.into()),
-            // Time goes on, and with it the leases.
+            // The times that leases have left go down.
             () = sleep(every.min(LONGEST_STILL)) => {}
         }
     };
@@ -66,12 +66,12 @@ fn react(view: &mut View, key: KeyEvent) -> Reaction {
             _ => Reaction::Stay,
         };
     }
-    if view.is_typing() {
+    if view.typing {
         match key.code {
             KeyCode::Char(c) => view.type_in(c),
             KeyCode::Backspace => view.rub_out(),
             KeyCode::Esc => view.clear_filter(),
-            KeyCode::Enter => view.end_typing(),
+            KeyCode::Enter => view.typing = false,
             _ => {}
         }
         return Reaction::Stay;
@@ -80,7 +80,7 @@ fn react(view: &mut View, key: KeyEvent) -> Reaction {
         KeyCode::Char('q') => return Reaction::Quit,
         KeyCode::Esc if !view.is_filtered() => return Reaction::Quit,
         KeyCode::Esc => view.clear_filter(),
-        KeyCode::Char('/') => view.begin_typing(),
+        KeyCode::Char('/') => view.typing = true,
         KeyCode::Down | KeyCode::Char('j') => view.scroll(1),
         KeyCode::Up | KeyCode::Char('k') => view.scroll(-1),
         KeyCode::PageDown | KeyCode::Char(' ') => view.scroll(view.page()),

@@ -18,7 +18,7 @@ use crate::holding::Holding;
 use crate::output::{escape, mode, reason, times, who};
 
 /// The state of the screen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct View {
     store: String,
     entries: Vec<Entry>,
@@ -29,7 +29,8 @@ pub(super) struct View {
     /// The longest time left that was seen of each lease: about its ttl.
     longest: HashMap<(Name, Fence), Duration>,
     filter: String,
-    typing: bool,
+    /// Whether keys go into the filter.
+    pub(super) typing: bool,
     /// How many rows are scrolled out at the top.
     top: usize,
     /// How many rows fit, as of the latest drawing.
@@ -40,14 +41,7 @@ impl View {
     pub(super) fn new(store: String) -> Self {
         Self {
             store,
-            entries: Vec::new(),
-            looked: None,
-            trouble: None,
-            longest: HashMap::new(),
-            filter: String::new(),
-            typing: false,
-            top: 0,
-            height: 0,
+            ..Self::default()
         }
     }
 
@@ -74,20 +68,8 @@ impl View {
         self.trouble = None;
     }
 
-    pub(super) fn is_typing(&self) -> bool {
-        self.typing
-    }
-
     pub(super) fn is_filtered(&self) -> bool {
         !self.filter.is_empty()
-    }
-
-    pub(super) fn begin_typing(&mut self) {
-        self.typing = true;
-    }
-
-    pub(super) fn end_typing(&mut self) {
-        self.typing = false;
     }
 
     pub(super) fn type_in(&mut self, c: char) {
@@ -104,7 +86,7 @@ impl View {
         self.typing = false;
     }
 
-    /// Moves down by so many rows, or up if negative; the next drawing keeps it in bounds.
+    /// Moves down by `rows`, or up if negative; the next drawing keeps it in bounds.
     pub(super) fn scroll(&mut self, rows: isize) {
         self.top = self.top.saturating_add_signed(rows);
     }
@@ -310,7 +292,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_filter_keeps_what_contains_it() {
         let mut view = view();
-        view.begin_typing();
+        view.typing = true;
         "NIGHT".chars().for_each(|c| view.type_in(c));
         let screen = drawn(&mut view, 80, 8);
         assert!(screen[0].contains("1 held"), "{screen:#?}");

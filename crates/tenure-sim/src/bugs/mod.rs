@@ -5,6 +5,7 @@
 
 mod planted;
 mod redlock;
+mod sql;
 
 use crate::generate::Stores;
 
@@ -50,6 +51,17 @@ pub enum Bug {
     RenewalRecreates,
     RenewalShortens,
     SharedBesideExclusive,
+    SqlExtendRevives,
+    SqlGiveIgnoresClaim,
+    SqlInsertOverwrites,
+    SqlLetterLost,
+    SqlLetterWithoutWrite,
+    SqlPresenceGone,
+    SqlSweepHeld,
+    SqlTakeIgnoresEnd,
+    SqlTopForgotten,
+    SqlTurnNotCounted,
+    SqlVersionIgnored,
     TryAlwaysWins,
     WithdrawalByOwner,
     WithdrawalFreesHolder,
@@ -59,7 +71,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 48] = [
         Self::AtLeastIgnored,
         Self::ClaimDiesAndIsGranted,
         Self::DuplicateCounts,
@@ -92,6 +104,17 @@ impl Bug {
         Self::RenewalRecreates,
         Self::RenewalShortens,
         Self::SharedBesideExclusive,
+        Self::SqlExtendRevives,
+        Self::SqlGiveIgnoresClaim,
+        Self::SqlInsertOverwrites,
+        Self::SqlLetterLost,
+        Self::SqlLetterWithoutWrite,
+        Self::SqlPresenceGone,
+        Self::SqlSweepHeld,
+        Self::SqlTakeIgnoresEnd,
+        Self::SqlTopForgotten,
+        Self::SqlTurnNotCounted,
+        Self::SqlVersionIgnored,
         Self::TryAlwaysWins,
         Self::WithdrawalByOwner,
         Self::WithdrawalFreesHolder,
@@ -135,6 +158,17 @@ impl Bug {
             | Self::RedlockTieByNodeOrder
             | Self::RedlockValidityFromAnswers
             | Self::RedlockYoungNodeCounts => Stores::Redlock,
+            Self::SqlExtendRevives
+            | Self::SqlGiveIgnoresClaim
+            | Self::SqlInsertOverwrites
+            | Self::SqlLetterLost
+            | Self::SqlLetterWithoutWrite
+            | Self::SqlPresenceGone
+            | Self::SqlSweepHeld
+            | Self::SqlTakeIgnoresEnd
+            | Self::SqlTopForgotten
+            | Self::SqlTurnNotCounted
+            | Self::SqlVersionIgnored => Stores::Sql,
             _ => Stores::Single,
         }
     }
@@ -262,6 +296,47 @@ impl Bug {
             Self::SharedBesideExclusive => (
                 "shared-beside-exclusive",
                 "readers are let in beside a writer",
+            ),
+            Self::SqlExtendRevives => (
+                "sql-extend-revives",
+                "a renewal in one statement brings back a lease that is over, whoever has the name now",
+            ),
+            Self::SqlGiveIgnoresClaim => (
+                "sql-give-ignores-claim",
+                "a release in one statement frees the lone holder, whoever it is",
+            ),
+            Self::SqlInsertOverwrites => (
+                "sql-insert-overwrites",
+                "a row that was missing when it was read is written over one that was made meanwhile",
+            ),
+            Self::SqlLetterLost => (
+                "sql-letter-lost",
+                "a row is written, and whoever it concerns is not told",
+            ),
+            Self::SqlLetterWithoutWrite => (
+                "sql-letter-without-write",
+                "letters are sent although the row was not written",
+            ),
+            Self::SqlPresenceGone => (
+                "sql-presence-gone",
+                "clients in line are taken for gone, although they are there",
+            ),
+            Self::SqlSweepHeld => ("sql-sweep-held", "a sweep deletes rows that are in use"),
+            Self::SqlTakeIgnoresEnd => (
+                "sql-take-ignores-end",
+                "a name is taken in one statement although its lease runs",
+            ),
+            Self::SqlTopForgotten => (
+                "sql-top-forgotten",
+                "the largest fence of a name is forgotten when it is freed",
+            ),
+            Self::SqlTurnNotCounted => (
+                "sql-turn-not-counted",
+                "a row does not show that somebody in line has to be told",
+            ),
+            Self::SqlVersionIgnored => (
+                "sql-version-ignored",
+                "a row is written although it has changed since it was read",
             ),
             Self::TryAlwaysWins => (
                 "try-always-wins",

@@ -98,6 +98,9 @@ impl Planted {
         if bug.stores() == Stores::Redlock {
             return self.decide_vote(store, link, request);
         }
+        if bug.stores() == Stores::Sql {
+            return self.decide_statement(store, link, request);
+        }
         if bug == Bug::LeaseNeverExpires {
             self.renew_all(store);
         }

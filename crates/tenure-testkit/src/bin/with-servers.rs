@@ -1,20 +1,26 @@
 //! Runs a command whose tests share servers: `with-servers cargo nextest run`.
 //!
 //! Test runners that start a process for each test would otherwise start servers for each of them.
+//!
+//! With `--on-disk` before the command, databases wait for their disk at each commit, as those that people use do.
 
 use std::process::{Command, ExitCode};
 
-use tenure_testkit::shared;
+use tenure_testkit::{Durability, shared};
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let durability = match arguments.next_if(|argument| argument == "--on-disk") {
+        Some(_) => Durability::Flushed,
+        None => Durability::Written,
+    };
     let Some(program) = arguments.next() else {
-        eprintln!("usage: with-servers COMMAND [ARGUMENT]...");
+        eprintln!("usage: with-servers [--on-disk] COMMAND [ARGUMENT]...");
         return ExitCode::from(2);
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    let status = shared::start_for(&mut command)
+    let status = shared::start_for(&mut command, durability)
         .map_err(|error| error.to_string())
         .and_then(|_servers| command.status().map_err(|error| error.to_string()));
     match status {

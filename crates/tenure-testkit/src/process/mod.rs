@@ -7,12 +7,42 @@ mod program;
 pub use child::Child;
 pub use parent::Parent;
 pub use program::Process;
-pub(crate) use program::find;
+pub(crate) use program::{beside_bin, find};
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = pid.to_string();
+    ids.filter(|id| {
+        let stat = stat(&format!("/proc/{id}/stat"));
+        stat.is_some_and(|stat| stat.split(' ').nth(1) == Some(&parent))
+    })
+    .collect()
+}
+
+/// The kernel's letters for what the threads of a process do.
+fn thread_states(pid: u32) -> Vec<char> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let paths = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    paths
+        .filter_map(|path| stat(path.join("stat").to_str()?)?.chars().next())
+        .collect()
+}
 
 /// The kernel's letter for what a process does, such as `T` for stopped; `None` if there is no such process.
 fn state(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat(&format!("/proc/{pid}/stat"))?.chars().next()
+}
+
+/// What a file `stat` says of a process or thread: the letter of its state, its parent, and more.
+fn stat(path: &str) -> Option<String> {
+    let stat = std::fs::read_to_string(path).ok()?;
     // The program's name stands before it in parentheses, and may contain anything.
     let (_, rest) = stat.rsplit_once(") ")?;
-    rest.chars().next()
+    Some(rest.to_owned())
 }

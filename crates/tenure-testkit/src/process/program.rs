@@ -8,14 +8,15 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Error, Result};
-use crate::process::Child;
+use crate::process::{Child, children};
 use crate::wait::{self, PATIENCE};
 
 /// A running server program, killed on drop.
 ///
 /// A shell stands between us and the program. It holds the reading end of a pipe whose writing end only we have: when
-/// the pipe closes, because we close it or because we are killed, the shell kills the program. The shell is in a process
-/// group of its own, so that a signal to our group, by which test runners end a test, does not end the shell first.
+/// the pipe closes, because we close it or because we are killed, the shell kills the program and its children. The shell
+/// is in a process group of its own, so that a signal to our group, by which test runners end a test, does not end the
+/// shell first.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -63,7 +64,7 @@ impl Process {
 
     /// Returns whether the program has neither ended nor been killed.
     pub fn is_running(&self) -> bool {
-        !self.is_killed && !matches!(self.state(), None | Some('Z' | 'X'))
+        !self.is_killed && self.state().is_some_and(|state| !has_ended(state))
     }
 
     /// Returns whether the program was stopped by [`freeze`](Self::freeze).
@@ -71,12 +72,15 @@ impl Process {
         self.state() == Some('T')
     }
 
-    /// Kills the program and returns once it is gone.
+    /// Kills the program and its children, and returns once they are gone.
     ///
     /// # Errors
     ///
     /// If its end cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
+        if self.is_running() {
+            self.kill_children()?;
+        }
         self.is_killed = true;
         // It fails only if the guardian has ended, and then there is nobody to tell.
         let _ = self.guardian.send(&KEEP);
@@ -87,9 +91,9 @@ impl Process {
         }
     }
 
-    /// Asks the program to end, waits until it has, and kills it if it does not.
-    pub(crate) fn terminate(&mut self) -> Result<()> {
-        self.signal(Signal::TERM)?;
+    /// Asks the program to end by a signal, waits until it has, and kills it if it does not.
+    pub(crate) fn terminate(&mut self, signal: Signal) -> Result<()> {
+        self.signal(signal)?;
         let ended = wait::until("the server ends", || match self.is_running() {
             true => Err("it runs".into()),
             false => Ok(()),
@@ -98,16 +102,45 @@ impl Process {
         ended
     }
 
-    /// Stops the program where it stands, as a long pause would; returns once it stands still.
+    /// Stops the program and its children where they stand, as a long pause would; returns once they stand still.
     pub(crate) fn freeze(&self) -> Result<()> {
-        self.signal(Signal::STOP)?;
-        self.wait_for_state("the server stands still", |state| state == 'T')
+        for child in self.stop_and_list_children()? {
+            signal_child(child, Signal::STOP)?;
+            wait_for_threads(child, "a child of the server stands still", is_still)?;
+        }
+        Ok(())
     }
 
-    /// Lets a stopped program go on; returns once it does.
+    /// Leaves the program stopped.
+    fn kill_children(&self) -> Result<()> {
+        let children = self.stop_and_list_children()?;
+        for child in &children {
+            signal_child(*child, Signal::KILL)?;
+        }
+        for child in children {
+            wait_for_threads(child, "a child of the server is dead", has_ended)?;
+        }
+        Ok(())
+    }
+
+    /// Stops the program. From then on it starts no children, and those that end keep their ids, since it does not reap
+    /// them.
+    fn stop_and_list_children(&self) -> Result<Vec<u32>> {
+        self.signal(Signal::STOP)?;
+        wait_for_threads(self.pid(), "the server stands still", is_still)?;
+        Ok(children(self.pid()))
+    }
+
+    /// Lets a stopped program and its children go on; returns once they do.
     pub(crate) fn thaw(&self) -> Result<()> {
+        let goes_on = |state| state != 'T';
+        // The program comes last, because their ids are certain only while it stands still.
+        for child in children(self.pid()) {
+            signal_child(child, Signal::CONT)?;
+            wait_for_threads(child, "a child of the server goes on", goes_on)?;
+        }
         self.signal(Signal::CONT)?;
-        self.wait_for_state("the server goes on", |state| state != 'T')
+        wait_for_threads(self.pid(), "the server goes on", goes_on)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -119,13 +152,6 @@ impl Process {
         }
         let sent = kill_process(self.pid, signal);
         sent.map_err(|error| Error::io("signal a server")(error.into()))
-    }
-
-    fn wait_for_state(&self, what: &str, wanted: impl Fn(char) -> bool) -> Result<()> {
-        wait::until(what, || match self.state() {
-            Some(state) if wanted(state) => Ok(()),
-            state => Err(format!("process {} is in state {state:?}", self.pid())),
-        })
     }
 
     fn state(&self) -> Option<char> {
@@ -140,19 +166,59 @@ impl Drop for Process {
     }
 }
 
-/// Finds `program` on the `PATH`.
+fn is_still(state: char) -> bool {
+    state == 'T' || has_ended(state)
+}
+
+fn has_ended(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
+}
+
+fn signal_child(child: u32, signal: Signal) -> Result<()> {
+    let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    kill_process(pid, signal).map_err(|error| Error::io("signal a child of a server")(error.into()))
+}
+
+fn wait_for_threads(pid: u32, what: &str, wanted: impl Fn(char) -> bool) -> Result<()> {
+    wait::until(what, || {
+        let states = super::thread_states(pid);
+        match states.iter().all(|state| wanted(*state)) {
+            true => Ok(()),
+            false => Err(format!("threads of process {pid} are in states {states:?}")),
+        }
+    })
+}
+
+/// Finds `program` on the `PATH`, or in the `sbin` beside a `bin`, which only root has on the path.
 pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&path).map(|folder| folder.join(program));
-    let found = found.find(|file| file.is_file());
-    found.ok_or(Error::Missing { program, package })
+    let folders = std::env::split_paths(&path);
+    let mut found = folders.flat_map(|folder| {
+        let other = beside_bin(&folder, "sbin");
+        [Some(folder), other].into_iter().flatten()
+    });
+    let found = found.find(|folder| folder.join(program).is_file());
+    let missing = Error::Missing { program, package };
+    Ok(found.ok_or(missing)?.join(program))
+}
+
+/// What is beside a folder `bin`.
+pub(crate) fn beside_bin(folder: &Path, name: &str) -> Option<PathBuf> {
+    let is_bin = folder.file_name().is_some_and(|name| name == "bin");
+    is_bin.then(|| folder.with_file_name(name))
 }
 
 /// Starts the program, says its process id, waits for the pipe to close, and kills and reaps the program.
 ///
 /// The id stays the program's own until then, since the shell reaps it only at the end. If the pipe closes without a
-/// word, then nobody is left to remove the program's folder. Signals are caught, because the kernel sends a `SIGHUP`
-/// to a group that has lost its last parent and has a frozen member; the shell then kills too.
+/// word, then nobody is left to kill the program's children and to remove its folder. Signals are caught, because the
+/// kernel sends a `SIGHUP` to a group that has lost its last parent and has a frozen member; the shell then kills too.
+///
+/// The children are killed while the program is stopped, for the same reasons as in
+/// [`stop_and_list_children`](Process::stop_and_list_children). It may have to be stopped twice, because a stopped program
+/// goes on when that `SIGHUP` comes.
 const GUARDIAN: &str = r#"
 folder=$1
 shift
@@ -162,6 +228,20 @@ exec 3>&1 1>&2
 echo $! >&3
 exec 3>&-
 read -r word
+alive=yes
+while [ -z "$word" ] && [ -n "$alive" ]; do
+  alive=
+  for stat in /proc/[0-9]*/stat; do
+    { read -r line <"$stat"; } 2>/dev/null || continue
+    pid=${line%% *}
+    set -- ${line##*) }
+    case $1:$pid:$2 in
+      [ZX]:* | T:$!:*) ;;
+      *:$!:*) alive=yes; kill -STOP $! ;;
+      *:$!) alive=yes; kill -9 "$pid" ;;
+    esac
+  done
+done
 kill -9 $!
 wait $!
 [ -n "$word" ] || /bin/rm -rf -- "$folder"

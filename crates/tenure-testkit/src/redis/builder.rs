@@ -1,11 +1,11 @@
 //! How a Redis server is to be started.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::server::RedisServer;
-use super::tls::{Certificate, ClientCertificate, Tls};
+use super::server::{CONFIG, RedisServer};
 use crate::error::Result;
+use crate::tls::{Certificate, ClientCertificate, Tls};
 
 /// What a server keeps when it is killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,8 +105,14 @@ impl RedisBuilder {
         self
     }
 
-    pub(super) fn is_sentinel(&self) -> bool {
-        self.sentinel
+    /// The arguments of the program.
+    pub(super) fn args(&self) -> Vec<String> {
+        let sentinel = self.sentinel.then_some("--sentinel");
+        [CONFIG]
+            .into_iter()
+            .chain(sentinel)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Starts the server and returns once it answers.
@@ -134,7 +140,7 @@ impl RedisBuilder {
             let _ = writeln!(text, "requirepass {}", quoted(password));
         }
         if let (Some((port, files)), Some((_, client))) = (tls, self.tls) {
-            let _ = write!(text, "tls-port {port}\n{}", files.config(client));
+            let _ = write!(text, "tls-port {port}\n{}", tls_lines(files, client));
         }
         if !self.acl.is_empty() {
             let _ = writeln!(text, "user {ADMIN} on >{admin} ~* &* +@all");
@@ -169,6 +175,21 @@ impl RedisBuilder {
             let _ = writeln!(text, "unixsocket {}\nunixsocketperm 700", quoted(&path));
         }
     }
+}
+
+/// The lines that name the files of the certificates.
+fn tls_lines(files: &Tls, client: ClientCertificate) -> String {
+    let path = |path: PathBuf| quoted(&path.display().to_string());
+    let ask = match client {
+        ClientCertificate::NotAsked => "no",
+        ClientCertificate::Required => "yes",
+    };
+    format!(
+        "tls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients {ask}\n",
+        path(files.server_certificate()),
+        path(files.server_key()),
+        path(files.ca()),
+    )
 }
 
 /// A value for the configuration file, whatever is in it.

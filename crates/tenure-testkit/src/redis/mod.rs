@@ -1,13 +1,11 @@
 //! Redis in all its shapes: one server, a cluster, and sentinels.
 
 mod builder;
-mod clock;
 mod cluster;
 mod reply;
 mod sentinel;
 mod server;
 mod slot;
-mod tls;
 
 pub use builder::{Persistence, RedisBuilder};
 pub use cluster::{RedisCluster, SlotMove};
@@ -15,4 +13,3 @@ pub use reply::Reply;
 pub use sentinel::RedisSentinel;
 pub use server::RedisServer;
 pub use slot::slot_of;
-pub use tls::{Certificate, ClientCertificate, Tls};

@@ -1,31 +1,30 @@
 //! One Redis server.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::PathBuf;
 
-use tempfile::TempDir;
+use rustix::process::Signal;
 
 use super::builder::{ADMIN, RedisBuilder, SOCKET};
-use super::clock::MovableClock;
 use super::reply::{self, Reply};
-use super::tls::Tls;
+use crate::clock::MovableClock;
 use crate::error::{Error, Result};
 use crate::port::Port;
-use crate::process::{self, Process};
+use crate::process;
+use crate::server::{Launch, Server, server_methods};
+use crate::tls::Tls;
+use crate::url::escaped;
 use crate::wait;
 
 /// A Redis server of one's own, on a loopback port and in a temporary folder; killed on drop.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Dropped in this order: first the program, then what it uses.
-    process: Process,
+    // Dropped first, before the ports are free for others.
+    server: Server,
     plain: Port,
     secure: Option<(Port, Tls)>,
-    clock: Option<MovableClock>,
     options: RedisBuilder,
     admin_password: String,
-    folder: TempDir,
 }
 
 impl RedisServer {
@@ -44,19 +43,11 @@ impl RedisServer {
     }
 
     pub(super) fn start_as(options: RedisBuilder) -> Result<Self> {
-        for _ in 1..TRIES {
-            match Self::try_start(options.clone()) {
-                // Somebody who does not use this kit was faster.
-                Err(Error::Program { log, .. }) if log.contains("Address already in use") => {}
-                result => return result,
-            }
-        }
-        Self::try_start(options)
+        Server::on_free_port(|| Self::try_start(options.clone()))
     }
 
     fn try_start(options: RedisBuilder) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("tenure-redis-").tempdir();
-        let folder = folder.map_err(Error::io("make a folder for redis-server"))?;
+        let folder = Server::make_folder("redis")?;
         let path = folder.path();
         let plain = Port::free()?;
         let secure = match options.tls {
@@ -71,14 +62,21 @@ impl RedisServer {
         let tls = secure.as_ref().map(|(port, files)| (port.number(), files));
         let text = options.text(path, plain.number(), tls, &admin_password);
         fs::write(path.join(CONFIG), text).map_err(Error::io("write redis.conf"))?;
+        let launch = Launch {
+            program: process::find("redis-server", "redis-server")?,
+            args: options.args(),
+            log: "redis.log",
+            shutdown: Signal::TERM,
+            user: None,
+            clock,
+            leftovers: vec![],
+        };
         let server = Self {
-            process: launch(path, &options)?,
+            server: Server::start(folder, launch)?,
             plain,
             secure,
-            clock,
             options,
             admin_password,
-            folder,
         };
         server.wait_until_ready()?;
         Ok(server)
@@ -137,76 +135,9 @@ impl RedisServer {
         self.options.unix_socket.then(|| self.folder().join(SOCKET))
     }
 
-    /// Returns the server's folder.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Returns what the server has written so far.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.folder().join(LOG)).unwrap_or_default()
-    }
-
-    /// Returns the server's process id, also after its end.
-    pub fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// Returns whether the server runs; a frozen one does.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
     /// Returns whether the server runs and is not frozen.
     pub(super) fn is_awake(&self) -> bool {
-        self.process.is_running() && !self.process.is_frozen()
-    }
-
-    /// Kills the server by `SIGKILL` and returns once it is gone.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not tell of its end.
-    pub fn kill(&mut self) -> Result<()> {
-        self.process.kill()
-    }
-
-    /// Asks the server to end by `SIGTERM` and returns once it has.
-    ///
-    /// # Errors
-    ///
-    /// If it was not running, or had to be killed.
-    pub fn shutdown(&mut self) -> Result<()> {
-        self.process.terminate()
-    }
-
-    /// Starts the server again after its end, on the same port and in the same folder; kills it first if it runs.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`RedisBuilder::start`]; also if a stranger has taken the port.
-    pub fn start_again(&mut self) -> Result<()> {
-        self.process.kill()?;
-        self.process = launch(self.folder.path(), &self.options)?;
-        self.wait_until_ready()
-    }
-
-    /// Stops the server where it stands, by `SIGSTOP`; returns once it stands still.
-    ///
-    /// # Errors
-    ///
-    /// If it is not running.
-    pub fn freeze(&self) -> Result<()> {
-        self.process.freeze()
-    }
-
-    /// Lets a frozen server go on.
-    ///
-    /// # Errors
-    ///
-    /// If it is not running.
-    pub fn thaw(&self) -> Result<()> {
-        self.process.thaw()
+        self.server.is_awake()
     }
 
     /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it; returns once the server
@@ -217,17 +148,7 @@ impl RedisServer {
     /// If the server does not answer, or was started without a
     /// [movable clock](RedisBuilder::movable_clock).
     pub fn move_clock(&self, ahead_ms: i64) -> Result<()> {
-        self.leave_clock(ahead_ms)?;
-        wait::until("the server's clock is moved", || {
-            let before = wall_ms();
-            let server = self.clock_ms().map_err(|error| format!("{error:?}"))?;
-            let (ahead, late) = (server - before, wall_ms() - before);
-            // Whole milliseconds are counted, so one may be missing or too many.
-            match (ahead_ms - 1..=ahead_ms + late + 1).contains(&ahead) {
-                true => Ok(()),
-                false => Err(format!("it is {ahead} ms ahead, or {late} ms less")),
-            }
-        })
+        self.server.move_clock(ahead_ms, || self.clock_ms())
     }
 
     /// The same for a server that is not running: its next start finds the clock like that.
@@ -236,13 +157,7 @@ impl RedisServer {
     ///
     /// If the server was started without a [movable clock](RedisBuilder::movable_clock).
     pub fn leave_clock(&self, ahead_ms: i64) -> Result<()> {
-        match &self.clock {
-            Some(clock) => clock.set(ahead_ms * 1000),
-            None => Err(Error::Program {
-                program: "redis-server".into(),
-                log: "its clock cannot be moved: start it with movable_clock()".into(),
-            }),
-        }
+        self.server.clock()?.set(ahead_ms * 1000)
     }
 
     /// The server's wall clock.
@@ -341,65 +256,20 @@ impl RedisServer {
     }
 
     fn wait_until_ready(&self) -> Result<()> {
-        wait::until("redis-server answers", || {
-            if !self.is_running() {
-                let program = "redis-server".into();
-                return Ok(Err(Error::Program {
-                    program,
-                    log: self.log(),
-                }));
-            }
+        self.server.wait_until_ready(|| {
             let pong = self
                 .command(&["PING"])
                 .and_then(|_| self.info("process_id"));
             match pong {
-                Ok(pid) if pid == self.pid().to_string() => Ok(Ok(())),
+                Ok(pid) if pid == self.pid().to_string() => Ok(()),
                 Ok(pid) => Err(format!("process {pid} has the port")),
-                Err(error) => Err(format!("{error:?}\n{}", self.log())),
+                Err(error) => Err(format!("{error:?}")),
             }
-        })?
+        })
     }
 }
 
-fn launch(folder: &Path, options: &RedisBuilder) -> Result<Process> {
-    let program = process::find("redis-server", "redis-server")?;
-    let sentinel = options.is_sentinel().then_some("--sentinel");
-    let args: Vec<&str> = [CONFIG].into_iter().chain(sentinel).collect();
-    if !options.movable_clock {
-        return Process::start(&program, &args, folder, &folder.join(LOG));
-    }
-    // `env` becomes the server, so that the clock is the server's alone.
-    let env = process::find("env", "coreutils")?;
-    let environment = MovableClock::environment(folder);
-    let program = program.display().to_string();
-    let words = environment.iter().map(String::as_str);
-    let args: Vec<&str> = words.chain([program.as_str()]).chain(args).collect();
-    Process::start(&env, &args, folder, &folder.join(LOG))
-}
-
-/// This machine's wall clock.
-fn wall_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 or so far ahead would be a machine's that runs no tests.
-    now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// A user or a password as a part of a URL.
-fn escaped(text: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(escape).collect()
-}
-
-/// How many ports are tried.
-const TRIES: usize = 5;
+server_methods!(impl RedisServer);
 
 /// The configuration's name in the server's folder.
-const CONFIG: &str = "redis.conf";
-
-/// The log's name in the server's folder.
-const LOG: &str = "redis.log";
+pub(super) const CONFIG: &str = "redis.conf";

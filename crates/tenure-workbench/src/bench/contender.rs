@@ -1,4 +1,4 @@
-//! Those who are measured: tenure, and the bare locks that it is compared with.
+//! The contenders: tenure, and the bare locks that it is compared with.
 
 use std::fmt::{Debug, Display};
 use std::pin::Pin;
@@ -8,9 +8,7 @@ use tenure::{Client, Guard, Lock, Outcome};
 
 use crate::bench::messages::Who;
 use crate::bench::stores;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store, exit_code};
 
 /// A lock without the promises of tenure, as it is written by hand.
 pub(super) trait BareLock: Debug + Send {
@@ -70,7 +68,7 @@ impl Source {
                 keep,
             },
             Who::Bare { lock, places } => {
-                Self::Bare(stores::open_bare(&lock, places, store).await?)
+                Self::Bare(stores::open_bare(lock, places, store.url()).await?)
             }
         })
     }
@@ -156,6 +154,5 @@ pub(super) async fn release(guard: Guard) -> Result<()> {
 
 /// The failure of a bare lock.
 pub(super) fn bare_failed(why: &dyn Display) -> Failure {
-    let sentence = format!("the bare lock to compare with failed: {why}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
+    Failure::unavailable(format!("the bare lock to compare with failed: {why}"))
 }

@@ -1,64 +1,51 @@
-//! Ways to servers that may delay every answer, as a long cable would.
+//! Detours to servers that delay every reply, as a long cable would.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bench::nodes::Nodes;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure::url::{Host, StoreUrl};
+
+use crate::bench::stores;
+use crate::servers::{hosts, loopback};
+use tenure_cli::{Failure, Result, Store};
 
 /// The same store, but each of its servers so far away.
 pub(super) fn away(store: &Store, by: Duration) -> Result<Store> {
-    let mut nodes = Nodes::of(store.url());
-    for node in 0..nodes.count() {
-        let Some(server) = nodes.address(node) else {
-            let shown = store.shown();
-            let sentence = format!(
-                "--away leads to servers by host and port and without encryption, as in \
-                 redis://host:port; {shown} has another way"
-            );
-            return Err(Failure::new(exit_code::USAGE, sentence));
-        };
-        let detour = Detour::start(server, by)?;
-        nodes.set_address(node, &detour.address().to_string());
+    let mut url = StoreUrl::parse(store.url())?;
+    if !stores::are_plain(&url)? {
+        return Err(Failure::usage(format!(
+            "--away needs servers with a host and a port and without TLS, such as \
+             redis://host:port, and {url} has none"
+        )));
     }
-    Ok(Store::of(&nodes.url()))
+    for host in hosts(&mut url) {
+        *host = start(host.to_string(), by)?;
+    }
+    Ok(Store::of(&url.reveal()))
 }
 
-/// A port of this machine that leads to a server.
+/// Opens a port of this machine that leads to a server, and delays its replies.
 ///
 /// Its threads sleep while nobody uses it, and end with the process.
-#[derive(Debug)]
-pub(super) struct Detour(SocketAddr);
-
-impl Detour {
-    /// Leads to a server; its answers take so much longer.
-    pub(super) fn start(server: String, delay: Duration) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (address, listener) = listener.map_err(|error| {
-            let sentence = format!("no other way to {server} can be made: {error}");
-            Failure::new(exit_code::UNAVAILABLE, sentence)
-        })?;
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                // Whoever cannot be led to the server finds the connection closed.
-                let _ = lead(client, &server, delay);
-            }
-        });
-        Ok(Self(address))
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.0
-    }
+pub(super) fn start(server: String, delay: Duration) -> Result<Host> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) = listener.map_err(|error| {
+        Failure::unavailable(format!("no detour to {server} can be opened: {error}"))
+    })?;
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // A client whose server cannot be reached finds its connection closed.
+            let _ = lead(client, &server, delay);
+        }
+    });
+    Ok(loopback(address.port()))
 }
 
-/// Connects a client with the server, in threads that end with either.
+/// Connects a client to the server, in threads that end with either.
 fn lead(mut client: TcpStream, server: &str, delay: Duration) -> io::Result<()> {
     let mut server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! Named figures of one measurement, and what can be said about many of them.
+//! Named figures of one measurement, and statistics of many.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Figures {
     }
 }
 
-/// The middle of some values, or the mean of the middle two; `None` of nothing.
+/// The median; `None` if there are no values.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -41,7 +41,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[middle - 1], upper))
 }
 
-/// The value that so many hundredths of all values do not exceed; `None` of nothing.
+/// The percentile; `None` if there are no values.
 pub(super) fn percentile(values: &[f64], hundredths: usize) -> Option<f64> {
     let sorted = sorted(values);
     let rank = (sorted.len() * hundredths).div_ceil(100).max(1);

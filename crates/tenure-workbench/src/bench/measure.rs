@@ -6,46 +6,29 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use tenure::{Client, DEFAULT_TTL, Name};
 
-use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::figures::{Figures, fairness, percentile};
 use crate::bench::messages::{Part, Setup, Step, Who};
 use crate::bench::report::Round;
 use crate::bench::stores::{BenchStore, Counter, Subject};
 use crate::bench::worker::Worker;
 use crate::bench::workload::Workload;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use crate::clock::{as_ns, now_ns};
+use tenure_cli::{Failure, Result, Store};
 
 /// What all measurements share.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
-    store: &'a Store,
+    pub(super) store: &'a Store,
     /// Only looks at the lines of waiters.
-    client: Client,
-    measured: &'a dyn BenchStore,
-    time: Duration,
+    pub(super) client: Client,
+    pub(super) measured: &'a dyn BenchStore,
+    pub(super) time: Duration,
     /// Only while commands are counted.
-    counter: Option<Box<dyn Counter>>,
+    pub(super) counter: Option<Box<dyn Counter>>,
 }
 
-impl<'a> Bench<'a> {
-    pub(super) fn new(
-        store: &'a Store,
-        client: Client,
-        measured: &'a dyn BenchStore,
-        time: Duration,
-    ) -> Self {
-        Self {
-            store,
-            client,
-            measured,
-            time,
-            counter: None,
-        }
-    }
-
-    /// Measures one subject once more, for the sake of the commands; all else is not to be used.
+impl Bench<'_> {
+    /// Measures one subject once more to count its commands; its other figures are not used.
     pub(super) async fn count(&self, subject: &Subject) -> Result<Figures> {
         let Some(counter) = self.measured.counter()? else {
             return Ok(Figures::default());
@@ -102,7 +85,7 @@ impl<'a> Bench<'a> {
             rounds.push(round);
         }
         for mut worker in workers {
-            worker.step(Step::End)?;
+            worker.send(&Step::End)?;
             worker.figures(Duration::ZERO)?;
             worker.end()?;
         }
@@ -139,13 +122,13 @@ impl<'a> Bench<'a> {
         let mut keeper = self.start(subject, Part::Steps)?;
         let mut claimer = self.start(subject, Part::Steps)?;
         keeper.lock()?;
-        keeper.step(Step::Release)?;
+        keeper.send(&Step::Release)?;
         let begun = Instant::now();
         // At least once, however busy the machine is.
         loop {
             nap(FALL_ASLEEP);
             claimer.lock()?;
-            claimer.step(Step::Release)?;
+            claimer.send(&Step::Release)?;
             std::mem::swap(&mut keeper, &mut claimer);
             if begun.elapsed() >= self.time {
                 break;
@@ -154,7 +137,7 @@ impl<'a> Bench<'a> {
         let (one, other) = (keeper.times()?, claimer.times()?);
         let asked = one.asked.iter().chain(&other.asked);
         let claims = asked.zip(one.locked.iter().chain(&other.locked));
-        // The very first is a lock of a name that nobody kept, and the median does not mind it.
+        // The very first is a lock of a name that nobody kept, which does not change the median.
         let gaps: Vec<_> = claims.map(|(from, to)| micros(*from, *to)).collect();
         Ok(spread(figures, &gaps, "us"))
     }
@@ -170,15 +153,15 @@ impl<'a> Bench<'a> {
         // Ends after an even number, so that the first one holds as at the beginning; and not before
         // there is something to report, however busy the machine is.
         while count == 0 || begun.elapsed() < self.time || count % 2 == 1 {
-            waiter.step(Step::Lock)?;
+            waiter.send(&Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
-            holder.step(Step::Release)?;
+            holder.send(&Step::Release)?;
             waiter.locked()?;
             std::mem::swap(&mut holder, &mut waiter);
             count += 1;
         }
         let work = self.look()?.since(before);
-        holder.step(Step::Release)?;
+        holder.send(&Step::Release)?;
         let (first, second) = (holder.times()?, waiter.times()?);
         // The first one begins: its release 0 is followed by lock 0 of the second, and so on.
         let there = first.let_go.iter().zip(&second.locked);
@@ -200,7 +183,7 @@ impl<'a> Bench<'a> {
         let before = self.look()?;
         let at_ns = now_ns() + as_ns(HEAD_START);
         for worker in &mut workers {
-            worker.step(Step::Go { at_ns })?;
+            worker.send(&Step::Go { at_ns })?;
         }
         let (mut shares, mut acquisitions, mut longest) = (Vec::new(), 0.0, 0_f64);
         for worker in &mut workers {
@@ -230,13 +213,13 @@ impl<'a> Bench<'a> {
         while killed.is_empty() || begun.elapsed() < self.time {
             let mut holder = self.start(subject, Part::Steps)?;
             holder.lock()?;
-            waiter.step(Step::Lock)?;
+            waiter.send(&Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
             let left = self.left(subject).await?;
             ends.push(now_ns() + as_ns(left));
             killed.push(holder.kill()?);
             waiter.locked()?;
-            waiter.step(Step::Release)?;
+            waiter.send(&Step::Release)?;
         }
         let locked = waiter.times()?.locked;
         let gaps = killed.iter().zip(&locked);
@@ -245,7 +228,7 @@ impl<'a> Bench<'a> {
         if subject.ttl.is_none() {
             return Ok(figures);
         }
-        // Less than nothing would be a grant before the lease had ended.
+        // A negative value would be a grant before the lease had ended.
         let late = ends.iter().zip(&locked);
         let late: Vec<_> = late.map(|(end, to)| *to as f64 - *end as f64).collect();
         let late: Vec<_> = late.iter().map(|late| late / 1e6).collect();
@@ -261,7 +244,7 @@ impl<'a> Bench<'a> {
         self.until_blocked(subject, &waiting).await?;
         tokio::time::sleep(SETTLE_DOWN).await;
         let figures = self.held(&mut waiting, time).await?;
-        holder.step(Step::Release)?;
+        holder.send(&Step::Release)?;
         holder.times()?;
         Ok(figures)
     }
@@ -278,7 +261,7 @@ impl<'a> Bench<'a> {
     /// A process that holds or waits for some time, and should cost next to nothing.
     async fn held(&self, worker: &mut Worker, time: Duration) -> Result<Figures> {
         let before = self.look()?;
-        worker.step(Step::Go { at_ns: now_ns() })?;
+        worker.send(&Step::Go { at_ns: now_ns() })?;
         // Not to the very end: letting go or leaving the line is a change.
         let watched = time.mul_f64(0.9);
         tokio::time::sleep(watched).await;
@@ -298,7 +281,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// How much is left of the lease of whoever holds the lock.
+    /// How much is left of the holder's lease.
     async fn left(&self, subject: &Subject) -> Result<Duration> {
         if subject.who != Who::Tenure {
             return Ok(Duration::ZERO);
@@ -315,8 +298,8 @@ impl<'a> Bench<'a> {
         let give_up = Instant::now() + LONGEST_WAY;
         while !self.is_blocked(subject, waiter).await? {
             if Instant::now() > give_up {
-                let sentence = "a process of the benchmark does not get into line";
-                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+                let sentence = "a process of the benchmark does not join the line of waiters";
+                return Err(Failure::unavailable(sentence));
             }
             nap(LOOK_AGAIN);
         }
@@ -369,7 +352,7 @@ fn name_of(subject: &Subject) -> String {
     format!("tenure-bench/{process}/{workload}/{label:016x}")
 }
 
-/// What was done; `None` where it cannot be told.
+/// What was done; `None` where it is not known.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     changes: Option<u64>,
@@ -389,7 +372,7 @@ impl Work {
         }
     }
 
-    /// Adds what each of so many operations took.
+    /// Adds what each operation took.
     fn each(self, mut figures: Figures, operations: f64) -> Figures {
         if let Some(commands) = self.commands {
             // In hundredths: a few commands at both ends belong to no operation.
@@ -402,7 +385,7 @@ impl Work {
         figures
     }
 
-    /// Adds what was done in so much time.
+    /// Adds what was done per time.
     fn over(self, mut figures: Figures, time: Duration) -> Figures {
         if let Some(changes) = self.changes {
             figures = figures.with("changes", changes as f64);
@@ -453,7 +436,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How long after the call all processes begin at once.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// How long it may take to get into line.
+/// How long it may take to join the line.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 const FALL_ASLEEP: Duration = Duration::from_millis(2);

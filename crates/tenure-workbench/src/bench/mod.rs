@@ -9,22 +9,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tenure::url::StoreUrl;
 
-use tenure_cli::duration;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::output::print_json;
-use tenure_cli::store::Store;
+use tenure_cli::output::{millis, print_json};
+use tenure_cli::{Failure, Result, Store, duration, exit_code};
 
 mod child;
-mod clock;
 mod contender;
 mod detour;
 mod figures;
 mod machine;
 mod measure;
 mod messages;
-mod nodes;
 mod report;
 mod report_row;
 mod stores;
@@ -35,8 +31,8 @@ pub(crate) use child::run as run_child;
 
 use machine::Machine;
 use measure::Bench;
-use report::{Report, Round, Runs, Times};
-use stores::BenchStore;
+use report::{Report, Round, Runs};
+use stores::{BenchStore, Opened};
 use workload::Workload;
 
 use crate::terminal::progress_bar;
@@ -52,7 +48,10 @@ use crate::terminal::progress_bar;
 ///
 /// redis-server --port 7379 --save '' --appendonly no
 ///
-/// For redlock://, start several of them. Nodes do not vote in their first minute, so add
+/// For mysql:// and postgres://, use a database with room for 100 connections; the names and their rows
+/// are removed afterwards, those of tenure an hour after their last use.
+///
+/// For redlock://, start several Redis servers. Nodes do not vote in their first minute, so add
 /// restart_delay=off to the URL, or wait. In the workload dead the last node refuses connections, and
 /// in slow each of its replies takes 20 ms longer. Both are compared with the store's own pair and with
 /// a vote of the other nodes alone, slow also with the same detour to the last node without the delay.
@@ -66,8 +65,9 @@ use crate::terminal::progress_bar;
 #[command(after_long_help = "\
 Examples:
   tenure bench
-  tenure bench --store local:/some/folder --only pair,handover
+  tenure bench --store local:/some/directory --only pair,handover
   tenure bench --store redis://127.0.0.1:7379/
+  tenure bench --store postgres://user:password@127.0.0.1/database
   tenure bench --store 'redlock://127.0.0.1:7379,127.0.0.1:7380,127.0.0.1:7381?restart_delay=off'
   tenure bench --store 'redlock://127.0.0.1:7379,127.0.0.1:7380,127.0.0.1:7381?restart_delay=off' \
     --away 1ms --only pair,dead,slow
@@ -98,27 +98,41 @@ pub(crate) struct BenchArgs {
 pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     if args.time < SHORTEST || args.time > LONGEST {
         let sentence = "--for is between 10ms and 10m; write for example --for 1s";
-        return Err(Failure::new(exit_code::USAGE, sentence));
+        return Err(Failure::usage(sentence));
     }
     if args.away.is_some_and(|away| !AWAY.contains(&away)) {
         let sentence = "--away is between 1ms and 100ms; write for example --away 1ms";
-        return Err(Failure::new(exit_code::USAGE, sentence));
+        return Err(Failure::usage(sentence));
     }
     let (seen, away) = match args.away {
         Some(away) => (detour::away(store, away)?, away),
         None => (Store::of(store.url()), Duration::ZERO),
     };
     let client = store.open().await?;
-    let measured = stores::of(store.url(), seen.url(), away)?;
+    let measured = stores::of(&Opened {
+        url: StoreUrl::parse(store.url())?,
+        seen: StoreUrl::parse(seen.url())?,
+        away,
+    })?;
     let workloads = chosen(measured.as_ref(), &args.only)?;
     let machine = Machine::look();
-    let bench = Bench::new(&seen, client, measured.as_ref(), args.time);
-    let runs = run(&bench, measured.as_ref(), &workloads, args.rounds).await?;
-    let times = Times {
-        away: args.away,
-        each: args.time,
+    let bench = Bench {
+        store: &seen,
+        client,
+        measured: measured.as_ref(),
+        time: args.time,
+        counter: None,
     };
-    let report = Report::new(store.shown(), machine, times, measured.as_ref(), &runs);
+    let runs = run(&bench, &workloads, args.rounds).await?;
+    let report = Report {
+        store: store.shown(),
+        version: env!("CARGO_PKG_VERSION"),
+        machine,
+        for_ms: millis(args.time),
+        away_ms: args.away.map(millis),
+        workloads: report::workloads(&runs, &measured.rows()),
+        missing: measured.missing(),
+    };
     match args.json {
         true => print_json(&report)?,
         false => report.print()?,
@@ -135,7 +149,7 @@ fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>>
     if let Some(unable) = only.iter().find(|workload| !possible(workload)) {
         let name = unable.name();
         let sentence = format!("{name} cannot be measured on this store; leave it out of --only");
-        return Err(Failure::new(exit_code::USAGE, sentence));
+        return Err(Failure::usage(sentence));
     }
     let wanted = |workload: &Workload| only.is_empty() || only.contains(workload);
     let all = Workload::value_variants().iter().copied();
@@ -143,15 +157,14 @@ fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>>
 }
 
 /// Measures round by round; who goes first alternates, but what may change the store goes last.
-async fn run(
-    bench: &Bench<'_>,
-    measured: &dyn BenchStore,
-    workloads: &[Workload],
-    rounds: u32,
-) -> Result<Vec<Runs>> {
-    let mut runs: Vec<_> = workloads.iter().copied().map(Runs::new).collect();
+async fn run(bench: &Bench<'_>, workloads: &[Workload], rounds: u32) -> Result<Vec<Runs>> {
+    let store = bench.measured;
+    let mut runs: Vec<_> = workloads
+        .iter()
+        .map(|workload| Runs::new(*workload))
+        .collect();
     let steps = |runs: &Runs| {
-        let each = measured.subjects(runs.workload).len();
+        let each = stores::subjects(store, runs.workload).len();
         each as u64 * u64::from(runs.workload.rounds(rounds))
     };
     let progress = progress_bar(runs.iter().map(steps).sum(), "");
@@ -160,7 +173,7 @@ async fn run(
             if !runs.workload.is_in(round, rounds) {
                 continue;
             }
-            let mut subjects = measured.subjects(runs.workload);
+            let mut subjects = stores::subjects(store, runs.workload);
             if round % 2 == 1 || runs.workload == Workload::Many {
                 subjects.reverse();
             }
@@ -181,7 +194,7 @@ async fn run(
                 }
                 runs.rounds.push(measured);
             }
-            if round + 1 == rounds && counts(measured, workload) {
+            if round + 1 == rounds && counts(store, workload) {
                 show("its commands");
                 for subject in &subjects {
                     let counted = bench.count(subject).await?;

@@ -1,19 +1,17 @@
-//! What came of the rounds: a table for people, and JSON for scripts.
+//! The results of the rounds: a table for people, and JSON for scripts.
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::bench::figures::{Figures, median, range};
 use crate::bench::machine::Machine;
 use crate::bench::report_row::{Aim, Row, short};
-use crate::bench::stores::BenchStore;
 use crate::bench::workload::Workload;
 use crate::terminal::table;
-use tenure_cli::error::Result;
-use tenure_cli::output::{self, millis};
+use tenure_cli::Result;
+use tenure_cli::output;
 
 /// One round of a workload: what was measured of each, by label.
 pub(super) type Round = BTreeMap<&'static str, Figures>;
@@ -49,8 +47,7 @@ impl Runs {
             .collect()
     }
 
-    /// Who of those that a row names has the largest median: a time that a moment's trouble made
-    /// longer is nobody's floor.
+    /// The slowest of the labels that a row names, by its median: one disturbed round does not make a floor.
     fn slowest(&self, row: Row) -> Option<&'static str> {
         let typical = |label: &str| median(&self.values(label, row.figure)).unwrap_or(0.0);
         let labels = row.slowest_of.iter().copied();
@@ -58,29 +55,22 @@ impl Runs {
     }
 }
 
-/// How long each workload was measured, and how far the servers were moved away.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    pub(super) each: Duration,
-    pub(super) away: Option<Duration>,
-}
-
 /// The whole run, as JSON shows it.
 #[derive(Debug, Serialize)]
 pub(super) struct Report<'a> {
-    store: String,
-    version: &'static str,
-    machine: Machine,
-    for_ms: u64,
+    pub(super) store: String,
+    pub(super) version: &'static str,
+    pub(super) machine: Machine,
+    pub(super) for_ms: u64,
     /// How far away the servers seemed to be, if they were moved.
-    away_ms: Option<u64>,
-    workloads: Vec<WorkloadReport<'a>>,
-    /// What could not be had.
-    missing: Option<&'a str>,
+    pub(super) away_ms: Option<u64>,
+    pub(super) workloads: Vec<WorkloadReport<'a>>,
+    /// What could not be measured.
+    pub(super) missing: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
-struct WorkloadReport<'a> {
+pub(super) struct WorkloadReport<'a> {
     workload: Workload,
     #[serde(rename = "lines")]
     rows: Vec<RowReport>,
@@ -115,30 +105,7 @@ struct Summary {
     range: [f64; 2],
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(
-        store: String,
-        machine: Machine,
-        times: Times,
-        measured: &'a dyn BenchStore,
-        runs: &'a [Runs],
-    ) -> Self {
-        let workloads = runs.iter().map(|runs| WorkloadReport {
-            workload: runs.workload,
-            rows: rows_of(runs, &measured.rows()),
-            rounds: &runs.rounds,
-        });
-        Self {
-            store,
-            version: env!("CARGO_PKG_VERSION"),
-            machine,
-            for_ms: millis(times.each),
-            away_ms: times.away.map(millis),
-            workloads: workloads.collect(),
-            missing: measured.missing(),
-        }
-    }
-
+impl Report<'_> {
     /// Prints the table.
     pub(super) fn print(&self) -> Result<()> {
         let header = ["WORKLOAD", "WHAT", "TENURE", "FLOOR", "RATIO", "AIM", "MET"];
@@ -175,13 +142,21 @@ impl<'a> Report<'a> {
     }
 }
 
-fn rows_of(runs: &Runs, rows: &[Row]) -> Vec<RowReport> {
-    let own = rows.iter().filter(|row| row.workload == runs.workload);
-    own.filter_map(|row| RowReport::new(*row, runs)).collect()
+/// Sums up the rounds of each workload.
+pub(super) fn workloads<'a>(runs: &'a [Runs], rows: &[Row]) -> Vec<WorkloadReport<'a>> {
+    let of = |runs: &'a Runs| {
+        let own = rows.iter().filter(|row| row.workload == runs.workload);
+        WorkloadReport {
+            workload: runs.workload,
+            rows: own.filter_map(|row| RowReport::new(*row, runs)).collect(),
+            rounds: &runs.rounds,
+        }
+    };
+    runs.iter().map(of).collect()
 }
 
 impl RowReport {
-    /// Sums up a row; `None` if its figure could not be had.
+    /// Sums up a row; `None` if its figure could not be measured.
     fn new(row: Row, runs: &Runs) -> Option<Self> {
         let own = runs.values(row.who, row.figure);
         let floor = row.floor.or_else(|| runs.slowest(row));

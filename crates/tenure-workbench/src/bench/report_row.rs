@@ -18,7 +18,7 @@ pub(super) struct Row {
     pub(super) who: &'static str,
     /// The label of whom it is compared with.
     pub(super) floor: Option<&'static str>,
-    /// The labels of those whose slowest it is compared with instead.
+    /// The labels of which the slowest is the floor instead.
     pub(super) slowest_of: &'static [&'static str],
     pub(super) aim: Aim,
 }

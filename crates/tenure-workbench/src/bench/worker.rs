@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tenure_testkit::Child;
 
-use crate::bench::clock::now_ns;
 use crate::bench::figures::Figures;
 use crate::bench::messages::{Message, Setup, Step, Times};
+use crate::clock::now_ns;
 use crate::process::{self, OrFail, failure};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 /// One process, which ends by itself when its part is over.
 #[derive(Debug)]
@@ -41,13 +40,9 @@ impl Worker {
         self.child.id()
     }
 
-    pub(super) fn step(&mut self, step: Step) -> Result<()> {
-        self.send(&step)
-    }
-
     /// Lets it lock, and waits until it has the lock.
     pub(super) fn lock(&mut self) -> Result<()> {
-        self.step(Step::Lock)?;
+        self.send(&Step::Lock)?;
         self.locked()
     }
 
@@ -61,7 +56,7 @@ impl Worker {
 
     /// Lets it begin now, and waits for its figures.
     pub(super) fn measure(&mut self, time: Duration) -> Result<Figures> {
-        self.step(Step::Go { at_ns: now_ns() })?;
+        self.send(&Step::Go { at_ns: now_ns() })?;
         self.figures(time)
     }
 
@@ -75,7 +70,7 @@ impl Worker {
 
     /// Lets it end; returns when it locked and released.
     pub(super) fn times(&mut self) -> Result<Times> {
-        self.step(Step::End)?;
+        self.send(&Step::End)?;
         match self.next(WAIT)? {
             Message::Times(times) => self.end().map(|()| times),
             other => Err(self.unexpected(&other)),
@@ -97,7 +92,8 @@ impl Worker {
         Ok(before)
     }
 
-    fn send(&mut self, message: &impl Serialize) -> Result<()> {
+    /// Sends it a message.
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<()> {
         let Err(error) = self.child.send(message) else {
             return Ok(());
         };
@@ -108,7 +104,7 @@ impl Worker {
     fn next(&self, patience: Duration) -> Result<Message> {
         let reason = match self.messages.recv_timeout(patience) {
             Ok(Ok(Message::Failed(sentence))) => {
-                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+                return Err(Failure::unavailable(sentence));
             }
             Ok(message) => return message.or_fail(),
             Err(RecvTimeoutError::Timeout) => "it takes too long",

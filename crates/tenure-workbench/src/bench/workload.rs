@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::terminal::flag_name;
+
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,8 +38,7 @@ pub(crate) enum Workload {
 impl Workload {
     /// Returns the name as it is written after `--only`.
     pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
+        flag_name(&self)
     }
 
     /// Returns whether it is measured in short turns.

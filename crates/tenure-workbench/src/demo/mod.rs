@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use tenure_cli::error::Result;
-use tenure_cli::store::Store;
+use tenure_cli::{Result, Store};
 
 pub(crate) mod cache;
 pub(crate) mod flash_sale;

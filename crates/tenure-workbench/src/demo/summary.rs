@@ -1,16 +1,13 @@
 //! Numbers at the end of a demo, as people read them.
 
-use clap::ValueEnum;
-
 use crate::terminal;
+use tenure_cli::output::with_bold_heading;
 
 /// Returns a table with numbers in all columns but the first, and a bold heading.
 pub(super) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = terminal::table(headings, 1..headings.len());
     table.add_rows(rows);
-    let mut lines: Vec<_> = table.lines().collect();
-    lines[1] = format!("{HEADING}{}{HEADING:#}", lines[1]);
-    lines.join("\n")
+    with_bold_heading(&table)
 }
 
 /// Returns the smallest of the sorted values that this share of them does not exceed.
@@ -34,18 +31,10 @@ pub(super) fn time(us: u64) -> String {
     }
 }
 
-/// Returns the name that a flag has for one of its values.
-pub(super) fn flag_name(value: &impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 /// Names a number of things.
 pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
-
-pub(super) const HEADING: anstyle::Style = anstyle::Style::new().bold();
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,7 @@ use super::cases;
 use super::error::Result;
 use super::experiment::{Experiment, PATIENCE};
 use crate::recipes::Recipe;
-use tenure_cli::error::Failure;
-use tenure_cli::exit_code;
+use tenure_cli::Failure;
 
 /// One mistake, and the experiment that shows it; what JSON shows of it, scripts depend on.
 #[derive(Debug, Serialize)]
@@ -22,7 +21,7 @@ pub(super) struct Case {
     pub(super) title: &'static str,
     /// The lock with the mistake.
     #[serde(skip)]
-    pub(super) recipe: &'static dyn Recipe,
+    pub(super) recipe: Recipe,
     /// What breaks it, in words.
     pub(super) fault: &'static str,
     /// The faults that have to be seen to have landed.
@@ -63,10 +62,9 @@ pub(super) fn chosen(asked: &[String]) -> Result<Vec<&'static Case>, Failure> {
     }
     for word in asked {
         if !cases::ALL.iter().any(|case| is_meant(case, word)) {
-            let sentence = format!(
+            return Err(Failure::usage(format!(
                 "there is no case {word} in the lab; see all of them with 'tenure lab --list'"
-            );
-            return Err(Failure::new(exit_code::USAGE, sentence));
+            )));
         }
     }
     let meant = |case: &&&Case| asked.iter().any(|word| is_meant(case, word));

@@ -1,11 +1,11 @@
-//! Why an experiment could not be carried out: it then proves nothing.
+//! Why an experiment failed: it then proves nothing.
 
-use tenure_cli::error::Failure;
+use tenure_cli::Failure;
 
 /// Why a case could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// A server or a client process could not be had.
+    /// A server or a client process could not be started or used.
     #[error("{0:?}")]
     Kit(#[from] tenure_testkit::Error),
 

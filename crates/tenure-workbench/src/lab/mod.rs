@@ -8,9 +8,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use tenure_cli::error::Result;
-use tenure_cli::exit_code;
 use tenure_cli::output::print_json;
+use tenure_cli::{Result, exit_code};
 
 mod case;
 mod cases;

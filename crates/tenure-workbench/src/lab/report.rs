@@ -9,7 +9,7 @@ use super::case::Case;
 use super::cases;
 use super::run::{Judged, Outcome, words};
 use crate::terminal::table;
-use tenure_cli::error::Result;
+use tenure_cli::Result;
 use tenure_cli::output::{self, print_json, terminal_width};
 
 /// How much is printed of a case.

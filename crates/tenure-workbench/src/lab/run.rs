@@ -12,10 +12,9 @@ use super::case::Case;
 use super::experiment::Experiment;
 use super::messages::Who;
 use crate::terminal::progress_bar;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     #[serde(flatten)]
@@ -57,7 +56,7 @@ pub(super) fn all(
             });
         }
         drop(sender);
-        // Those that came before their turn.
+        // Outcomes that arrived before their turn.
         let mut early = BTreeMap::new();
         let mut order = cases.iter();
         let mut due = order.next();
@@ -99,7 +98,7 @@ fn judge(case: &Case, who: Who) -> Result<Judged> {
         Ok(()) => proven(case, check(&history, &case.expect())),
         Err(error) if error.is_missing() => {
             let sentence = format!("the lab needs servers of its own: {error}");
-            return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            return Err(Failure::unavailable(sentence));
         }
         Err(error) => unknown(error.to_string()),
     };

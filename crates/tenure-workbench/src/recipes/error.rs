@@ -1,5 +1,7 @@
 //! Why a recipe could not lock or unlock.
 
+use tenure_cli::Failure;
+
 /// Why a recipe could not say yes or no.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -31,6 +33,15 @@ impl Error {
             Self::Tenure(error) => error.nothing_changed(),
             Self::NoMaster | Self::NoRecipe => true,
             Self::Redis(_) | Self::ThreadEnded => false,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Tenure(error) => error.into(),
+            error => Self::unavailable(format!("the lock failed: {error}")),
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::recipes::{Result, breakpoint};
 
-/// A lock that somebody believes to hold.
+/// A lock that somebody believes it holds.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// What is locked.

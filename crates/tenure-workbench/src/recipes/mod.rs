@@ -2,11 +2,12 @@
 //!
 //! A [`Recipe`] is right where nothing else is written: each broken lock overrides what it gets wrong.
 
-use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tenure_checker::Freed;
+
+use crate::history;
 
 pub(crate) mod breakpoint;
 mod error;
@@ -17,49 +18,76 @@ mod spin;
 pub(crate) use breakpoint::breakpoint;
 pub(crate) use error::{Error, Result};
 pub(crate) use held::{Held, Keeper, Renewal};
-pub(crate) use redis::{PAUSE, Redis, client, connect, freed, millis, token};
-pub(crate) use spin::Spin;
+pub(crate) use redis::{
+    PAUSE, PLAIN_SCHEMES, Redis, SCHEMES, client, connect, freed, is_one_server, token,
+};
+pub(crate) use spin::SPIN;
 
-/// A lock as somebody wrote it.
-#[async_trait]
-pub(crate) trait Recipe: Debug + Send + Sync {
-    /// Waits until the lock is taken: by default a `SET NX PX` with a random token, tried every 20 ms.
-    async fn lock(&self, redis: &Redis, name: &str) -> Result<Held> {
-        let token = redis.spin(name).await?;
-        Ok(Held::new(name, token))
-    }
-
-    /// Releases the lock, and returns what came of it: by default a script that compares the token.
-    async fn unlock(&self, redis: &Redis, held: Held) -> Result<Freed> {
-        redis.compare_and_delete(&held.name, &held.token).await
-    }
+/// A lock as somebody wrote it: two functions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipe {
+    /// Waits until the lock is taken.
+    pub(crate) lock: for<'a> fn(&'a Redis, &'a str) -> Pending<'a, Held>,
+    /// Releases the lock, and returns the outcome.
+    pub(crate) unlock: for<'a> fn(&'a Redis, Held) -> Pending<'a, Freed>,
 }
 
-/// A recipe on its servers.
+type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+impl Recipe {
+    /// A `SET NX PX` with a random token, tried every 20 ms, and a script that compares the token before it deletes.
+    pub(crate) const PLAIN: Self = Self {
+        lock: |redis, name| Box::pin(async move { Ok(Held::new(name, redis.spin(name).await?)) }),
+        unlock: |redis, held| {
+            Box::pin(async move { redis.compare_and_delete(&held.name, &held.token).await })
+        },
+    };
+}
+
+/// A lock that is ready to be taken.
 #[derive(Debug)]
-pub(crate) struct RecipeLock {
-    recipe: &'static dyn Recipe,
-    redis: Redis,
+pub(crate) enum AnyLock {
+    /// No lock: everybody holds it at once.
+    None,
+    /// A recipe on its servers.
+    Recipe(Recipe, Redis),
+    Tenure(tenure::Lock),
 }
 
-impl RecipeLock {
-    /// Connects to these servers, of which most recipes use the first alone.
+impl AnyLock {
+    /// Connects a recipe to these servers, of which most recipes use the first alone, and one uses none.
     ///
     /// `ttl` is how long a lock lasts that nobody renews, where the recipe knows such a thing.
-    pub(crate) async fn open(
-        recipe: &'static dyn Recipe,
-        urls: &[String],
-        ttl: Duration,
-    ) -> Result<Self> {
-        let redis = Redis::open(urls, ttl).await?;
-        Ok(Self { recipe, redis })
+    pub(crate) async fn of_recipe(recipe: Recipe, urls: &[String], ttl: Duration) -> Result<Self> {
+        Ok(Self::Recipe(recipe, Redis::open(urls, ttl).await?))
     }
 
+    /// Waits until the lock is taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// A cancelled call of tenure gives up its place in line; a recipe may leave its lock behind.
     pub(crate) async fn lock(&self, name: &str) -> Result<Held> {
-        self.recipe.lock(&self.redis, name).await
+        match self {
+            Self::None => Ok(Held::new(name, String::new())),
+            Self::Recipe(recipe, redis) => (recipe.lock)(redis, name).await,
+            Self::Tenure(lock) => {
+                let guard = lock.lock().await?;
+                let fence = guard.fence().get();
+                let held = Held::new(name, String::new()).with_fence(fence);
+                Ok(held.kept_by(Keeper::Guard(guard)))
+            }
+        }
     }
 
+    /// Releases the lock, and returns the outcome.
     pub(crate) async fn unlock(&self, held: Held) -> Result<Freed> {
-        self.recipe.unlock(&self.redis, held).await
+        match (self, held.keeper) {
+            (Self::Recipe(recipe, redis), keeper) => {
+                (recipe.unlock)(redis, Held { keeper, ..held }).await
+            }
+            (_, Keeper::Guard(guard)) => Ok(history::freed(&guard.release().await)),
+            _ => Ok(Freed::NotHeld),
+        }
     }
 }

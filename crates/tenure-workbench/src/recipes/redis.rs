@@ -7,9 +7,11 @@ use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncCommands, AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, Script,
 };
+use tenure::url::StoreUrl;
 use tenure_checker::Freed;
 
-use crate::recipes::{Error, Keeper, Renewal, Result};
+use crate::recipes::{Keeper, Renewal, Result};
+use tenure_cli::output::millis;
 
 /// Connections to the servers of a recipe.
 #[derive(Debug)]
@@ -28,9 +30,6 @@ impl Redis {
         let mut nodes = Vec::with_capacity(urls.len());
         for url in urls {
             nodes.push(connect(&client(url)?, AsyncConnectionConfig::new()).await?);
-        }
-        if nodes.is_empty() {
-            return Err(Error::NoMaster);
         }
         Ok(Self {
             urls: urls.to_vec(),
@@ -134,6 +133,11 @@ impl Redis {
     }
 }
 
+/// Returns whether a URL of Redis names one server, and neither sentinels nor a cluster.
+pub(crate) fn is_one_server(url: &StoreUrl) -> bool {
+    !url.scheme.ends_with("+sentinel") && !url.scheme.ends_with("+cluster")
+}
+
 /// A client of a server, whose URL may have options that only tenure knows.
 pub(crate) fn client(url: &str) -> Result<Client> {
     let address = url.split('?').next().unwrap_or(url);
@@ -171,13 +175,19 @@ pub(crate) fn freed(deleted: u64) -> Freed {
     }
 }
 
-/// A duration as Redis reads it.
-pub(crate) fn millis(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Between two tries, as in the classic recipe.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A server that takes longer is taken for dead.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// The schemes of Redis.
+#[rustfmt::skip] // A table: TCP, TLS and sockets in a line each.
+pub(crate) const SCHEMES: &[&str] = &[
+    "redis", "valkey", "redis+sentinel", "redis+cluster",
+    "rediss", "valkeys", "rediss+sentinel", "rediss+cluster",
+    "unix", "redis+unix",
+];
+
+/// The schemes of one server that is reached by TCP without TLS.
+pub(crate) const PLAIN_SCHEMES: &[&str] = &["redis", "valkey"];

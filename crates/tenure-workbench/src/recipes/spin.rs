@@ -5,64 +5,61 @@
 
 use std::sync::LazyLock;
 
-use async_trait::async_trait;
 use redis::Script;
 use tenure_checker::Freed;
 
-use crate::recipes::{Held, Keeper, PAUSE, Recipe, Redis, Result, freed, millis, token};
+use crate::recipes::{Held, Keeper, PAUSE, Recipe, Redis, Result, freed, token};
+use tenure_cli::output::millis;
 
 /// The lock, which tasks of one process take again while they hold it.
-#[derive(Debug)]
-pub(crate) struct Spin;
+pub(crate) const SPIN: Recipe = Recipe {
+    lock: |redis, name| Box::pin(lock(redis, name)),
+    unlock: |redis, held| Box::pin(unlock(redis, held)),
+};
 
-impl Spin {
-    /// The running task, which may take again what it holds.
-    fn owner(redis: &Redis) -> String {
-        match tokio::task::try_id() {
-            Some(task) => format!("{}:{task}", redis.id),
-            None => format!("{}:{}", redis.id, token()),
-        }
-    }
-
-    fn renewal(redis: &Redis, name: &str, owner: &str) -> Keeper {
-        let (name, owner, ttl) = (name.to_owned(), owner.to_owned(), redis.ttl);
-        redis.renewed(move |mut redis| {
-            let (name, owner) = (name.clone(), owner.clone());
-            async move {
-                let mut call = RENEW.key(name);
-                call.arg(owner).arg(millis(ttl));
-                Ok(call.invoke_async(&mut redis).await?)
-            }
-        })
+/// The running task, which may take again what it holds.
+fn owner(redis: &Redis) -> String {
+    match tokio::task::try_id() {
+        Some(task) => format!("{}:{task}", redis.id),
+        None => format!("{}:{}", redis.id, token()),
     }
 }
 
-#[async_trait]
-impl Recipe for Spin {
-    async fn lock(&self, redis: &Redis, name: &str) -> Result<Held> {
-        let owner = Self::owner(redis);
-        loop {
-            let mut call = ACQUIRE.key(name);
-            call.arg(&owner).arg(millis(redis.ttl));
-            let depth: u64 = call.invoke_async(&mut redis.first()).await?;
-            match depth {
-                0 => tokio::time::sleep(PAUSE).await,
-                1 => {
-                    let renewal = Self::renewal(redis, name, &owner);
-                    return Ok(Held::new(name, owner).kept_by(renewal));
-                }
-                // The outer call renews for all.
-                _ => return Ok(Held::new(name, owner)),
+fn renewal(redis: &Redis, name: &str, owner: &str) -> Keeper {
+    let (name, owner, ttl) = (name.to_owned(), owner.to_owned(), redis.ttl);
+    redis.renewed(move |mut redis| {
+        let (name, owner) = (name.clone(), owner.clone());
+        async move {
+            let mut call = RENEW.key(name);
+            call.arg(owner).arg(millis(ttl));
+            Ok(call.invoke_async(&mut redis).await?)
+        }
+    })
+}
+
+async fn lock(redis: &Redis, name: &str) -> Result<Held> {
+    let owner = owner(redis);
+    loop {
+        let mut call = ACQUIRE.key(name);
+        call.arg(&owner).arg(millis(redis.ttl));
+        let depth: u64 = call.invoke_async(&mut redis.first()).await?;
+        match depth {
+            0 => tokio::time::sleep(PAUSE).await,
+            1 => {
+                let renewal = renewal(redis, name, &owner);
+                return Ok(Held::new(name, owner).kept_by(renewal));
             }
+            // The outer call renews for all.
+            _ => return Ok(Held::new(name, owner)),
         }
     }
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> Result<Freed> {
-        let mut call = RELEASE.key(&held.name);
-        call.arg(&held.token);
-        let lowered: u64 = call.invoke_async(&mut redis.first()).await?;
-        Ok(freed(lowered))
-    }
+async fn unlock(redis: &Redis, held: Held) -> Result<Freed> {
+    let mut call = RELEASE.key(&held.name);
+    call.arg(&held.token);
+    let lowered: u64 = call.invoke_async(&mut redis.first()).await?;
+    Ok(freed(lowered))
 }
 
 /// Takes the lock, or takes it once more; returns how often the owner has it, 0 if another does.
@@ -108,13 +105,17 @@ mod tests {
     use tenure_testkit::RedisServer;
 
     use super::*;
-    use crate::recipes::RecipeLock;
+    use crate::recipes::AnyLock;
 
     #[tokio::test]
     async fn one_task_takes_it_twice_and_others_wait_for_both_releases() {
         let server = RedisServer::start().unwrap();
         let ttl = Duration::from_secs(30);
-        let open = async || RecipeLock::open(&Spin, &[server.url()], ttl).await.unwrap();
+        let open = async || {
+            AnyLock::of_recipe(SPIN, &[server.url()], ttl)
+                .await
+                .unwrap()
+        };
         let (spin, other) = (Arc::new(open().await), open().await);
         let mine = Arc::clone(&spin);
         let (outer, inner) = tokio::spawn(async move {

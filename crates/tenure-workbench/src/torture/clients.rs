@@ -8,13 +8,13 @@ use tenure_checker::What;
 use tenure_testkit::Child;
 
 use crate::process::OrFail;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 use super::fault::Fault;
 use super::messages::{FINISH, Message, Setup};
 use super::recorder::Recorder;
-use crate::history::{self, now_us};
+use crate::clock::now_us;
+use crate::history;
 
 /// All client processes; those that are left are killed on drop.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct Process {
 }
 
 impl Clients {
-    /// Starts so many clients.
+    /// Starts `size` clients.
     pub(super) fn start(
         urls: &[String],
         setup: Setup,
@@ -71,7 +71,7 @@ impl Clients {
             return Ok(());
         }
         let at_us = now_us();
-        self.note(0, history::fault(Fault::Kill.word(), Some(client.number)));
+        self.note(0, history::fault(Fault::Kill, Some(client.number)));
         client.child.kill().or_fail()?;
         client.read_to_end();
         self.recorder.killed(client.number, at_us);
@@ -86,9 +86,9 @@ impl Clients {
             return Ok(());
         }
         let target = Some(client.number);
-        self.note(0, history::fault(Fault::Pause.word(), target));
+        self.note(0, history::fault(Fault::Pause, target));
         nap();
-        self.note(0, history::over(Fault::Pause.word(), target));
+        self.note(0, history::over(Fault::Pause, target));
         let resumed = client.child.resume();
         self.processes().present.push(client);
         resumed.or_fail()
@@ -150,7 +150,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Takes one out: every other random number chooses among those who hold something, since a fault there says more.
+    /// Takes one out: every other random number chooses among those who hold something, since a fault there tests more.
     fn take(&self, random: usize) -> Result<Process> {
         let holders = self.recorder.holders();
         let mut processes = self.processes();
@@ -162,7 +162,7 @@ impl Clients {
         }
         let Some(index) = from.get(random / 2 % from.len().max(1)) else {
             let sentence = "no client process of the torture is left";
-            return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            return Err(Failure::unavailable(sentence));
         };
         let index = *index;
         Ok(processes.present.swap_remove(index))

@@ -5,13 +5,15 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::terminal::flag_name;
+
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Fault {
     /// A client is killed by signal 9, and another one started.
     Kill,
-    /// A client is stopped for half a ttl to three, and goes on.
+    /// A client is stopped for half a ttl to three, and continues.
     Pause,
     /// The store does what it is asked, and its replies are lost.
     ReplyLoss,
@@ -24,18 +26,6 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Returns the word for it, in flags and in histories.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Pause => "pause",
-            Self::ReplyLoss => "reply-loss",
-            Self::Cut => "cut",
-            Self::Freeze => "freeze",
-            Self::Restart => "restart",
-        }
-    }
-
     /// Whether it hits a client, and not a server or a link.
     pub(super) fn hits_a_client(self) -> bool {
         matches!(self, Self::Kill | Self::Pause)
@@ -47,9 +37,10 @@ impl Fault {
     }
 }
 
+/// The word for it, in flags and in histories.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(&flag_name(self))
     }
 }
 
@@ -60,8 +51,8 @@ mod tests {
     #[test]
     fn flags_histories_and_json_use_the_same_word() {
         for fault in Fault::value_variants() {
-            assert_eq!(Fault::from_str(fault.word(), false), Ok(*fault));
-            assert_eq!(serde_json::to_value(fault).unwrap(), fault.word());
+            assert_eq!(Fault::from_str(&fault.to_string(), false), Ok(*fault));
+            assert_eq!(serde_json::to_value(fault).unwrap(), fault.to_string());
         }
     }
 }

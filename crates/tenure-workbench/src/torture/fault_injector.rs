@@ -8,8 +8,7 @@ use fastrand::Rng;
 use tenure_checker::Event;
 use tenure_testkit::Fault as LinkFault;
 
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 use super::Plan;
 use super::clients::Clients;
@@ -18,10 +17,11 @@ use super::links::Links;
 use super::recorder::Recorder;
 use super::stop::Stop;
 use super::target::Target;
-use crate::history::{self, now_us};
+use crate::clock::now_us;
+use crate::history;
 use crate::process::OrFail;
 
-/// The faults under way; when it is stopped, all of them are over.
+/// The faults in progress; once it is stopped, all of them are over.
 #[derive(Debug)]
 pub(super) struct FaultInjector {
     stop: Arc<Stop>,
@@ -61,14 +61,13 @@ impl FaultInjector {
         }
     }
 
-    /// Ends the faults that are under way, and injects no more.
+    /// Ends the faults in progress, and injects no more.
     pub(super) fn stop(self) -> Result<()> {
         self.stop.stop();
         for lane in self.lanes {
             let ended = lane.join();
             ended.map_err(|_| {
-                let sentence = "a fault could not be injected: its thread panicked";
-                Failure::new(exit_code::UNAVAILABLE, sentence)
+                Failure::unavailable("a fault could not be injected: its thread panicked")
             })??;
         }
         Ok(())
@@ -81,7 +80,7 @@ struct Lane {
     faults: Vec<Fault>,
     random: Rng,
     ttl: Duration,
-    /// How long all is well between two faults, at the longest.
+    /// The longest time without a fault between two faults.
     gap: Duration,
     clients: Arc<Clients>,
     target: Arc<Target>,
@@ -200,12 +199,12 @@ impl Lane {
         self.recorder.note(Event {
             at_us,
             process: 0,
-            what: history::fault(fault.word(), None),
+            what: history::fault(fault, None),
         });
     }
 
     fn note_over(&self, fault: Fault) {
-        let over = history::over(fault.word(), None);
+        let over = history::over(fault, None);
         self.recorder.note(history::now(0, over));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::{Client, Name, Owner};
-use tenure_checker::{Freed, Mode, What};
+use tenure_checker::{Mode, What};
 use tokio::time::{sleep, timeout};
 
 use super::recorder::Recorder;
@@ -36,11 +36,7 @@ pub(super) async fn probe(
                 let fence = Some(guard.fence().get());
                 note(What::Granted { claim, fence });
                 note(What::Releasing { claim });
-                let freed = match guard.release().await {
-                    Ok(tenure::Outcome::Released) => Freed::Freed,
-                    Ok(tenure::Outcome::NotHeld(_)) => Freed::NotHeld,
-                    Ok(_) | Err(_) => Freed::Unknown,
-                };
+                let freed = history::freed(&guard.release().await);
                 note(What::Released { claim, freed });
             }
             Ok(Err(error)) => note(What::Unknown {

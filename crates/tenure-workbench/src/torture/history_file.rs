@@ -7,8 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tenure_checker::{Event, Expect, History};
 
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result, exit_code};
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,6 +55,5 @@ pub(super) fn read(path: &Path) -> Result<(Expect, History)> {
 }
 
 fn trouble(path: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
-    let sentence = format!("{} cannot be {what}: {error}", path.display());
-    Failure::new(exit_code::USAGE, sentence)
+    Failure::usage(format!("{} cannot be {what}: {error}", path.display()))
 }

@@ -7,7 +7,7 @@ use tenure::{Client, Name};
 use tenure_checker::{Event, What};
 
 use super::recorder::Recorder;
-use crate::history::{micros, now_us};
+use crate::clock::{micros, now_us};
 
 /// Looks again and again, for as long as it is polled.
 pub(super) async fn watch(

@@ -58,12 +58,12 @@ impl Links {
 
     /// Loses the answer to the next request that changes something, on each of them, and its connection.
     pub(super) fn lose_next_reply(&self) {
-        let request = self.target.changing_request();
+        let request = self.target.store.changing_request;
         self.proxies()
             .for_each(|proxy| proxy.lose_reply_then_cut(request));
     }
 
-    /// Does so no more, if there was no such request yet.
+    /// Stops doing so, if there was no such request yet.
     pub(super) fn lose_no_reply(&self) {
         let nothing = b"\0 which no request has";
         self.proxies()
@@ -82,7 +82,7 @@ impl Links {
 
     /// Returns whether servers that answer everybody do not answer through these links.
     pub(super) fn are_silent(&self) -> bool {
-        let ping = self.target.ping();
+        let ping = self.target.store.ping;
         self.proxies().all(|proxy| is_silent(proxy, ping))
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Setup {
 pub(super) enum Message {
     /// What it has done, or what happened to it.
     Noted(Event),
-    /// It believes to hold a claim until then, unless it learns otherwise.
+    /// It believes that it holds a claim until then, unless it learns otherwise.
     Believes { claim: u64, until_us: u64 },
     /// It cannot go on.
     Failed(String),

@@ -12,13 +12,9 @@ use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 use tenure_checker::check;
 
-use tenure_cli::duration;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
 use tenure_cli::output::millis;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store, duration};
 
-mod address;
 mod client;
 mod clients;
 mod fault;
@@ -40,7 +36,7 @@ pub(crate) use client::run as run_client;
 
 use fault::Fault;
 use report::Report;
-use stores::Servers;
+use stores::TortureStore;
 use target::Target;
 
 /// Torture the store with many processes and faults, and check its promises
@@ -69,6 +65,7 @@ use target::Target;
 Examples:
   tenure torture --for 15s
   tenure torture --server redis --for 60s
+  tenure torture --server postgres --for 60s
   tenure torture --server redlock --faults kill,restart --seed 7
   tenure torture --store redis://127.0.0.1:7379/ --for 10m --history run.jsonl
   tenure torture --check run.jsonl")]
@@ -103,8 +100,8 @@ pub(crate) struct TortureArgs {
     seed: Option<u64>,
 
     /// Start servers, and use them instead of --store
-    #[arg(long, value_name = "SERVERS")]
-    server: Option<Servers>,
+    #[arg(long, value_name = "SERVERS", value_parser = stores::own_servers())]
+    server: Option<&'static TortureStore>,
 
     /// Write the history to a file, one event per line
     #[arg(long, value_name = "FILE")]
@@ -132,10 +129,7 @@ pub(crate) async fn torture(store: &Store, args: TortureArgs) -> Result<ExitCode
         return report.print(args.json);
     }
     let plan = plan(store, &args)?;
-    let target = match args.server {
-        Some(servers) => Target::start(servers, plan.ttl, &plan.faults)?,
-        None => Target::of(store, &plan.faults)?,
-    };
+    let target = Target::new(store, args.server, &plan)?;
     let shown = target.shown.clone();
     let (expect, history) = run::run(target, &plan).await?;
     if let Some(path) = &args.history {
@@ -169,7 +163,7 @@ fn as_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::
 
 /// Checks the flags.
 fn plan(store: &Store, args: &TortureArgs) -> Result<Plan> {
-    let wrong = |sentence: &str| Err(Failure::new(exit_code::USAGE, sentence));
+    let wrong = |sentence: &str| Err(Failure::usage(sentence));
     if args.time < Duration::from_secs(1) || args.time > Duration::from_secs(24 * 3600) {
         return wrong("--for is between 1s and 24h; write for example --for 60s");
     }

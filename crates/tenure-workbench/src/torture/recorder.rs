@@ -16,7 +16,7 @@ struct State {
     owners: HashSet<String>,
     /// The claims that wait for an answer, by owner.
     open: HashMap<String, u64>,
-    /// The claims that somebody believes to hold.
+    /// The claims that somebody believes it holds.
     held: HashMap<u64, Belief>,
     /// From when to when the store answered nobody.
     standstills: Vec<(u64, u64)>,
@@ -25,7 +25,7 @@ struct State {
     failed: Option<String>,
 }
 
-/// Who believes to hold a claim, and until when it does so at the longest.
+/// Who believes that it holds a claim, and until when at most.
 #[derive(Debug)]
 struct Belief {
     process: u32,

@@ -1,7 +1,7 @@
 //! The protected resource: numbers that are read, and written back one larger, by whoever holds the lock.
 //! It also keeps the leases by hand that one client leaves to another.
 //!
-//! It is no part of the store under test. It checks the fence of each request, reads included: a holder that was paused
+//! It is not part of the store under test. It checks the fence of each request, reads included: a holder that was paused
 //! past its lease may otherwise write between the read and the write of the next one, who has shown its fence to nobody yet.
 
 use std::collections::HashMap;
@@ -17,32 +17,19 @@ use super::recorder::Recorder;
 use crate::history;
 use crate::register::{Checks, Register};
 
-/// The registers, which answer on a loopback port.
-#[derive(Debug)]
-pub(super) struct RegisterServer {
-    port: u16,
-}
-
-impl RegisterServer {
-    /// Starts to answer; each write is noted, in the order in which they were decided.
-    pub(super) fn start(recorder: &Arc<Recorder>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        let cells = Arc::new(Cells::new(recorder));
-        // These threads end with the process: there is one register in it.
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let cells = Arc::clone(&cells);
-                thread::spawn(move || cells.serve(&stream));
-            }
-        });
-        Ok(Self { port })
-    }
-
-    /// Returns the port for clients.
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
+/// Starts to answer on a loopback port, which it returns; each write is noted, in the order in which they were decided.
+pub(super) fn start(recorder: &Arc<Recorder>) -> std::io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    let cells = Arc::new(Cells::new(recorder));
+    // These threads end with the process: there is one register in it.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let cells = Arc::clone(&cells);
+            thread::spawn(move || cells.serve(&stream));
+        }
+    });
+    Ok(port)
 }
 
 /// A register for each name.
@@ -130,7 +117,7 @@ fn new_cell() -> Register {
     Register::new(Checks::Fences)
 }
 
-/// So many leases wait at most.
+/// How many leases wait at most.
 const MOST_LEFT: usize = 20;
 
 #[cfg(test)]

@@ -7,9 +7,8 @@ use comfy_table::Table;
 use serde::Serialize;
 use tenure_checker::{Finding, Statistics, Verdict};
 
-use tenure_cli::error::Result;
-use tenure_cli::exit_code;
 use tenure_cli::output::{self, escape, print_json};
+use tenure_cli::{Result, exit_code};
 
 use super::Plan;
 use crate::terminal::table;

@@ -7,9 +7,8 @@ use indicatif::ProgressBar;
 use tenure::{Client, Name};
 use tenure_checker::{Expect, History, What};
 
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
 use tenure_cli::output::millis;
+use tenure_cli::{Failure, Result};
 
 use crate::terminal::progress_line;
 
@@ -17,10 +16,10 @@ use super::clients::Clients;
 use super::fault_injector::FaultInjector;
 use super::messages::Setup;
 use super::recorder::Recorder;
-use super::register_server::RegisterServer;
 use super::target::Target;
-use super::{Plan, final_checks, line_watcher};
-use crate::history::{self, now_us};
+use super::{Plan, final_checks, line_watcher, register_server};
+use crate::clock::now_us;
+use crate::history;
 
 /// Makes a run, and returns what was to be expected of it and what happened.
 pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)> {
@@ -28,14 +27,13 @@ pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)
     let client = tenure::open(&target.direct).await?;
     let names = names(plan)?;
     let recorder = Arc::new(Recorder::default());
-    let register = RegisterServer::start(&recorder)?;
     let setup = Setup {
         process: 0,
         seed: plan.seed,
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
         ttl: plan.ttl,
         owners: owners(),
-        register: register.port(),
+        register: register_server::start(&recorder)?,
     };
     let clients = Clients::start(&target.urls, setup, plan.processes, &recorder)?;
     let run = Run {
@@ -54,7 +52,7 @@ pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)
     Ok((expect, run.recorder.history()))
 }
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 struct Run<'a> {
     plan: &'a Plan,
@@ -92,7 +90,7 @@ impl Run<'_> {
                 return Ok(());
             }
             if let Some(sentence) = self.recorder.failed() {
-                return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+                return Err(Failure::unavailable(sentence));
             }
             self.clients.replace_the_crashed()?;
             let counts = self.recorder.counts();
@@ -114,7 +112,7 @@ impl Run<'_> {
         // A little longer than what is judged: the history has to say that it was too long.
         in_background(move || clients.finish(patience + SECOND)).await?;
         if let Some(sentence) = self.recorder.failed() {
-            return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+            return Err(Failure::unavailable(sentence));
         }
         Ok(())
     }
@@ -145,17 +143,17 @@ fn expect(target: &Target, plan: &Plan) -> Expect {
         .writes(least(20, plan.time))
         .patience(patience(plan))
         .order_slack(ORDER_SLACK);
-    if target.votes() {
+    if target.store.votes {
         expect = expect.readers_share_fences().owners_have_several_fences();
     }
     for fault in &plan.faults {
-        expect = expect.fault(fault.word());
+        expect = expect.fault(fault.to_string());
     }
     expect
 }
 
-/// How much there has to be of what there is `each` of in a quarter of a minute; less than its share if the run is
-/// shorter, since most of it is then the first fault of each kind; but never nothing.
+/// The fewest events of a kind for a run of this length, where a run of 15 seconds needs `each`. A shorter run needs less
+/// than its share, because most of it is the first fault of each kind, but never none.
 fn least(each: u64, time: Duration) -> usize {
     let (time, quarter) = (millis(time), millis(15 * SECOND));
     let short = time.min(quarter);
@@ -190,13 +188,10 @@ async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| {
-        let sentence = format!("a part of the torture failed: {error}");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
-    })?
+    done.map_err(|error| Failure::unavailable(format!("a part of the torture failed: {error}")))?
 }
 
-/// So few that several processes have the same one at the same time, and so many that they exclude each other.
+/// Few enough that several processes have the same owner at the same time, and enough that owners exclude each other.
 const OWNERS: u32 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
-//! A sleep that ends when all is over.
+//! A sleep that ends early when the run ends.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Says to many sleepers that all is over.
+/// Wakes all sleepers when the run ends.
 #[derive(Debug, Default)]
 pub(super) struct Stop {
     over: Mutex<bool>,

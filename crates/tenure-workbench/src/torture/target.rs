@@ -1,35 +1,34 @@
-//! The store under test, with the places at which faults can be made.
+//! The store under test, and where faults are injected.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use tenure::Name;
+use tenure::url::{Host, StoreUrl};
 use tenure_checker::Promise;
 use tenure_testkit::{Fault as LinkFault, Proxy};
 
 use crate::process::OrFail;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store};
 
-use super::address::Address;
+use super::Plan;
 use super::fault::Fault;
-use super::stores::{self, Server, Servers, TortureStore};
+use super::stores::{self, Order, OwnServers, Server, TortureStore};
+use crate::servers;
 
 /// A store, and the proxies in front of its servers.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Nothing if it has no servers.
-    store: Option<&'static dyn TortureStore>,
+    pub(super) store: &'static TortureStore,
     /// The URL as it may be shown.
     pub(super) shown: String,
     /// The URLs of the clients, through the proxies: those of each half in turn. They may hold a password.
     pub(super) urls: Vec<String>,
-    /// The URL of those who only look, past the proxies. It may hold a password.
+    /// The URL for looking at the store, past the proxies. It may hold a password.
     pub(super) direct: String,
-    /// The servers' addresses, if they can be reached one by one.
-    address: Option<Address>,
+    /// The URL past the proxies, if a proxy can stand in front of each server.
+    proxied: Option<StoreUrl>,
     /// A proxy on each link to each server, if faults need it: those to the first server, then those to the next.
     pub(super) proxies: Vec<Proxy>,
     /// The servers, if they are our own.
@@ -37,83 +36,83 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Uses a store that is there.
-    pub(super) fn of(store: &Store, faults: &[Fault]) -> Result<Self> {
+    /// Uses an existing store, or starts servers for the run.
+    pub(super) fn new(
+        store: &Store,
+        own: Option<&'static TortureStore>,
+        plan: &Plan,
+    ) -> Result<Self> {
+        let mut target = match own.and_then(|store| Some((store, store.own?))) {
+            Some((store, own)) => Self::start(store, own, plan.ttl)?,
+            None => Self::of(store, &plan.faults)?,
+        };
+        target.start_proxies(&plan.faults)?;
+        Ok(target)
+    }
+
+    fn of(store: &Store, faults: &[Fault]) -> Result<Self> {
         let url = store.url();
         let kind = stores::of(url)?;
-        let address = Address::parse(url);
-        check(faults, kind.is_some(), address.as_ref().err().copied())?;
-        let mut target = Self {
+        let proxied = proxied(kind, url);
+        check(faults, kind, proxied.as_ref().err().copied())?;
+        Ok(Self {
             store: kind,
             shown: store.shown(),
             urls: vec![url.to_owned()],
             direct: url.to_owned(),
-            address: address.ok(),
+            proxied: proxied.ok(),
             proxies: Vec::new(),
             servers: Vec::new(),
-        };
-        target.start_proxies(faults)?;
-        Ok(target)
+        })
     }
 
-    /// Starts servers for the run.
-    pub(super) fn start(servers: Servers, ttl: Duration, faults: &[Fault]) -> Result<Self> {
-        let store = servers.store();
-        let (servers, direct) = store.start().or_fail()?;
-        let url = with_timeout(&direct, ttl);
-        let mut target = Self {
-            store: Some(store),
-            shown: url.clone(),
-            address: Address::parse(&url).ok(),
-            urls: vec![url],
+    fn start(store: &'static TortureStore, own: OwnServers, ttl: Duration) -> Result<Self> {
+        let (servers, direct) = (own.start)().or_fail()?;
+        // An answer has to come well within a third of the ttl, so that a renewal whose answer is lost is made again in time.
+        let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
+        let mut url = StoreUrl::parse(&direct)?;
+        url.set_option("timeout", &format!("{timeout}ms"));
+        Ok(Self {
+            store,
+            shown: url.to_string(),
+            urls: vec![url.reveal()],
             direct,
+            proxied: Some(url),
             proxies: Vec::new(),
             servers: servers.into_iter().map(Mutex::new).collect(),
-        };
-        target.start_proxies(faults)?;
-        Ok(target)
+        })
     }
 
-    /// Returns the faults that can be made on a store.
-    pub(super) fn possible(store: &Store, servers: Option<Servers>) -> Result<Vec<Fault>> {
-        let url = store.url();
-        if servers.is_none() {
-            stores::of(url)?;
+    /// Returns the faults that can be injected into a store.
+    pub(super) fn possible(
+        store: &Store,
+        own: Option<&'static TortureStore>,
+    ) -> Result<Vec<Fault>> {
+        let mut faults = Fault::value_variants().to_vec();
+        if own.is_none() {
+            let can_break = proxied(stores::of(store.url())?, store.url()).is_ok();
+            faults.retain(|fault| fault.hits_a_client() || (fault.hits_a_link() && can_break));
         }
-        let can = |fault: &Fault| match servers {
-            Some(_) => true,
-            None if fault.hits_a_client() => true,
-            None => fault.hits_a_link() && Address::parse(url).is_ok(),
-        };
-        Ok(Fault::value_variants()
-            .iter()
-            .copied()
-            .filter(can)
-            .collect())
+        Ok(faults)
     }
 
     /// Puts a proxy on each link to each server, if a fault needs it or servers vote.
     fn start_proxies(&mut self, faults: &[Fault]) -> Result<()> {
-        let Some(address) = &self.address else {
+        let Some(url) = &mut self.proxied else {
             return Ok(());
         };
-        if !self.votes() && !faults.iter().any(|fault| fault.hits_a_link()) {
+        if !self.store.votes && !faults.iter().any(|fault| fault.hits_a_link()) {
             return Ok(());
         }
-        let ports = address.ports().flat_map(|port| [port; SIDES]);
+        let ports = servers::hosts(url).flat_map(|host| [host.port; SIDES]);
         let proxies = ports.map(|port| Proxy::start(port).or_fail());
         self.proxies = proxies.collect::<Result<_>>()?;
-        // Clients of servers that vote list them in different orders.
-        let orders = match self.votes() {
-            true => address.ports().count(),
-            false => 1,
-        };
         self.urls.clear();
-        for first in 0..orders {
+        // Clients of servers that vote list them in different orders.
+        for first in 0..url.nodes.len().max(1) {
             for side in 0..SIDES {
                 let own = self.proxies.iter().skip(side).step_by(SIDES);
-                let ports: Vec<_> = own.map(Proxy::port).collect();
-                self.urls.push(address.on(&ports, first));
+                self.urls.push(through(url, own.map(Proxy::port), first));
             }
         }
         for place in 0..self.proxies.len() {
@@ -132,7 +131,7 @@ impl Target {
             _ => (self.proxies.len() - 1 - place) / SIDES,
         };
         let delay = LATENCY * u32::try_from(server).unwrap_or(0);
-        self.proxies[place].set(match self.votes() {
+        self.proxies[place].set(match self.store.votes {
             true => LinkFault::Delay(delay),
             false => LinkFault::Pass,
         });
@@ -149,27 +148,13 @@ impl Target {
         server.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether its servers vote, also on fences.
-    pub(super) fn votes(&self) -> bool {
-        self.store.is_some_and(TortureStore::votes)
-    }
-
-    /// Returns what a server answers at once.
-    pub(super) fn ping(&self) -> &'static [u8] {
-        self.store.map_or(b"", TortureStore::ping)
-    }
-
-    /// Returns what every request contains that changes something.
-    pub(super) fn changing_request(&self) -> &'static [u8] {
-        self.store.map_or(b"", TortureStore::changing_request)
-    }
-
     /// Returns what is left of the names on the servers, if they can be reached one by one.
     pub(super) fn left_over(&self, names: &[Name]) -> Vec<String> {
-        match (self.store, &self.address) {
-            (Some(store), Some(address)) => store.left_over(address, names),
-            _ => Vec::new(),
-        }
+        let left = self
+            .proxied
+            .as_ref()
+            .map(|url| (self.store.left_over)(url, names));
+        left.unwrap_or_default()
     }
 
     /// Returns what the store promises, whatever of these faults happens.
@@ -185,21 +170,20 @@ impl Target {
             Promise::HonestErrors,
         ];
         let is_broken = faults.iter().any(|fault| !fault.hits_a_client());
-        if self
-            .store
-            .is_none_or(|store| store.promises_order(is_broken))
-        {
-            promises.push(Promise::Order);
+        match self.store.order {
+            Order::Always => promises.push(Promise::Order),
+            Order::WithoutFaults if !is_broken => promises.push(Promise::Order),
+            Order::WithoutFaults | Order::Never => {}
         }
         promises
     }
 }
 
-/// Says which of the faults cannot be made on a store that is there.
-fn check(faults: &[Fault], has_servers: bool, no_proxy: Option<&str>) -> Result<()> {
+/// Fails if one of the faults cannot be injected into an existing store.
+fn check(faults: &[Fault], store: &TortureStore, no_proxy: Option<&str>) -> Result<()> {
     let unable = faults.iter().find_map(|fault| match fault {
         Fault::Kill | Fault::Pause => None,
-        _ if !has_servers => Some((fault, "it has no servers and no connections")),
+        _ if store.plain.is_empty() => Some((fault, "it has no servers and no connections")),
         Fault::Restart => Some((
             fault,
             "only a server that torture started itself may be killed; see --server",
@@ -209,17 +193,37 @@ fn check(faults: &[Fault], has_servers: bool, no_proxy: Option<&str>) -> Result<
     let Some((fault, why)) = unable else {
         return Ok(());
     };
-    let sentence = format!("{fault} cannot be made on this store: {why}; leave it out of --faults");
-    Err(Failure::new(exit_code::USAGE, sentence))
+    let sentence =
+        format!("{fault} cannot be injected into this store: {why}; leave it out of --faults");
+    Err(Failure::usage(sentence))
 }
 
-/// The same URL for clients: an answer has to come well within a third of the ttl, so that a renewal whose answer is lost is
-/// made again in time.
-fn with_timeout(url: &str, ttl: Duration) -> String {
-    let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
-    let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}timeout={timeout}ms")
+/// Returns the URL if a proxy can stand in front of each of its servers; an error says why not.
+fn proxied(store: &TortureStore, url: &str) -> Result<StoreUrl, &'static str> {
+    let mut url = StoreUrl::parse(url).map_err(|_| NOT_TCP)?;
+    let is_plain = |server: &StoreUrl| servers::is_plain(server, store.plain);
+    if !servers::each(&url).iter().all(is_plain) {
+        return Err(NOT_TCP);
+    }
+    let is_here = |host: &mut Host| matches!(host.name.as_str(), "127.0.0.1" | "localhost");
+    let are_here = servers::hosts(&mut url).all(is_here);
+    match are_here {
+        true => Ok(url),
+        false => Err("its servers are not on this machine's 127.0.0.1"),
+    }
 }
+
+/// Returns the same URL by way of proxies, one for each server, and the servers listed from one of them on.
+fn through(url: &StoreUrl, ports: impl Iterator<Item = u16>, first: usize) -> String {
+    let mut url = url.clone();
+    for (host, port) in servers::hosts(&mut url).zip(ports) {
+        *host = servers::loopback(port);
+    }
+    url.nodes.rotate_left(first);
+    url.reveal()
+}
+
+const NOT_TCP: &str = "it has no servers with a host and a port, without TLS";
 
 /// Into how many parts the clients are split, which are cut off from the store one by one.
 pub(super) const SIDES: usize = 2;
@@ -230,3 +234,66 @@ const LATENCY: Duration = Duration::from_micros(500);
 /// How long an answer may take, of servers on this machine.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<StoreUrl, &'static str> {
+        proxied(stores::of(url).unwrap(), url)
+    }
+
+    #[test]
+    fn a_url_leads_by_way_of_proxies() {
+        let cases = [
+            (
+                "redis://127.0.0.1:7000/3?timeout=1s",
+                "redis://127.0.0.1:1/3?timeout=1s",
+            ),
+            ("redis://u:p@localhost", "redis://u:p@127.0.0.1:1"),
+            (
+                "redlock://localhost:7000,a:b@127.0.0.1?drift=1%25",
+                "redlock://127.0.0.1:1,a:b@127.0.0.1:2?drift=1%25",
+            ),
+            (
+                "redlock://127.0.0.1:7?db=2,127.0.0.1:8",
+                "redlock://127.0.0.1:1?db=2,127.0.0.1:2",
+            ),
+            (
+                "mysql://u:p@localhost:3307/test?prefix=x_",
+                "mysql://u:p@127.0.0.1:1/test?prefix=x_",
+            ),
+            ("postgresql:///test", "postgresql://127.0.0.1:1/test"),
+        ];
+        for (url, by_proxy) in cases {
+            assert_eq!(through(&parsed(url).unwrap(), 1..=2, 0), by_proxy);
+        }
+    }
+
+    #[test]
+    fn the_servers_can_be_listed_in_another_order() {
+        let url = parsed("redlock://127.0.0.1,a:b@127.0.0.1,127.0.0.1?db=2").unwrap();
+        assert_eq!(
+            through(&url, 1..=3, 1),
+            "redlock://a:b@127.0.0.1:2,127.0.0.1:3,127.0.0.1:1?db=2"
+        );
+    }
+
+    #[test]
+    fn other_urls_have_no_place_for_a_proxy() {
+        for url in [
+            "rediss://127.0.0.1/",
+            "unix:/run/redis.sock",
+            "redis://10.0.0.1/",
+            "redlock://127.0.0.1,10.0.0.1",
+            "redlocks://127.0.0.1,127.0.0.1",
+            "redlock://127.0.0.1,unix:/run/redis.sock",
+            "redis+sentinel://127.0.0.1/x",
+            "local:",
+            "mysql://127.0.0.1/test?socket=/run/mysqld.sock",
+            "postgres://127.0.0.1/test?tls=on",
+        ] {
+            assert!(parsed(url).is_err(), "{url}");
+        }
+    }
+}

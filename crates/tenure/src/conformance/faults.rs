@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::driver::{
-    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
-    Renewed,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Proof, Release, Released,
+    Renewal, Renewed, RowKey,
 };
 use crate::error::{Error, Result};
-use crate::name::Name;
+use crate::name::{Fence, Name};
 use crate::sync::Mutex;
 
 /// A driver that passes everything on to another, except for the faults that it was told to inject.
@@ -237,5 +237,13 @@ impl Driver for FaultyDriver {
 
     async fn settled(&self) {
         self.inner.settled().await;
+    }
+
+    fn proof(&self, claim: &Claim, fence: Fence) -> Option<Proof> {
+        self.inner.proof(claim, fence)
+    }
+
+    async fn row_lock(&self, name: &Name) -> Result<Option<RowKey>> {
+        self.inner.row_lock(name).await
     }
 }

@@ -77,3 +77,8 @@ pub(crate) async fn lacks(fixture: &dyn Fixture, needs: &[Need]) -> bool {
 pub(crate) async fn sees_clients_end(fixture: &dyn Fixture) -> bool {
     fixture.client().await.capabilities().sees_clients_end
 }
+
+/// Whether holders are told at once that they were evicted.
+pub(crate) async fn tells_evictions(fixture: &dyn Fixture) -> bool {
+    fixture.client().await.capabilities().tells_evictions
+}

@@ -5,6 +5,7 @@
 
 mod answer;
 mod listing;
+mod proof;
 mod request;
 
 use std::fmt::Debug;
@@ -15,10 +16,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::name::Name;
+use crate::name::{Fence, Name};
 
 pub use answer::{Answer, Grant, Loss, News, Released, Renewed};
 pub use listing::{Entry, Holder, Waiter};
+pub use proof::{Proof, RowKey, RowProof};
 pub use request::{About, Claim, Life, Mode, Release, Renewal, Wait};
 
 /// Grants, renews and takes back leases in one store.
@@ -43,7 +45,7 @@ pub use request::{About, Claim, Life, Mode, Release, Renewal, Wait};
 /// - **First come, first served.** A waiting claim keeps its place; nobody passes it but owners
 ///   that hold the name already. Shared claims that stand together go in together. A store that
 ///   cannot keep an order says so ([`Capabilities::fairness`]).
-/// - **Fences grow.** Each grant of a name carries a larger [`Fence`](crate::Fence) than every grant before it,
+/// - **Fences grow.** Each grant of a name carries a larger [`Fence`] than every grant before it,
 ///   and leaves room for as many fences as it [says](Grant::fences).
 /// - **The store says what it granted.** The engine counts from [`Grant::valid`], never from what
 ///   it asked for: the session of a store may be shorter than the ttl.
@@ -69,8 +71,9 @@ pub use request::{About, Claim, Life, Mode, Release, Renewal, Wait};
 /// itself that the claim is first, it may say [`News::Granted`] and save that request. A store
 /// whose watch can break without a word gives [`Answer::Queued`] a time to ask again.
 ///
-/// Drivers neither retry nor decide how long to wait. There are no provided methods: a wrapper
-/// that forgets to forward one must not compile.
+/// Drivers neither retry nor decide how long to wait. Only what most stores cannot do has provided methods
+/// ([`reopen`](Self::reopen), [`proof`](Self::proof), [`row_lock`](Self::row_lock)); a wrapper that forgets to forward
+/// another one must not compile.
 #[async_trait]
 pub trait Driver: Debug + Send + Sync + 'static {
     /// Returns the kind of store, such as `"redis"`: for messages and metrics.
@@ -159,7 +162,8 @@ pub trait Driver: Debug + Send + Sync + 'static {
 
     /// Takes a name away from all its holders, and returns them.
     ///
-    /// The fence moves on, each holder is told by [`News::Lost`], and the next in line go in.
+    /// The fence moves on, each holder is told by [`News::Lost`] where the store
+    /// [can](Capabilities::tells_evictions), and the next in line go in.
     ///
     /// # Errors
     ///
@@ -187,6 +191,32 @@ pub trait Driver: Debug + Send + Sync + 'static {
     /// the client where the store [sees](Capabilities::sees_clients_end) that.
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
         None
+    }
+
+    /// Returns where a transaction of the caller's can see that a lease is held; see
+    /// [`Guard::hold_in`](crate::Guard::hold_in).
+    ///
+    /// `None`, unless a driver has it: leases of other stores cannot be part of such a transaction.
+    fn proof(&self, claim: &Claim, fence: Fence) -> Option<Proof> {
+        let (_, _) = (claim, fence);
+        None
+    }
+
+    /// Returns where transactions of callers lock this name, and makes what has to be there for it; see
+    /// [`Client::row`](crate::Client::row).
+    ///
+    /// `None`, unless a driver has it.
+    ///
+    /// # Errors
+    ///
+    /// Faults as in the contract.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    async fn row_lock(&self, name: &Name) -> Result<Option<RowKey>> {
+        let _ = name;
+        Ok(None)
     }
 }
 
@@ -237,6 +267,9 @@ pub struct Capabilities {
     pub calls: bool,
     /// Whether a lease ends with its client, and not only by its ttl.
     pub sees_clients_end: bool,
+    /// Whether holders are told at once that they were evicted ([`News::Lost`]); if not, their next
+    /// renewal or release says [`Loss::Evicted`].
+    pub tells_evictions: bool,
     /// Whether a name may stay taken after its release ([`Release::stays_taken`]).
     pub stays_taken: bool,
     /// The smallest ttl.
@@ -260,6 +293,7 @@ impl Capabilities {
             fairness: Fairness::FirstCome,
             calls: true,
             sees_clients_end: true,
+            tells_evictions: true,
             stays_taken: true,
             shortest_ttl: Duration::from_millis(10),
             longest_ttl: Duration::from_secs(365 * 24 * 60 * 60),

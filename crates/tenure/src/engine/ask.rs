@@ -1,4 +1,4 @@
-//! Asking the store: the first request, the wait for news, and what to do after a fault.
+//! Requests for a lock: the first one, waiting for news, and what to do after a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ impl Engine {
                     continue;
                 }
                 Joined::First(ticket) => {
-                    let asked = Arc::clone(self).ask_first(ticket);
-                    match to_end(&self.background, asked).await? {
+                    let attendant = Attendant::of(self, &ticket.request);
+                    match to_end(&self.background, attendant.ask_first(ticket)).await? {
                         First::Granted(guard) => return Ok(over(guard)),
                         First::Stand(standing) => standing,
                     }
@@ -99,10 +99,10 @@ impl Engine {
         Ok(guard.map(|guard| Self::admit(entry.as_ref(), guard)))
     }
 
-    /// Waits for the lock, for `patience` at the longest.
+    /// Waits for the lock, for at most `patience`.
     ///
-    /// Shortly before the end the store is asked once more: it may have gone away since it said
-    /// that others hold the lock.
+    /// Shortly before the end the store is asked once more: it may have become unavailable since it
+    /// said that others hold the lock.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +114,7 @@ impl Engine {
     ) -> Result<Guard> {
         let end = self.clock.now() + patience;
         let last_look = (patience / 4).min(LONGEST_LAST_LOOK);
-        // Still in line when the time is over, so that the line tells why.
+        // Still in line when the time is up, so that the line knows the cause.
         let mut lock = std::pin::pin!(self.lock(request));
         if last_look > LONG_SILENCE {
             tokio::select! {
@@ -134,64 +134,18 @@ impl Engine {
         }
     }
 
-    /// Why somebody who has waited for so long was not served.
+    /// Explains why a caller that has waited this long did not get the lock.
     fn too_late(&self, request: &LockRequest, waited: Duration) -> Error {
         match self.lines.silence(request, self.clock.now()) {
-            Some(why) => Error::Indeterminate {
-                driver: self.driver.kind(),
-                source: format!("{why}; gave up after {waited:?}").into(),
-            },
+            Some(why) => {
+                let why = format!("{why}; gave up after {waited:?}");
+                Error::indeterminate(self.driver.kind(), why)
+            }
             None => Error::TimedOut {
                 name: request.name.clone(),
                 waited,
             },
         }
-    }
-
-    /// Sends the first request of a line, and stands at its front if the answer is to wait.
-    async fn ask_first(self: Arc<Self>, ticket: Arc<Ticket>) -> Result<First> {
-        let answer = match self.ask_until_known(&ticket).await {
-            Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
-            Ok((sent, Answer::Queued { ask_again })) => {
-                // In line before news can serve the ticket, so that it serves this caller.
-                let standing = self.lines.stand_first(&ticket);
-                ticket.hear(Ok(()));
-                self.queued(&ticket, sent, ask_again);
-                self.attend(Arc::clone(&ticket.request));
-                return Ok(First::Stand(standing));
-            }
-            Ok((_, Answer::Busy)) => Err(self.refused(&ticket)),
-            Err(error) => Err(error),
-        };
-        let served = answer.map(|granted| First::Granted(self.guard(&ticket, granted)));
-        ticket.on(Event::End, self.clock.now());
-        if self.lines.spend_first(&ticket) {
-            self.attend(Arc::clone(&ticket.request));
-        }
-        served
-    }
-
-    /// Looks after the line of a request until nobody waits in it any more.
-    fn attend(self: &Arc<Self>, request: Arc<LockRequest>) {
-        let attendant = Attendant {
-            engine: Arc::clone(self),
-            request,
-            is_done: false,
-        };
-        self.background.spawn(async move {
-            let (engine, mut outage) = (&attendant.engine, Outage::default());
-            loop {
-                match engine
-                    .lines
-                    .next_step(&attendant.request, engine.clock.now())
-                {
-                    NextStep::Nothing => break,
-                    NextStep::Withdraw(ticket) => engine.act(&ticket, Event::End),
-                    NextStep::Attend(ticket) => engine.advance(&ticket, &mut outage).await,
-                }
-            }
-            attendant.leave();
-        });
     }
 
     /// Brings a ticket one step further.
@@ -202,14 +156,13 @@ impl Engine {
                 let answer = self.driver.acquire(&ticket.claim).await;
                 self.answered(ticket, now, answer, outage);
             }
-            // Late if the machine sleeps meanwhile, which costs a waiter time and nothing else.
+            // Late if the machine is suspended meanwhile, which only costs the waiter time.
             Action::Sleep(until) => tokio::select! {
                 biased;
                 () = ticket.changed.notified() => {}
                 () = self.clock.sleep(until.since(now)) => {}
             },
-            // A request is in flight, or the ticket is served and its server rings when it is out
-            // of the line.
+            // A request is in flight, or the ticket is being served and rings when it leaves the line.
             Action::Wait | Action::Serve(_) | Action::Withdraw => ticket.changed.notified().await,
         }
     }
@@ -236,7 +189,7 @@ impl Engine {
             Err(error) if error.is_outage() && outage.bearable(&ticket.claim, self.clock.now()) => {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
                 ticket.hear(Err(&error));
-                // Nothing new is known of when it was not granted yet.
+                // Nothing new is known about when it was not granted yet.
                 self.queued(ticket, ticket.first_sent, Some(outage.backoff.pause()));
             }
             Err(error) => {
@@ -246,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// Takes a ticket back, and tells its waiter why.
+    /// Withdraws a ticket, and tells its waiter why.
     fn give_up(self: &Arc<Self>, ticket: &Arc<Ticket>, error: Error) {
         if ticket.on(Event::End, self.clock.now()) == Action::Withdraw {
             self.withdraw(&ticket.claim);
@@ -261,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a ticket stands in line, as the answer says to a request that went out at `asked`.
+    /// Records that a ticket is in line, according to the reply to a request that was sent at `asked`.
     fn queued(self: &Arc<Self>, ticket: &Arc<Ticket>, asked: Tick, ask_again: Option<Duration>) {
         let until = ask_again.map_or(Tick::NEVER, |ask_again| {
             let jitter = (ask_again / 100)
@@ -272,7 +225,7 @@ impl Engine {
         self.act(ticket, Event::AnsweredQueued(Place { asked, until }));
     }
 
-    /// Lets an event happen to a ticket, and does what follows from it.
+    /// Applies an event to a ticket, and does what follows from it.
     fn act(self: &Arc<Self>, ticket: &Arc<Ticket>, event: Event) {
         match ticket.on(event, self.clock.now()) {
             Action::Serve(granted) => self.serve(ticket, granted),
@@ -282,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what the store tells of its own accord.
+    /// Handles news of the store.
     pub(crate) fn hear(self: &Arc<Self>, news: News) {
         match news {
             News::AskAgain(only) => {
@@ -322,13 +275,13 @@ impl Engine {
         }
         let lease = self.leases.find(claim);
         if lease.is_none_or(|lease| lease.fence != grant.fence) {
-            // The ticket was taken back before it was granted.
+            // The ticket was withdrawn before it was granted.
             self.release_stray(name, claim, grant.fence);
         }
     }
 
     fn hear_lost(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence, loss: Loss) {
-        // First the note, then the search: whoever adds the lease looks in the other order.
+        // Recorded before the search: the task that adds the lease checks in the opposite order.
         self.early.note_loss(claim, fence, loss);
         let lease = self.leases.find(claim);
         if let Some(lease) = lease.filter(|lease| lease.fence == fence) {
@@ -338,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Gives a ticket's grant to the first in line; the caller has spent the ticket.
+    /// Passes a ticket's grant to the first in line; the caller has spent the ticket.
     fn serve(self: &Arc<Self>, ticket: &Arc<Ticket>, granted: Granted) {
         let guard = self.guard(ticket, granted);
         let untaken = self.offer(&ticket.request, guard);
@@ -346,8 +299,7 @@ impl Engine {
         drop(untaken);
     }
 
-    /// Offers a guard to those in line whom it serves, one after the other; returns it if nobody
-    /// is left to take it.
+    /// Offers a guard to the waiters that it serves, one after the other; returns it if nobody takes it.
     pub(super) fn offer(&self, request: &LockRequest, mut guard: Guard) -> Option<Guard> {
         while let Some(first) = self.lines.first_served_by(request) {
             guard.set_request(&first.request);
@@ -361,7 +313,7 @@ impl Engine {
 
     /// Asks, and asks again while the outcome is unknown; what stays unknown is withdrawn.
     ///
-    /// Returns the answer, and when its request went out.
+    /// Returns the answer, and when its request was sent.
     async fn ask_until_known(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Result<(Tick, Answer)> {
         let owed = self.owe(Arc::clone(ticket));
         let claim = &ticket.claim;
@@ -378,17 +330,12 @@ impl Engine {
                     tracing::debug!(name = %claim.name, %error, "asking again");
                 }
                 Err(error) => {
-                    // An earlier try may have taken effect even if this one did not.
+                    // An earlier attempt may have taken effect even if this one did not.
                     if tries > 1 || !error.nothing_changed() {
                         self.withdraw(claim);
                     }
                     owed.paid();
-                    return Err(match error {
-                        Error::Unavailable { driver, source } if tries > 1 => {
-                            Error::Indeterminate { driver, source }
-                        }
-                        other => other,
-                    });
+                    return Err(if tries > 1 { error.in_doubt() } else { error });
                 }
             }
             self.clock.sleep(backoff.pause()).await;
@@ -411,15 +358,12 @@ impl Engine {
         self.hear_early_news(&lease);
         self.meter.granted();
         tracing::debug!(name = %lease.claim.name, %fence, "granted");
-        // The lease may count from long before its holder had it.
+        // The lease may have started long before its holder got it.
         Guard::new(self, &lease, request, 0, self.clock.now())
     }
 
     pub(super) fn unavailable(&self, why: &'static str) -> Error {
-        Error::Unavailable {
-            driver: self.driver.kind(),
-            source: why.into(),
-        }
+        Error::unavailable(self.driver.kind(), why)
     }
 
     fn refused(&self, ticket: &Ticket) -> Error {
@@ -427,16 +371,14 @@ impl Engine {
         self.broken("it refused a claim that may wait")
     }
 
-    /// An answer that the contract does not have.
+    /// The error for an answer that breaks the contract of drivers.
     pub(crate) fn broken(&self, what: &'static str) -> Error {
-        Error::Indeterminate {
-            driver: self.driver.kind(),
-            source: what.into(),
-        }
+        Error::indeterminate(self.driver.kind(), what)
     }
 }
 
-/// Who looks after a line. If the runtime ends first, nobody can wait in that line any more.
+/// Attends to a line from its first request on. If the runtime ends first, nobody can wait in that line
+/// any more.
 #[derive(Debug)]
 struct Attendant {
     engine: Arc<Engine>,
@@ -445,6 +387,55 @@ struct Attendant {
 }
 
 impl Attendant {
+    fn of(engine: &Arc<Engine>, request: &Arc<LockRequest>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            request: Arc::clone(request),
+            is_done: false,
+        }
+    }
+
+    /// Sends the first request of a line, and joins it at the front if the answer is to wait.
+    async fn ask_first(self, ticket: Arc<Ticket>) -> Result<First> {
+        let engine = &self.engine;
+        let answer = match engine.ask_until_known(&ticket).await {
+            Ok((start, Answer::Granted(grant))) => Ok(Granted { grant, start }),
+            Ok((sent, Answer::Queued { ask_again })) => {
+                // Joins before news can serve the ticket, so that it serves this caller.
+                let standing = engine.lines.stand_first(&ticket);
+                ticket.hear(Ok(()));
+                engine.queued(&ticket, sent, ask_again);
+                self.attend();
+                return Ok(First::Stand(standing));
+            }
+            Ok((_, Answer::Busy)) => Err(engine.refused(&ticket)),
+            Err(error) => Err(error),
+        };
+        let served = answer.map(|granted| First::Granted(engine.guard(&ticket, granted)));
+        ticket.on(Event::End, engine.clock.now());
+        match engine.lines.spend_first(&ticket) {
+            true => self.attend(),
+            false => self.leave(),
+        }
+        served
+    }
+
+    /// Attends to the line until nobody waits in it any more.
+    fn attend(self) {
+        let background = self.engine.background.clone();
+        background.spawn(async move {
+            let (engine, mut outage) = (&self.engine, Outage::default());
+            loop {
+                match engine.lines.next_step(&self.request, engine.clock.now()) {
+                    NextStep::Nothing => break,
+                    NextStep::Withdraw(ticket) => engine.act(&ticket, Event::End),
+                    NextStep::Attend(ticket) => engine.advance(&ticket, &mut outage).await,
+                }
+            }
+            self.leave();
+        });
+    }
+
     /// Ends its work: nobody waits in the line any more.
     fn leave(mut self) {
         self.is_done = true;
@@ -461,14 +452,14 @@ impl Drop for Attendant {
     }
 }
 
-/// What comes of the first request of a line.
+/// The result of the first request of a line.
 #[derive(Debug)]
 enum First {
     Granted(Guard),
     Stand(Standing),
 }
 
-/// How long the store has not answered somebody who stands in line.
+/// For how long the store has not answered a ticket in line.
 #[derive(Debug, Default)]
 struct Outage {
     since: Option<Tick>,
@@ -480,17 +471,17 @@ impl Outage {
         *self = Self::default();
     }
 
-    /// Whether to go on: a place in line is worth an outage of one ttl.
+    /// Whether to keep trying: a place in line is kept through an outage of one ttl.
     fn bearable(&mut self, claim: &Claim, now: Tick) -> bool {
         let since = *self.since.get_or_insert(now);
         now.since(since) < claim.ttl
     }
 }
 
-/// How long before the end of a limited wait the store is asked once more, at the most.
+/// At most how long before the end of a limited wait the store is asked once more.
 const LONGEST_LAST_LOOK: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
-/// Enough to spread those who were told the same time, and no reason to keep a free lock waiting.
+/// Enough to spread clients that were told the same time, without leaving a free lock idle for long.
 const LONGEST_JITTER: Duration = Duration::from_millis(10);
-/// A little later than the time that the store named: just before, it would say no again.
+/// A little later than the time that the store named: just before, it would refuse again.
 const A_MOMENT: Duration = Duration::from_millis(1);

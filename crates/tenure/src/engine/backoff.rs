@@ -1,21 +1,15 @@
-//! Pauses between two tries: longer each time, and never in step with other clients.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
 /// How long to wait before the next try.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Backoff(Duration);
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self(SHORTEST)
-    }
-}
 
 impl Backoff {
     /// Returns the next pause: between a half and all of a time that doubles up to a second.
     pub(crate) fn pause(&mut self) -> Duration {
-        let pause = self.0;
+        let pause = self.0.max(SHORTEST);
         self.0 = (pause * 2).min(LONGEST);
         pause.mul_f64(0.5 + 0.5 * fastrand::f64())
     }

@@ -1,4 +1,4 @@
-//! News of a lease that overtakes the answer by which it is granted: remembered until that is here.
+//! News about a lease that arrives before the answer that grants it: remembered until then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::lease::HeldLease;
 use crate::name::{ClaimId, Fence};
 use crate::sync::Mutex;
 
-/// The latest news of leases that were not known: most of them have just been released.
+/// The latest news about unknown leases: most of them have just been released.
 #[derive(Debug, Default)]
 pub(super) struct EarlyNews(Mutex<Remembered>);
 
@@ -18,12 +18,12 @@ pub(super) struct EarlyNews(Mutex<Remembered>);
 struct Remembered {
     calls: VecDeque<(ClaimId, Fence)>,
     losses: VecDeque<(ClaimId, Fence, Loss)>,
-    /// When calls may have been missed the last time.
+    /// When calls may last have been missed.
     missed: Option<Tick>,
 }
 
 impl Engine {
-    /// Looks whether a lease that was just granted is lost or called back already.
+    /// Checks whether a lease that was just granted is already lost or called back.
     pub(super) fn hear_early_news(self: &Arc<Self>, lease: &Arc<HeldLease>) {
         if let Some(loss) = self.early.loss_of(lease) {
             self.lose(lease, loss);
@@ -35,12 +35,12 @@ impl Engine {
 }
 
 impl EarlyNews {
-    /// Notes that another client wants the name of a lease.
+    /// Records that another client wants the name of a lease.
     pub(super) fn note_call(&self, claim: &ClaimId, fence: Fence) {
         push(&mut self.0.lock().calls, (claim.clone(), fence));
     }
 
-    /// Notes that a lease is over.
+    /// Records that a lease is over.
     pub(super) fn note_loss(&self, claim: &ClaimId, fence: Fence, loss: Loss) {
         push(&mut self.0.lock().losses, (claim.clone(), fence, loss));
     }
@@ -77,5 +77,5 @@ fn push<T>(latest: &mut VecDeque<T>, news: T) {
     latest.push_back(news);
 }
 
-/// How much of each kind is remembered. What is pushed out is as good as lost.
+/// How much of each kind is remembered; older news is dropped.
 const MOST: usize = 64;

@@ -1,10 +1,10 @@
-//! Requests that give something back, and are sent even if the runtime of the client ends first.
+//! Releases and withdrawals that are sent even if the runtime of the client ends first.
 //!
-//! Releases and withdrawals run on the client's runtime. A runtime that ends drops them unsent,
-//! which is what happens to a guard that is dropped at the end of `main`; others would then wait
-//! for its ttl. So every such request travels as something [`Owed`]. If it is dropped before the
-//! store has answered, a thread of our own sends it over a connection of its own, and the thread
-//! that drops it waits for that, but not for long.
+//! These requests run on the client's runtime. A runtime that ends drops them unsent, for example the
+//! release of a guard that is dropped at the end of `main`; others would then wait for its ttl. So
+//! every such request is wrapped in [`Owed`]. If that is dropped before the store has answered, a
+//! separate thread sends the request over its own connection, and the dropping thread waits for that
+//! for a short time.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::fork::Origin;
 use crate::name::Name;
 use crate::sync::Mutex;
 
-/// How long the end of a program waits for all that it has to give back.
+/// How long the end of a program waits for all its releases.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends requests to a store without the runtime of its client.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     driver: Arc<dyn Driver>,
-    /// The same, on our own thread.
+    /// The same store, on our own thread.
     reopened: OnceCell<Arc<dyn Driver>>,
-    /// The process whose requests these are: a forked child has none to send.
+    /// The process that the requests belong to: a forked child must not send them.
     origin: Origin,
 }
 
-/// A request that gives something back.
+/// A release or a withdrawal.
 #[derive(Debug, Clone)]
 pub(crate) enum GiveBack {
     Release(Release),
@@ -58,12 +58,12 @@ impl GiveBack {
     }
 }
 
-/// Something that has to be given back, unless somebody else has seen to it.
+/// Something that may have to be given back to the store.
 pub(crate) trait Owing {
     fn give_back(self) -> Option<GiveBack>;
 }
 
-/// A request that will be sent, if not by whoever has it then when it is dropped.
+/// A request that is sent when it is dropped, unless it was sent before.
 #[derive(Debug)]
 pub(crate) struct Owed<R: Owing> {
     /// Taken out at the end.
@@ -73,7 +73,7 @@ pub(crate) struct Owed<R: Owing> {
 }
 
 impl Engine {
-    /// Notes that a request is owed to the store.
+    /// Wraps a request that has to be sent.
     pub(super) fn owe<R: Owing>(&self, request: R) -> Owed<R> {
         Owed {
             request: Some(request),
@@ -83,7 +83,7 @@ impl Engine {
 }
 
 impl<R: Owing> Owed<R> {
-    /// Notes that the request is owed no longer, and returns it.
+    /// Marks the request as done, and returns it.
     pub(super) fn paid(mut self) -> R {
         match self.request.take() {
             Some(request) => request,
@@ -141,7 +141,7 @@ impl Fallback {
             drop(done);
         });
         let wait = Wait::begin();
-        // Whether it was answered or the time is over, there is nothing more to do.
+        // Whether it was answered or the time is up, there is nothing more to do.
         let _ = answered.recv_timeout(wait.left);
         wait.end();
     }
@@ -154,14 +154,14 @@ impl Fallback {
     }
 }
 
-/// A wait at the end of a program. All of them together are kept short, whatever the number of
-/// clients; one that begins a while after the last has the whole time again.
+/// A wait at the end of a program. All waits share one limit, whatever the number of clients; a wait
+/// that starts a while after the last one has the whole time again.
 struct Wait {
     begun: Instant,
     left: Duration,
 }
 
-/// For how long the waits of this end have lasted, and when the last was over.
+/// The total duration of recent waits, and when the last one ended.
 static WAITED: Mutex<Option<(Duration, Instant)>> = Mutex::new(None);
 
 impl Wait {
@@ -186,7 +186,7 @@ impl Wait {
 
 impl Owing for Release {
     fn give_back(self) -> Option<GiveBack> {
-        // The claim is enough: nobody else has it, and who asks may number its grants differently.
+        // The claim id is enough: it is unique, and the reopened driver may number its grants differently.
         Some(GiveBack::Release(self.with_fence(None)))
     }
 }
@@ -203,7 +203,7 @@ impl Owing for GiveBack {
 impl Owing for Arc<Ticket> {
     fn give_back(self) -> Option<GiveBack> {
         let ended = self.on(Event::End, Tick::default());
-        // Else its grant was served, and is its guard's.
+        // Otherwise its grant was served and belongs to its guard.
         (ended == Action::Withdraw).then(|| GiveBack::Withdraw(self.claim.clone()))
     }
 }

@@ -1,7 +1,7 @@
 //! Keeping: a lease stays with the process after its release, until others want it.
 //!
-//! The next lock of the same name then costs no request. The store tells of the first claim from
-//! elsewhere, and the lease goes back at once; it also goes back when its time is over, when this
+//! The next lock of the same name then costs no request. The store reports the first claim from
+//! elsewhere, and the lease is released at once. It is also released when its time is up, when this
 //! process wants the name in another way, and whenever a message may have been missed.
 
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::random::SeededMap;
 
 /// A lease that nobody holds, ready for the next caller in this process.
 ///
-/// It stays among the engine's leases, where the watchdog renews it. Whoever takes it out of
-/// [`KeptLeases`] gives it to a caller or back to the store.
+/// It stays among the engine's leases, where the watchdog renews it. Code that takes it out of
+/// [`KeptLeases`] passes it to a caller or releases it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) lease: Arc<HeldLease>,
     /// What its last holder asked for.
     pub(crate) request: Arc<LockRequest>,
     passes: u32,
-    /// When it goes back to the store.
+    /// When it is released.
     until: Tick,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct KeptLeases {
     by_name: SeededMap<Name, Kept>,
     /// When the watchdog looks at them next.
     next_look: Tick,
-    /// When the store called for one the last time.
+    /// When the store last called for one.
     called: Option<Tick>,
-    /// How many wait for the client to settle: nothing is kept meanwhile.
+    /// How many calls wait for the client to settle: nothing is kept meanwhile.
     settling: usize,
 }
 
@@ -55,7 +55,7 @@ impl Default for KeptLeases {
 
 impl KeptLeases {
     pub(super) fn take(&mut self, name: &Name) -> Option<Kept> {
-        // Most programs keep nothing, and need not pay for the search.
+        // Most programs keep nothing, and should not pay for the lookup.
         if self.by_name.is_empty() {
             return None;
         }
@@ -64,9 +64,9 @@ impl KeptLeases {
 
     /// How many fences to ask for, if `next` waits behind the request in this process.
     ///
-    /// Not more than are likely to be used, or a busy name would use them up faster than the clock
-    /// that some stores draw them from: some if the lease can be passed on, many only for a lease to
-    /// keep while others leave this client in peace.
+    /// Not more than are likely to be used, or a busy name would use them up faster than the clock from
+    /// which some stores derive them: some if the lease can be passed on, many only for a lease to keep
+    /// while no other client calls for it.
     pub(super) fn fences(
         &self,
         request: &LockRequest,
@@ -88,7 +88,7 @@ impl KeptLeases {
     }
 }
 
-/// How a lease was taken in.
+/// Whether a lease is kept.
 #[derive(Debug)]
 enum Keeping {
     Kept,
@@ -99,11 +99,11 @@ enum Keeping {
 }
 
 impl Lines {
-    /// Takes in a lease that may be kept, unless somebody here waits for the name.
+    /// Keeps a lease, unless somebody here waits for the name.
     fn keep(&self, kept: Kept) -> Keeping {
         let mut here = self.here.lock();
         let here = &mut *here;
-        // Looked at under the lock of the lines: whoever calls it back looks here after that.
+        // Checked under the lock of the lines: a call looks here after it was recorded.
         let wanted = kept.lease.is_called_back() || here.lines.contains_key(&kept.request.name);
         let busy = here.kept.settling > 0 || here.kept.by_name.contains_key(&kept.request.name);
         if wanted || busy {
@@ -119,7 +119,7 @@ impl Lines {
     }
 
     /// Takes this lease out if it is kept.
-    fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
+    pub(super) fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
         let mut here = self.here.lock();
         let kept = here.kept.by_name.get(&lease.claim.name)?;
         if !Arc::ptr_eq(&kept.lease, lease) {
@@ -134,10 +134,10 @@ impl Lines {
         kept.into_values().collect()
     }
 
-    /// Takes those out whose time is over; returns when to look again.
+    /// Takes out those whose time is up; returns when to look again.
     fn take_over(&self, now: Tick) -> (Vec<Kept>, Tick) {
         let mut here = self.here.lock();
-        // Those that end about the same time go together, so that looking at all stays rare.
+        // Those that end at about the same time go together, so that full scans stay rare.
         let over = here.kept.by_name.extract_if(|_, kept| {
             let soon = now + kept.request.keep / 16;
             soon >= kept.until
@@ -151,10 +151,10 @@ impl Lines {
 }
 
 impl Engine {
-    /// Keeps a lease that may go on, if its request says so and nobody wants it.
+    /// Keeps a lease that may continue, if its request says so and nobody wants it.
     pub(super) fn keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         let lease = &hold.lease;
-        // Passing it on in vain may have used up a fence.
+        // An unsuccessful attempt to pass it on may have used up a fence.
         let has_a_fence = hold.passes + 1 < lease.fences;
         if hold.request.keep.is_zero() || !lease.claim.tell_if_wanted || !has_a_fence {
             return Err(hold);
@@ -174,11 +174,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a kept lease to the caller; one that does not serve it goes back to the store first.
+    /// Passes a kept lease to the caller; one that does not serve it is released first.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: there is no wait before the release, which goes on in the background.
+    /// Cancel safe: there is no wait before the release, which continues in the background.
     pub(super) async fn take(
         self: &Arc<Self>,
         kept: Kept,
@@ -199,9 +199,9 @@ impl Engine {
         None
     }
 
-    /// Notes that another client wants the name of one of our leases.
+    /// Records that another client wants the name of one of our leases.
     pub(super) fn call_back(self: &Arc<Self>, claim: &ClaimId, fence: Fence) {
-        // First the note, then the search: whoever adds the lease looks in the other order.
+        // Recorded before the search: the task that adds the lease checks in the opposite order.
         self.early.note_call(claim, fence);
         let lease = self.leases.find(claim);
         if let Some(lease) = lease.filter(|lease| self.early.is_called_for(lease)) {
@@ -209,18 +209,18 @@ impl Engine {
         }
     }
 
-    /// Notes that others may want whatever we have, as their calls may have been missed.
+    /// Assumes that others want all our leases, as their calls may have been missed.
     pub(super) fn call_all_back(self: &Arc<Self>) {
         self.early.calls_may_be_missed(self.clock.now());
         self.leases.call_all_back();
         self.give_back_kept();
     }
 
-    /// Releases all kept leases, and waits until nothing goes on in the background.
+    /// Releases all kept leases, and waits until nothing runs in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the releases go on in the background.
+    /// Cancel safe: the releases continue in the background.
     pub(crate) async fn settled(self: &Arc<Self>) {
         let _settling = Settling::begin(&self.lines);
         self.give_back_kept();
@@ -235,18 +235,13 @@ impl Engine {
         }
     }
 
-    /// Releases the kept leases whose time is over; returns when to look again.
+    /// Releases the kept leases whose time is up; returns when to look again.
     pub(super) fn end_keeping(self: &Arc<Self>, now: Tick) -> Tick {
         let (over, next) = self.lines.take_over(now);
         for kept in over {
             self.free_later(kept);
         }
         next
-    }
-
-    /// Forgets a lost lease if it was kept; returns whether it was, so that nobody has lost it.
-    pub(super) fn forget_kept(&self, lease: &Arc<HeldLease>) -> bool {
-        self.lines.take_kept(lease).is_some()
     }
 
     /// Releases all kept leases of an engine that ends.
@@ -288,7 +283,7 @@ impl Engine {
     }
 }
 
-/// Keeps nothing as long as it lives: what background work lets go would be left behind.
+/// Nothing is kept while this exists: leases that background work releases would be left behind.
 struct Settling<'a>(&'a Lines);
 
 impl<'a> Settling<'a> {
@@ -304,5 +299,5 @@ impl Drop for Settling<'_> {
     }
 }
 
-/// How long after a call a client takes no more than some fences at a time.
+/// For how long after a call a client reserves fewer fences at a time.
 const PEACE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A granted claim, as its holder sees it: until when it is safe, and whether it is lost.
+//! A granted claim from its holder's view: until when it is safe, and whether it is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::guard::Health;
 use crate::name::Fence;
 use crate::sync::{Mutex, until};
 
-/// A lease of this client: who it belongs to in the store, and how long it is good for.
+/// A lease of this client: its claim, and how long it is valid.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
-    /// For how long the store granted it at first, which sets the pace of its renewals.
+    /// For how long the store first granted it, which sets the pace of renewals.
     pace: Duration,
-    /// How many fences are set aside for this grant, its own included.
+    /// How many fences are reserved for this grant, including its own.
     pub(crate) fences: u32,
     /// When the store granted it, or a little earlier.
     pub(crate) granted: Tick,
-    /// When it ends for good, whatever is renewed.
+    /// When it ends for good, despite renewals.
     pub(crate) ends_by: Option<Tick>,
     /// Whether another client wants the name, as far as the store has told.
     called_back: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct HeldLease {
 struct State {
     /// Until when nobody else can have the name.
     until: Tick,
-    /// For how long the store granted or renewed it the last time.
+    /// For how long the store last granted or renewed it.
     valid: Duration,
     renew_at: Tick,
     /// Whether the latest renewal failed.
@@ -84,9 +84,9 @@ impl HeldLease {
         }
     }
 
-    /// Notes that another client wants the name.
+    /// Records that another client wants the name.
     pub(crate) fn call_back(&self) {
-        // Whoever relies on it has met the caller under the lock of the lines.
+        // Code that relies on it has synchronized with the caller by the lock of the lines.
         self.called_back.store(true, Ordering::Relaxed);
     }
 
@@ -139,7 +139,7 @@ impl HeldLease {
         news
     }
 
-    /// Marks the lease as given back, unless it is lost: nothing renews it from now on.
+    /// Marks the lease as released, unless it is lost: nothing renews it from now on.
     pub(crate) fn retire(&self) {
         self.end(End::Released);
     }
@@ -148,7 +148,7 @@ impl HeldLease {
     ///
     /// # Errors
     ///
-    /// Why the lease is over: its holder may have been told so, and must not be told otherwise.
+    /// Why the lease is over: its holder may have been told so already.
     pub(crate) fn renewed(&self, sent: Tick, valid: Duration, now: Tick) -> Result<(), Loss> {
         let mut state = self.state.lock();
         if now >= state.until {
@@ -183,10 +183,10 @@ impl HeldLease {
         self.granted + self.pace / 3
     }
 
-    /// Says what the watchdog has to do, and takes note that it will renew.
+    /// Returns what the watchdog has to do, and records that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
         let mut state = self.state.lock();
-        // Whoever ends it takes it out.
+        // The code that ended it removes it.
         if state.end.is_some() {
             return Care::Wait(Tick::NEVER);
         }
@@ -194,7 +194,7 @@ impl HeldLease {
             return Care::Over(self.why_over(&state));
         }
         let renewable = self.ends_by.is_none_or(|end| now + self.pace / 3 < end);
-        // Leases that are due about the same time go out together; a retry waits out its pause.
+        // Leases that are due at about the same time are renewed together; a retry waits for its pause.
         let soon = if state.failing {
             now
         } else {
@@ -212,7 +212,7 @@ impl HeldLease {
         Care::Wait(renew_at.min(state.until))
     }
 
-    /// What to send to renew the lease at `now`.
+    /// Returns the request that renews the lease at `now`.
     pub(crate) fn renewal(&self, now: Tick) -> Renewal {
         let left = self.ends_by.map_or(Duration::MAX, |end| end.since(now));
         let mut renewal = Renewal::of(&self.claim).with_fence(self.fence);
@@ -220,7 +220,7 @@ impl HeldLease {
         renewal
     }
 
-    /// What to send to free the lease.
+    /// Returns the request that frees the lease.
     pub(crate) fn release(&self, stays_taken: Duration) -> Release {
         let release = Release::of(&self.claim).with_fence(self.fence);
         release.with_stays_taken(stays_taken)
@@ -232,7 +232,7 @@ impl HeldLease {
         if self.ends_by.is_some_and(|end| state.until + margin >= end) {
             Loss::MaxHold
         } else if state.failing || state.renew_at == Tick::NEVER {
-            // A renewal failed, or is still without an answer.
+            // A renewal failed, or has not been answered yet.
             Loss::Unreachable
         } else {
             Loss::Expired

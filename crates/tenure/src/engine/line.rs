@@ -1,9 +1,9 @@
 //! The local lines: who in this process waits for a name, first come, first served.
 //!
 //! A client has one place in a store's line for all its callers without an owner, and one for each
-//! owner that they name: an owner that holds the name already goes in past everybody else, so it
-//! must not stand behind them here. Whoever is first in a local line gets the lease that comes of
-//! its ticket, or one that is passed on.
+//! owner that they name: an owner that already holds the name passes everybody else, so it must not
+//! wait behind them here. The first in a local line gets the lease that its ticket is granted, or one
+//! that is passed on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,24 +23,14 @@ use crate::random::SeededMap;
 use crate::sync::Mutex;
 
 /// The local lines of all names that somebody waits for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lines {
     pub(super) here: Mutex<Here>,
     next_number: AtomicI64,
     ids: ClaimIds,
 }
 
-impl Default for Lines {
-    fn default() -> Self {
-        Self {
-            here: Mutex::default(),
-            next_number: AtomicI64::default(),
-            ids: ClaimIds::new(),
-        }
-    }
-}
-
-/// What this process knows of names without the store, behind one lock.
+/// What this process knows about names without asking the store, behind one lock.
 #[derive(Debug, Default)]
 pub(super) struct Here {
     pub(super) lines: SeededMap<Name, LinesOfName>,
@@ -52,18 +42,18 @@ pub(super) type LinesOfName = Vec<(Option<Owner>, Line)>;
 
 /// One local line.
 ///
-/// It exists while somebody waits or a ticket is out. Whoever takes the last of both away removes
-/// it: the caller who asks first, or the attendant.
+/// It exists while somebody waits or a ticket is open. It is removed with the last of both, by the
+/// caller that asks first or by the attendant.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<Waiter>,
     ticket: Option<Arc<Ticket>>,
 }
 
-/// Somebody who waits in a local line.
+/// A caller that waits in a local line.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Grows along the line, so that whoever leaves is found quickly.
+    /// Grows along the line, so that a waiter that leaves is found quickly.
     number: i64,
     pub(crate) request: Arc<LockRequest>,
     turn: oneshot::Sender<Turn>,
@@ -76,32 +66,32 @@ impl Waiter {
     }
 }
 
-/// What a waiter is told at last.
+/// How a wait ends.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// The lock is yours.
     Go(Guard),
-    /// Your owner has the lock already: enter again.
+    /// The owner already holds the lock: re-enter it.
     Again,
     /// Asking failed.
     Failed(Error),
 }
 
-/// How a caller stands after joining.
+/// The result of joining a line.
 #[derive(Debug)]
 pub(crate) enum Joined {
-    /// Nobody was there: ask the store with this ticket.
+    /// Nobody was in line: ask the store with this ticket.
     First(Arc<Ticket>),
-    /// Somebody is there: wait.
+    /// Others are in line: wait.
     Behind(Standing),
     /// A lease was kept: take it, or give it back and join again.
     Kept(Kept),
 }
 
-/// How a caller stands who would not wait.
+/// The result of trying without waiting.
 #[derive(Debug)]
 pub(crate) enum Tried {
-    /// Nobody is there: ask the store with this ticket, which stands in no line.
+    /// Nobody is in line: ask the store with this ticket, which is in no line.
     Ask(Arc<Ticket>),
     /// Somebody here waits or asks for the name.
     Busy,
@@ -109,12 +99,12 @@ pub(crate) enum Tried {
     Kept(Kept),
 }
 
-/// What whoever attends to a line has to do next.
+/// What the attendant of a line has to do next.
 #[derive(Debug)]
 pub(crate) enum NextStep {
-    /// Look after this ticket.
+    /// Attend to this ticket.
     Attend(Arc<Ticket>),
-    /// Nobody wants this ticket any more: take it back, and ask what is next.
+    /// Nobody wants this ticket any more: withdraw it, and ask what is next.
     Withdraw(Arc<Ticket>),
     /// Nothing: the line is gone.
     Nothing,
@@ -144,7 +134,7 @@ impl Drop for Standing {
 }
 
 impl Lines {
-    /// Stands in line, or goes ahead to ask if nobody is there.
+    /// Joins the line, or asks the store right away if nobody is in it.
     pub(crate) fn join(self: &Arc<Self>, request: &Arc<LockRequest>, now: Tick) -> Joined {
         let mut here = self.here.lock();
         let here = &mut *here;
@@ -163,7 +153,7 @@ impl Lines {
         Joined::First(ticket)
     }
 
-    /// Stands at the front, with a ticket that the store has put in its line.
+    /// Joins at the front, with a ticket that is in the store's line.
     pub(crate) fn stand_first(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Standing {
         let mut here = self.here.lock();
         let (waiter, standing) = self.waiter(&ticket.request, -self.next_number());
@@ -173,7 +163,7 @@ impl Lines {
         standing
     }
 
-    /// Says whether to ask at all for a caller who would not wait.
+    /// Decides whether to ask the store for a caller that does not wait.
     pub(crate) fn try_join(&self, request: &Arc<LockRequest>, now: Tick) -> Tried {
         let mut here = self.here.lock();
         if let Some(kept) = here.kept.take(&request.name) {
@@ -187,7 +177,7 @@ impl Lines {
         }
     }
 
-    /// Takes a ticket that nobody attends to out of its line, as it is spent.
+    /// Removes a spent ticket without an attendant from its line.
     ///
     /// Returns whether others wait behind it: then the line needs an attendant.
     pub(crate) fn spend_first(&self, ticket: &Ticket) -> bool {
@@ -203,7 +193,7 @@ impl Lines {
         true
     }
 
-    /// Takes a ticket out of its line, as it is spent, and leaves the rest to the attendant.
+    /// Removes a spent ticket from its line, and leaves the rest to the attendant.
     pub(crate) fn spend(&self, ticket: &Arc<Ticket>) {
         if let Some(line) = self.here.lock().line(&ticket.request)
             && line.has(ticket)
@@ -213,20 +203,20 @@ impl Lines {
         ticket.changed.notify_one();
     }
 
-    /// Returns the ticket that is out for this claim.
+    /// Returns the open ticket of this claim.
     pub(crate) fn ticket(&self, name: &Name, claim: &ClaimId) -> Option<Arc<Ticket>> {
         let here = self.here.lock();
         let mut tickets = tickets(here.lines.get(name)?);
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
-    /// Why whoever stands in a line knows nothing of its place, if so.
+    /// Explains why nothing is known about a place in line, if so.
     pub(crate) fn silence(&self, request: &LockRequest, now: Tick) -> Option<String> {
         let mut here = self.here.lock();
         here.line(request)?.ticket.as_ref()?.silence(now)
     }
 
-    /// Lets a line ask again for its place.
+    /// Makes a line ask again for its place.
     pub(crate) fn expect_answer(&self, request: &LockRequest, now: Tick) {
         let mut here = self.here.lock();
         let ticket = here.line(request).and_then(|line| line.ticket.as_ref());
@@ -281,13 +271,13 @@ impl Lines {
         if line.waiters.is_empty()
             && let Some(ticket) = &line.ticket
         {
-            // Nobody is left for it: its attendant takes it back.
+            // Nobody is left for it: its attendant withdraws it.
             ticket.changed.notify_one();
         }
         waiter
     }
 
-    /// Says what is to be done for the line of a request; only its one attendant asks.
+    /// Returns what is to be done for the line of a request; called only by its attendant.
     pub(crate) fn next_step(&self, request: &LockRequest, now: Tick) -> NextStep {
         let mut here = self.here.lock();
         let here = &mut *here;
@@ -319,7 +309,7 @@ impl Lines {
         }
     }
 
-    /// Sends everybody away from a line, as it cannot move any more; returns the ticket that is out.
+    /// Closes a line that cannot move any more; returns its open ticket.
     pub(crate) fn close(&self, request: &LockRequest) -> Option<Arc<Ticket>> {
         let mut here = self.here.lock();
         let line = std::mem::take(here.line(request)?);
@@ -367,12 +357,12 @@ impl Lines {
 }
 
 impl Here {
-    /// The line that a request stands in.
+    /// Returns the line of a request.
     fn line(&mut self, request: &LockRequest) -> Option<&mut Line> {
         line_of(self.lines.get_mut(&request.name)?, request)
     }
 
-    /// Adds the line that a request stands in, with a ticket.
+    /// Adds the line of a request, with a ticket.
     fn add_line(&mut self, request: &LockRequest, ticket: Arc<Ticket>) {
         let line = Line {
             waiters: VecDeque::new(),

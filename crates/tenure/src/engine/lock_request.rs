@@ -1,4 +1,4 @@
-//! What a caller asks for, before it becomes a claim on a store.
+//! What a caller asks for, before it becomes a claim.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::name::{ClaimId, Name, Owner};
 #[derive(Debug, Clone)]
 pub(crate) struct LockRequest {
     pub(crate) name: Name,
-    /// Who shares the lock with other calls and clients; the store is told.
+    /// The owner that shares the lock with other calls and clients; sent to the store.
     pub(crate) owner: Option<Owner>,
-    /// The task or thread that may enter again inside this client; the store is not told.
+    /// The task or thread that may re-enter inside this client; not sent to the store.
     pub(crate) caller: Option<Owner>,
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
@@ -92,7 +92,7 @@ impl LockRequest {
         }
     }
 
-    /// Who may enter the lock again in this client.
+    /// Returns who may re-enter the lock in this client.
     pub(crate) fn reenters_as(&self) -> Option<ReentrantOwner> {
         match (self.life, &self.owner, &self.caller) {
             // A lease by hand belongs to nobody in this process.
@@ -122,8 +122,8 @@ impl LockRequest {
 
     /// Whether a lease granted for `other` serves this request as well.
     ///
-    /// So it is for locks without an owner of their own that differ in nothing: the store need
-    /// not know which of a process's callers has them.
+    /// True for equal requests without an owner: the store need not know which caller of a process has
+    /// the lock.
     pub(crate) fn is_served_by(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.is_plain()
@@ -142,29 +142,29 @@ impl LockRequest {
     }
 }
 
-/// Who may enter a lock again: an owner that is named, or the task or thread that asks, which nobody
-/// can become by naming it.
+/// Who may re-enter a lock: a named owner, or the task or thread that asks, which no named owner can
+/// impersonate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ReentrantOwner {
     Named(Owner),
     Caller(Owner),
 }
 
-/// How many fences a plain lock asks for that nobody here waits behind: one for its grant, and some
-/// to pass the lease on to those who come while it is asked for or held.
+/// How many fences a plain lock asks for if nobody here waits behind it: one for its grant, and some to
+/// pass the lease on to callers that arrive while it is requested or held.
 ///
-/// Few, because stores that draw fences from a clock in microseconds run ahead of it if a name is
-/// granted, and so many are set aside, more often than once in as many microseconds.
+/// Few, because stores that derive fences from a clock in microseconds run ahead of it if they reserve
+/// more fences than microseconds pass between two grants of a name.
 pub(crate) const FEW_FENCES: u32 = 8;
 
-/// How many fences a plain lock asks for that others here wait behind: one for its grant, and one for
+/// How many fences a plain lock asks for if others here wait behind it: one for its grant, and one for
 /// each time that the lease may be passed on before other processes get their turn.
 pub(crate) const SOME_FENCES: u32 = 64;
 
-/// How many fences a lock asks for that is kept: one for each use until the store is asked again.
+/// How many fences a lock that is kept asks for: one for each use until the store is asked again.
 ///
-/// So many that asking again costs little for each use. Not more, because stores that draw fences
-/// from a clock in microseconds run ahead of it by as many microseconds, 16 ms.
+/// Enough that asking again costs little per use. Not more, because stores that derive fences from a
+/// clock in microseconds run ahead of it by as many microseconds, 16 ms.
 pub(crate) const MANY_FENCES: u32 = 16_384;
 
 /// How long after its grant a lease may be passed on inside a process.

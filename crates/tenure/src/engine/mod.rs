@@ -1,4 +1,4 @@
-//! What every store's locks have in common: the line, the wait, renewal, loss and letting go.
+//! What the locks of all stores share: the line, waiting, renewal, loss and release.
 
 mod ask;
 mod backoff;
@@ -33,7 +33,7 @@ use crate::engine::watchdog::Leases;
 use crate::error::Result;
 use crate::fork::Origin;
 
-/// One client of a store: its waiters, its leases, and the two tasks that look after them.
+/// One client of a store: its waiters, its leases, and the two tasks that serve them.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) driver: Arc<dyn Driver>,
@@ -88,7 +88,7 @@ impl Engine {
         engine
     }
 
-    /// Whether this is a copy in a forked child: what it would take or give back is the parent's.
+    /// Whether this is a copy in a forked child: its locks belong to the parent.
     fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
@@ -103,7 +103,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Warns, once, of leases that one lost answer would end.
+    /// Warns, once, about leases that a single lost reply would end.
     pub(crate) fn warn_of_a_short_ttl(&self, request: &LockRequest) {
         if request.ttl < self.capabilities.shortest_safe_ttl() {
             self.short_ttl.call_once(|| {
@@ -117,15 +117,16 @@ impl Engine {
         }
     }
 
-    /// Ends a lease that the store or the clock has taken away: the one way by which leases are lost.
+    /// Ends a lease that the store or the clock has ended: the only way in which leases are lost.
     ///
-    /// The holder is told by its guard, operators by the log; nobody is, if nobody held it.
+    /// Tells the holder by its guard and operators by the log, unless nobody held it.
     fn lose(&self, lease: &Arc<HeldLease>, loss: Loss) {
         if !lease.lose(loss) {
             return;
         }
         self.leases.remove(lease);
-        if !self.forget_kept(lease) {
+        // Nobody has lost a lease that was only kept.
+        if self.lines.take_kept(lease).is_none() {
             self.meter.lost();
             tracing::warn!(name = %lease.claim.name, fence = %lease.fence, %loss, "lost");
         }
@@ -144,7 +145,7 @@ impl Drop for Engine {
     }
 }
 
-/// Takes in the store's news until the engine has ended.
+/// Handles the store's news until the engine has ended.
 async fn hear(engine: Weak<Engine>, driver: Arc<dyn Driver>) {
     loop {
         let news = driver.news().await;

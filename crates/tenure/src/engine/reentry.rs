@@ -1,9 +1,9 @@
-//! Re-entry: an owner that holds a lock in this client may lock it again, and the store need not know.
+//! Re-entrant locks: an owner that holds a lock in this client may lock it again without the store.
 //!
-//! The owner is the one that the lock names, or the running task for a re-entrant lock. The store is
-//! asked for the outermost call alone: the calls nested in it share its lease, its fence and its
-//! fate, and are counted here. An owner that holds the name in *another* client shares by the
-//! store's rules instead, with a claim of its own.
+//! The owner is the one that the lock names, or the running task for a re-entrant lock. Only the
+//! outermost call asks the store: the calls nested in it share its lease, its fence and its loss, and
+//! are counted here. An owner that holds the name in *another* client shares it by the store's rules
+//! instead, with its own claim.
 
 use std::sync::{Arc, Weak};
 
@@ -19,11 +19,11 @@ use crate::name::Name;
 use crate::random::SeededMap;
 use crate::sync::{Mutex, until};
 
-/// The entries of all owners that hold or wait for a lock that they may enter again.
+/// The entries of all owners that hold or wait for a lock that they may re-enter.
 #[derive(Debug, Default)]
 pub(crate) struct Reentries(Mutex<SeededMap<(Name, ReentrantOwner), Weak<Reentry>>>);
 
-/// What the calls of one owner share that want the same name; gone with the last of them.
+/// What the calls of one owner for the same name share; dropped with the last of them.
 #[derive(Debug)]
 pub(crate) struct Reentry {
     reentries: Arc<Reentries>,
@@ -48,13 +48,13 @@ struct Calls {
 }
 
 impl Engine {
-    /// Finds or makes the entry of a request whose owner may enter again.
+    /// Finds or creates the entry of a request whose owner may re-enter.
     pub(super) fn reentry(&self, request: &LockRequest) -> Option<Arc<Reentry>> {
         let who = request.reenters_as()?;
         Some(self.reentries.of((request.name.clone(), who)))
     }
 
-    /// Enters a lock again that the caller's owner holds in this client.
+    /// Re-enters a lock that the caller's owner holds in this client.
     ///
     /// # Errors
     ///
@@ -75,18 +75,28 @@ impl Engine {
             let name = request.name.clone();
             return Err(Error::ModeConflict { name });
         }
-        nest.enter(self.clock.now() + request.at_least);
+        let mut calls = nest.calls.lock();
+        calls.depth += 1;
+        calls.taken_until = calls.taken_until.max(self.clock.now() + request.at_least);
+        drop(calls);
         let mut guard = Guard::of(outer.clone());
         guard.nest(nest);
         Ok(Some(guard))
     }
 
-    /// Lets nested calls find a grant. One of several grants of an owner is found.
+    /// Makes a grant visible to nested calls. Of several grants of an owner, one is visible.
     pub(super) fn admit(entry: Option<&Arc<Reentry>>, mut guard: Guard) -> Guard {
         if let Some(entry) = entry {
             let mut held = entry.held.lock();
             if !is_held(&held) {
-                let nest = Arc::new(Nest::new(entry));
+                let calls = Mutex::new(Calls {
+                    depth: 1,
+                    taken_until: Tick::default(),
+                });
+                let nest = Arc::new(Nest {
+                    entry: Arc::clone(entry),
+                    calls,
+                });
                 *held = Some((guard.hold().clone(), Arc::clone(&nest)));
                 drop(held);
                 guard.nest(&nest);
@@ -112,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Leaves a nested call; returns the hold if it was the last of its nest, or in none.
+    /// Leaves a nested call; returns the hold if it was the last call of its nest, or not nested.
     pub(super) fn leave_nest(&self, mut hold: Hold) -> Result<Outcome, Hold> {
         let Some(nest) = hold.nest.take() else {
             return Err(hold);
@@ -156,7 +166,7 @@ impl Reentry {
 impl Drop for Reentry {
     fn drop(&mut self) {
         let mut entries = self.reentries.0.lock();
-        // Another may have been made since.
+        // Another one may have been created since.
         if entries
             .get(&self.key)
             .is_some_and(|entry| entry.strong_count() == 0)
@@ -177,23 +187,6 @@ impl Hold {
 }
 
 impl Nest {
-    fn new(entry: &Arc<Reentry>) -> Self {
-        Self {
-            entry: Arc::clone(entry),
-            calls: Mutex::new(Calls {
-                depth: 1,
-                taken_until: Tick::default(),
-            }),
-        }
-    }
-
-    /// Enters once more, for a call that wants the name to stay taken until then.
-    fn enter(&self, taken_until: Tick) {
-        let mut calls = self.calls.lock();
-        calls.depth += 1;
-        calls.taken_until = calls.taken_until.max(taken_until);
-    }
-
     /// Leaves once; returns how many calls are left.
     fn leave(self: &Arc<Self>) -> u32 {
         let mut held = self.entry.held.lock();

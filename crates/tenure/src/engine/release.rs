@@ -1,4 +1,4 @@
-//! Letting go: to the next caller in this process, or to the store.
+//! Release: to the next caller in this process, or to the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::guard::{Guard, Health, Hold, Outcome};
 use crate::name::{ClaimId, Fence, Name};
 
 impl Engine {
-    /// Gives a hold back, and waits for the store's answer where the store has to be told.
+    /// Releases a hold, and waits for the store's answer if the store has to be told.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the release goes on in the background.
+    /// Cancel safe: the release continues in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
         // Also in a forked child, where the nest would keep the parent's files open.
         let left = self.leave_nest(hold);
@@ -36,7 +36,7 @@ impl Engine {
         to_end(&self.background, Arc::clone(self).release(hold, now)).await
     }
 
-    /// Gives a hold back without waiting, as a drop has to.
+    /// Releases a hold without waiting, for a drop.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
         // Also in a forked child, where the nest would keep the parent's files open.
         let Err(hold) = self.leave_nest(hold) else {
@@ -57,13 +57,13 @@ impl Engine {
         }
     }
 
-    /// Forgets a hold without telling the store: its lease goes on by itself.
+    /// Forgets a hold without telling the store: its lease continues.
     pub(crate) fn let_run(&self, hold: &Hold) {
         self.leases.remove(&hold.lease);
         hold.lease.retire();
     }
 
-    /// Lets go of a hold without the store, if that may be.
+    /// Releases a hold without the store, if possible.
     fn pass_on_or_keep(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         if !hold.goes_on(now) {
             return Err(hold);
@@ -74,9 +74,9 @@ impl Engine {
         self.keep(hold, now)
     }
 
-    /// Passes a lease that may go on to the next caller in this process.
+    /// Passes a lease that may continue to the next caller in this process.
     ///
-    /// That costs no request, so a hot lock is many times faster than one round trip each; the
+    /// That costs no request, so a contended lock is many times faster than one round trip per hold. The
     /// bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         let Some(first) = self.lines.first_served_by(&hold.request) else {
@@ -90,11 +90,11 @@ impl Engine {
             Err(Turn::Go(returned)) => self.offer(&hold.request, returned),
             _ => None,
         };
-        // If everybody has left meanwhile, the fence that nobody saw is not used again.
+        // If everybody has left in the meantime, the unused fence is not reused.
         untaken.map_or(Ok(()), |guard| Err(guard.into_hold()))
     }
 
-    /// Ends a hold that was let go at `now`, and returns what tells the store.
+    /// Ends a hold that was released at `now`, and returns the future that tells the store.
     fn release(
         self: Arc<Self>,
         hold: Hold,
@@ -105,7 +105,7 @@ impl Engine {
         self.free(hold.lease, now, stays_taken)
     }
 
-    /// Ends a lease that nobody here holds any more, and returns what tells the store.
+    /// Ends a lease that nobody here holds any more, and returns the future that tells the store.
     pub(super) fn free(
         self: Arc<Self>,
         lease: Arc<HeldLease>,
@@ -116,14 +116,14 @@ impl Engine {
             self.lose(&lease, loss);
         }
         lease.retire();
-        // Owed already, as a runtime that ends may never begin with the rest.
+        // Wrapped before the future starts, which a runtime that ends may never poll.
         let request = self.owe(lease.release(stays_taken));
         async move {
             let answer = self.driver.release(&request).await;
             let request = request.paid();
             self.leases.remove(&lease);
             match (answer, lease.loss()) {
-                // The store is told all the same: by its clock the lease may run a little longer.
+                // The store was told anyway: by its clock the lease may last a little longer.
                 (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
                 (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
                 (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
@@ -137,12 +137,12 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        // A lease by hand may be in use although the engine does not know it any more.
+        // A lease by hand may be in use although the engine no longer knows it.
         let request = Release::new(name.clone(), claim.clone(), Life::Client);
         self.give_back_in_background(GiveBack::Release(request.with_fence(fence)), A_WHILE);
     }
 
-    /// Sends a request in the background, until the store confirms it or `patience` is over.
+    /// Retries a request in the background until the store confirms it or `patience` is over.
     pub(super) fn give_back_in_background(self: &Arc<Self>, request: GiveBack, patience: Duration) {
         let (engine, request) = (Arc::clone(self), self.owe(request));
         self.background.spawn(async move {
@@ -162,14 +162,15 @@ impl Engine {
 }
 
 impl Hold {
-    /// Whether the lease may go on to the next caller in this process without the store.
+    /// Whether the lease may continue with the next caller in this process without the store.
     ///
-    /// Others get their turn soon: when they call for a lease that can be called back, else after
-    /// a few passes and milliseconds. The call may be lost, so there is a bound in both cases.
+    /// Others get their turn soon: when they call for a lease that can be called back, else after a few
+    /// passes and milliseconds. The call may be lost, so there is a bound in both cases.
     pub(super) fn goes_on(&self, now: Tick) -> bool {
         let (lease, request) = (&self.lease, &self.request);
-        // The store calls for others alone, not for owners that wait in this client.
-        let window = if lease.claim.tell_if_wanted && !self.is_wanted_by_an_owner_here() {
+        // The store only calls for other clients, not for owners that wait in this one.
+        let has_owner = || self.engine.lines.have_an_owner(&request.name);
+        let window = if lease.claim.tell_if_wanted && !has_owner() {
             request.ttl.max(request.keep)
         } else {
             PASS_WINDOW
@@ -182,11 +183,7 @@ impl Hold {
             && lease.health(now) == Health::Held
     }
 
-    fn is_wanted_by_an_owner_here(&self) -> bool {
-        self.engine.lines.have_an_owner(&self.request.name)
-    }
-
-    /// Until when the name stays taken, also if released earlier.
+    /// Returns until when the name stays taken even if it is released earlier.
     fn taken_until(&self) -> Tick {
         self.taken_until.max(self.since + self.request.at_least)
     }

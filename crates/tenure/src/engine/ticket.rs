@@ -1,7 +1,7 @@
 //! The ticket: this client's place in a store's line for a name, or the request for one.
 //!
-//! All states and transitions stand here. A transition is a plain function of a state and an
-//! [`Event`]; it returns what has to be done, and does nothing itself. `ask.rs` does it.
+//! All states and transitions are here. A transition is a pure function of a state and an [`Event`]; it
+//! returns what has to be done, and `ask.rs` does that.
 //!
 //! ```text
 //!                Look: send              answer: queued
@@ -20,11 +20,11 @@
 //!   any state but Spent ── End ──► Spent: withdraw the claim
 //! ```
 //!
-//! News that arrives while a request is in flight may be older or newer than the answer, so neither
-//! is believed but a grant in the answer; asking again settles it.
+//! News that arrives while a request is in flight may be older or newer than the answer. So only a grant
+//! in the answer is trusted; asking again settles the rest.
 //!
-//! Whoever makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; nobody
-//! else may.
+//! The code that makes a ticket [`Spent`](State::Spent) serves its grant or withdraws its claim; no other
+//! code may.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ use crate::sync::Mutex;
 pub(crate) struct Ticket {
     pub(crate) request: Arc<LockRequest>,
     pub(crate) claim: Claim,
-    /// When the first request went out: the store took the claim in no earlier.
+    /// When the first request was sent: the store did not queue the claim earlier.
     pub(crate) first_sent: Tick,
     state: Mutex<State>,
     heard: Mutex<Heard>,
@@ -50,10 +50,10 @@ pub(crate) struct Ticket {
     pub(crate) changed: Notify,
 }
 
-/// What the store said to the last request about a ticket that is over.
+/// The result of the last request about a ticket.
 #[derive(Debug)]
 enum Heard {
-    /// Nothing, although something is expected since then.
+    /// None yet, although a reply is expected since then.
     Nothing { since: Tick },
     /// An answer.
     Answer,
@@ -68,10 +68,10 @@ enum State {
     Due,
     /// A request is in flight.
     Asking {
-        /// Whether the store told something meanwhile: the answer may be older than that.
+        /// Whether news arrived meanwhile: the answer may be older than that.
         again: bool,
     },
-    /// The claim stands in the store's line.
+    /// The claim is in the store's line.
     Queued(Place),
     /// It was served or withdrawn.
     Spent,
@@ -80,7 +80,7 @@ enum State {
 /// A place in the store's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// When the request went out that was answered with it: the claim was not granted before.
+    /// When the request for this answer was sent: the claim was not granted before.
     pub(crate) asked: Tick,
     /// When to ask again if no news came.
     pub(crate) until: Tick,
@@ -89,11 +89,11 @@ pub(crate) struct Place {
 /// What happens to a ticket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
-    /// The attendant looks what is to be done.
+    /// The attendant asks what is to be done.
     Look,
     /// The store said to ask again.
     AskAgain,
-    /// The answer: it stands in line.
+    /// The answer: it is in line.
     AnsweredQueued(Place),
     /// The answer: it is granted.
     AnsweredGranted(Granted),
@@ -126,12 +126,12 @@ pub(crate) enum Action {
 }
 
 impl Ticket {
-    /// Makes a ticket whose first request its maker is about to send.
+    /// Makes a ticket whose first request the caller is about to send.
     pub(crate) fn asking(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
         Self::new(request, claim, now, State::Asking { again: false })
     }
 
-    /// Makes a ticket that its attendant has to ask for.
+    /// Makes a ticket whose first request its attendant sends.
     pub(crate) fn due(request: &Arc<LockRequest>, claim: Claim, now: Tick) -> Arc<Self> {
         Self::new(request, claim, now, State::Due)
     }
@@ -147,7 +147,7 @@ impl Ticket {
         })
     }
 
-    /// Lets the event happen, and returns what has to be done.
+    /// Applies the event, and returns what has to be done.
     pub(crate) fn on(&self, event: Event, now: Tick) -> Action {
         let mut state = self.state.lock();
         let (next, action) = state.on(event, now);
@@ -160,15 +160,15 @@ impl Ticket {
         action
     }
 
-    /// The grant that news told of, made `after` the store took the claim in.
+    /// Returns a grant that was reported by news, made `after` the store had queued the claim.
     ///
-    /// The longer the wait, the further two clocks may have run apart.
+    /// The longer the wait, the further two clocks may have drifted apart.
     pub(crate) fn told(&self, grant: Grant, after: Duration) -> Granted {
         let start = self.first_sent + after - after / 1000;
         Granted { grant, start }
     }
 
-    /// Notes how a request about it ended.
+    /// Records the result of a request about it.
     pub(crate) fn hear(&self, answer: Result<(), &Error>) {
         *self.heard.lock() = match answer {
             Ok(()) => Heard::Answer,
@@ -186,7 +186,7 @@ impl Ticket {
         self.on(Event::AskAgain, now);
     }
 
-    /// Why nothing is known of its place in line, if so: the store does not answer.
+    /// Explains why nothing is known about its place in line, if the store does not answer.
     pub(crate) fn silence(&self, now: Tick) -> Option<String> {
         match &*self.heard.lock() {
             Heard::Nothing { since } if now.since(*since) >= LONG_SILENCE => {
@@ -253,19 +253,19 @@ impl State {
 }
 
 impl Granted {
-    /// Whether news of a grant can be believed as it is.
+    /// Whether news of a grant can be trusted without asking again.
     ///
-    /// When it was made is known by the clock of the store, which may have jumped while the claim
-    /// waited. So the lease is counted from the last answer that the claim is in line, which is no
-    /// later, and only if that is not long ago. What seems older than that answer is old news, and
-    /// what seems to be from the future shows a jump. Asking again settles all of them.
+    /// The time of the grant is by the clock of the store, which may have jumped while the claim waited.
+    /// So the lease counts from the last answer that the claim is in line, which is no later, and only
+    /// if that is recent. A grant that seems older than that answer is old news, and one that seems to be
+    /// from the future shows a jump. Asking again settles all of them.
     fn is_certain(&self, place: Place, now: Tick) -> bool {
         let in_between = place.asked <= self.start && self.start <= now;
         in_between && now.since(place.asked) <= self.grant.valid / 4
     }
 }
 
-/// An answer that has taken less may just be on its way.
+/// A reply that is younger than this may still be on its way.
 pub(crate) const LONG_SILENCE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Requests that run to their end, also if nobody waits for them any more.
+//! Requests that run to completion even if nobody waits for them any more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use crate::background::Background;
 
-/// Runs `request` on the caller's task; if the caller goes away half way, in the background.
+/// Runs `request` on the caller's task; if the caller is dropped half way, in the background.
 ///
-/// A request that was sent cannot be called back: dropping its future would leave whatever the
-/// store decided behind, and an undo sent after it might overtake it. So the rest of it runs on,
-/// and its output is dropped at the end, which gives back what it holds.
+/// A request that was sent cannot be recalled: dropping its future would leave behind whatever the
+/// store decided, and an undo sent after it might overtake it. So it continues, and its output is
+/// dropped at the end, which releases what it holds.
 pub(crate) fn to_end<F>(background: &Background, request: F) -> ToEnd<F::Output>
 where
     F: Future + Send + 'static,

@@ -1,5 +1,5 @@
-//! One task that renews every lease of a client, in batches, tells holders of losses in time, and
-//! gives back what was kept long enough.
+//! One task that renews all leases of a client in batches, reports losses in time, and releases kept
+//! leases whose time is up.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Leases {
     held: Mutex<Held>,
-    /// Rung when the watchdog has to look earlier than it planned.
+    /// Rung when the watchdog has to look earlier than planned.
     earlier: Notify,
 }
 
@@ -44,7 +44,7 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Takes a lease into care.
+    /// Adds a lease.
     pub(crate) fn add(&self, lease: &Arc<HeldLease>) {
         let first_look = lease.first_look();
         let mut held = self.held.lock();
@@ -56,7 +56,7 @@ impl Leases {
         }
     }
 
-    /// Ends the care for a lease.
+    /// Removes a lease.
     pub(crate) fn remove(&self, lease: &Arc<HeldLease>) {
         self.held.lock().leases.remove(&lease.claim.id);
     }
@@ -81,7 +81,7 @@ impl Leases {
         self.earlier.notify_one();
     }
 
-    /// Makes every lease that can be called back count as called.
+    /// Marks every lease that can be called back as called back.
     pub(crate) fn call_all_back(&self) {
         let held = self.held.lock();
         let leases = held.leases.values();
@@ -95,7 +95,7 @@ impl Leases {
         self.earlier.notify_one();
     }
 
-    /// Looks at every lease once: returns those to renew, those that are over, and the next look.
+    /// Checks every lease once: returns those to renew, those that are over, and the next look.
     fn look(&self, now: Tick) -> Look {
         let mut held = self.held.lock();
         let mut look = Look {
@@ -105,7 +105,7 @@ impl Leases {
         };
         for lease in held.leases.values() {
             match lease.care(now) {
-                // Looked at again in time to tell of its loss.
+                // Checked again in time to report its loss.
                 Care::Renew(again) => {
                     look.due.push(Arc::clone(lease));
                     look.next = look.next.min(again);
@@ -138,7 +138,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<
         for (lease, loss) in &look.over {
             strong.lose(lease, *loss);
         }
-        // Names that stand together in a store are renewed together.
+        // Names that are adjacent in a store are renewed together.
         let mut due = look.due;
         due.sort_by(|one, other| one.claim.name.cmp(&other.claim.name));
         for batch in due.chunks(LARGEST_BATCH) {
@@ -198,5 +198,5 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
 
 const LARGEST_BATCH: usize = 1000;
 
-/// A timer of Tokio's stands still while the machine is suspended, so it is never trusted for long.
+/// Tokio's timers stop while the machine is suspended, so they are never trusted for long.
 const LONGEST_NAP: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Locks of one process: the reference that the other stores are compared with.
+//! Locks within one process: the reference for the other stores.
 //!
 //! Its clock is Tokio's, so that tests can pause time. It survives nothing.
 
@@ -29,17 +29,17 @@ use crate::sync::Mutex;
 pub struct Memory {
     session: Session,
     shared: Arc<Mutex<State>>,
-    /// Unbounded in type only: a session gets one notice for each of its claims and leases.
+    /// Unbounded in type only: a session gets one notice per claim and lease.
     inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
 
 impl Memory {
-    /// Opens a store of its own, which ends with its last client.
+    /// Opens a new store, which ends with its last client.
     pub fn new() -> Self {
         Self::join(Arc::default())
     }
 
-    /// Opens a store of its own, whose leases run on a clock of the caller's.
+    /// Opens a new store whose leases use the given clock.
     pub fn with_clock(clock: Arc<dyn TimeSource>) -> Self {
         let state = State {
             clock: Some(clock),
@@ -48,7 +48,7 @@ impl Memory {
         Self::join(Arc::new(Mutex::new(state)))
     }
 
-    /// Opens the store of this process that has the given label, and makes it if need be.
+    /// Opens the store of this process with the given label, and creates it if needed.
     pub fn shared(label: &str) -> Self {
         static STORES: Mutex<Option<HashMap<String, Weak<Mutex<State>>>>> = Mutex::new(None);
         let mut stores = STORES.lock();
@@ -76,7 +76,7 @@ impl Memory {
         }
     }
 
-    /// Changes one name's ledger, and tells everybody whom the change concerns.
+    /// Changes one name's ledger, and notifies every client that it concerns.
     fn change<T>(&self, name: &Name, change: impl FnOnce(&mut Ledger, &mut Moment<'_>) -> T) -> T {
         self.shared.lock().change(self.session, name, change)
     }
@@ -150,7 +150,7 @@ impl Driver for Memory {
         Ok(self.change(name, Ledger::evict))
     }
 
-    /// Every request is waited for by whoever made it.
+    /// No request runs in the background.
     async fn settled(&self) {}
 }
 
@@ -171,7 +171,7 @@ impl Drop for Memory {
 #[derive(Debug)]
 struct State {
     started: Instant,
-    /// The time of day of this store, if it is not Tokio's.
+    /// The clock of this store, if it is not Tokio's.
     clock: Option<Arc<dyn TimeSource>>,
     /// Sorted, for the list and so that a sweep can go on where the last one ended.
     ledgers: BTreeMap<Name, Ledger>,
@@ -234,7 +234,7 @@ impl State {
         answer
     }
 
-    /// Drops ledgers whose leases ran out and that nobody asked for again: the next few, in turn.
+    /// Removes the next few ledgers whose leases have expired and that nobody asked for again.
     fn sweep(&mut self, now: Nanos) {
         let from = match self.swept.take() {
             Some(swept) => Bound::Excluded(swept),
@@ -276,11 +276,11 @@ impl Fences for Counter {
 /// How many changes pass between two sweeps.
 const SWEEP_EVERY: usize = 256;
 
-/// How many ledgers a sweep looks at: more than changes can have made since the last, so that
-/// sweeps catch up with whoever makes up a name for each lease and never releases it.
+/// How many ledgers a sweep visits: more than changes can have created since the last one, so that
+/// sweeps keep up with a program that uses a new name for each lease and never releases it.
 const SWEEP: usize = 4 * SWEEP_EVERY;
 
-/// What endangers locks in memory: nothing but their end with the process.
+/// Reports the one risk of locks in memory: they end with the process.
 #[cfg(feature = "doctor")]
 pub(crate) fn doctor() -> Vec<Finding> {
     vec![Check("process").warning(

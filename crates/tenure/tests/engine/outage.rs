@@ -1,10 +1,12 @@
 //! A store that does not answer is not taken for a lock that others hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::conformance::faults::{Fault, Request};
+use tenure::conformance::faults::{Fault, FaultyDriver, Request};
 use tenure::driver::Loss;
-use tenure::{Error, Health};
+use tenure::store::memory::Memory;
+use tenure::{Client, Error, Health};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -120,6 +122,37 @@ fn who_waits_for_a_client_whose_runtime_has_ended_is_told() {
         {
             tokio::task::yield_now().await;
         }
+        own.shutdown_background();
+        let told = timeout(secs(60), waiting).await.expect("it hangs");
+        let error = told.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    });
+}
+
+/// The runtime of the client ends while the first request for a name is in flight.
+#[test]
+fn who_waits_behind_a_request_that_its_runtime_took_along_is_told() {
+    let own = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let own = own.unwrap();
+    let driver = Arc::new(FaultyDriver::around(Arc::new(Memory::new())));
+    driver.always(Request::Acquire, Fault::LateRequest(secs(3600)));
+    let client = {
+        let _context = own.enter();
+        Client::with_driver(Arc::<FaultyDriver>::clone(&driver))
+    };
+    let first = client.mutex("a");
+    own.spawn(async move { first.lock().await });
+    let another = Builder::new_current_thread().enable_all().build().unwrap();
+    another.block_on(async {
+        while driver.requests(Request::Acquire) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let second = client.mutex("a");
+        let waiting = tokio::spawn(async move { second.lock().await });
+        tokio::task::yield_now().await;
         own.shutdown_background();
         let told = timeout(secs(60), waiting).await.expect("it hangs");
         let error = told.unwrap().unwrap_err();

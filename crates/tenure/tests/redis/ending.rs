@@ -235,6 +235,12 @@ fn in_a_child(act: impl FnOnce()) {
 
 #[test]
 fn a_forked_child_gives_nothing_back_that_is_its_parents() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_gives_nothing_back_that_is_its_parents",
+    ) {
+        return;
+    }
     let server = RedisServer::start().unwrap();
     let runtime = one_thread();
     let (client, guard) = runtime.block_on(async {
@@ -259,6 +265,12 @@ fn a_forked_child_gives_nothing_back_that_is_its_parents() {
 
 #[test]
 fn a_forked_child_is_refused_its_parents_client() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_is_refused_its_parents_client",
+    ) {
+        return;
+    }
     let server = RedisServer::start().unwrap();
     let runtime = one_thread();
     let client = runtime.block_on(open(&server.url()));
@@ -275,6 +287,12 @@ fn a_forked_child_is_refused_its_parents_client() {
 
 #[test]
 fn owners_that_are_unique_are_so_in_forked_children() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "owners_that_are_unique_are_so_in_forked_children",
+    ) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let _used = Owner::unique();
     for child in ["ann", "bob"] {
@@ -294,6 +312,12 @@ fn owners_that_are_unique_are_so_in_forked_children() {
 
 #[test]
 fn a_forked_child_of_blocking_code_can_open_its_own_client() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_of_blocking_code_can_open_its_own_client",
+    ) {
+        return;
+    }
     let server = RedisServer::start().unwrap();
     let parents = tenure::blocking::open(&server.url()).unwrap();
     let guard = parents.mutex(&name(1)).ttl(LONG).lock().unwrap();

@@ -102,6 +102,19 @@ async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
+/// A frozen process still accepts connections, as its kernel does that for it.
+#[tokio::test]
+async fn sentinels_that_accept_and_say_nothing_are_not_waited_for() {
+    let group = RedisSentinel::start().unwrap();
+    for sentinel in &group.sentinels()[1..] {
+        sentinel.freeze().unwrap();
+    }
+    let url = format!("{}?connect_timeout=1h", url(&group));
+    let client = timeout(PATIENCE, open(&url)).await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Outcome::Released);
+}
+
 /// One machine stands still with the master and a sentinel on it, and goes on after the others have
 /// chosen the next master.
 #[tokio::test]

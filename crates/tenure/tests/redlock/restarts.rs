@@ -50,7 +50,7 @@ async fn until_granted(client: &Client, ttl: Duration) -> (Guard, u32) {
             Ok(None) => {}
             Err(error) => {
                 let text = chain(&error);
-                let is_known = ["has started lately", "longer than the lease lasts"];
+                let is_known = ["restarted recently", "longer than the lease lasts"];
                 assert!(is_known.iter().any(|known| text.contains(known)), "{text}");
                 assert!(matches!(error, Error::Unavailable { .. }), "{text}");
             }

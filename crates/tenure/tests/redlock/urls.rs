@@ -148,7 +148,7 @@ async fn a_ttl_longer_than_restart_delay_is_refused_with_a_sentence() {
     let client = open(&nodes.url_with("drift=1%25")).await;
     let error = client.mutex("a").try_lock().await.map(drop).unwrap_err();
     let text = chain(&error);
-    assert!(text.contains("has started lately"), "{text}");
+    assert!(text.contains("restarted recently"), "{text}");
     let lock = client.mutex("a").ttl(millis(60_001));
     let error = lock.try_lock().await.map(drop).unwrap_err();
     assert!(matches!(error, Error::InvalidOption { .. }), "{error}");

@@ -7,10 +7,9 @@ use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, loops, ready};
-use crate::bench::clock::processor_time;
 use crate::bench::contender::{Contender, release};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use crate::clock::processor_time;
+use tenure_cli::{Failure, Result};
 
 /// Waits in many tasks for a lock that another process holds.
 pub(super) async fn idle(
@@ -34,7 +33,7 @@ pub(super) async fn idle(
     let calls = reads_and_writes() - calls;
     if waiting.try_join_next().is_some() {
         let sentence = "a waiter got a lock that another process holds, or failed";
-        return Err(Failure::new(exit_code::UNAVAILABLE, sentence));
+        return Err(Failure::unavailable(sentence));
     }
     waiting.shutdown().await;
     Ok(share(used, time)

@@ -7,12 +7,11 @@ use tenure_testkit::Parent;
 use tokio::task::JoinSet;
 
 use crate::bench::child::{Figures, ready};
-use crate::bench::clock::{as_ns, now_ns};
 use crate::bench::contender::Contender;
 use crate::bench::messages::{Message, Step};
+use crate::clock::{as_ns, now_ns};
 use crate::process::OrFail;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 /// One after another.
 pub(super) async fn pairs(
@@ -25,7 +24,7 @@ pub(super) async fn pairs(
     count_pairs(&mut contender, time).await
 }
 
-/// The same in turns, while others rest that are compared with it.
+/// The same in turns, while the contenders that it is compared with rest.
 pub(super) async fn turns(
     mut contender: Contender,
     time: Duration,
@@ -40,13 +39,11 @@ pub(super) async fn turns(
     Ok(Figures::default())
 }
 
-/// One turn, without a word to the parent.
+/// One turn, without messages to the parent.
 pub(super) async fn count_pairs(contender: &mut Contender, time: Duration) -> Result<Figures> {
     let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
-    let mut latencies = latencies.map_err(|error| {
-        let sentence = format!("latencies cannot be counted: {error}");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
-    })?;
+    let mut latencies = latencies
+        .map_err(|error| Failure::unavailable(format!("latencies cannot be counted: {error}")))?;
     let note = |latency| latencies.saturating_record(latency);
     let (pairs, took_ns) = pairs_for(contender, time, note).await?;
     let micros = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
@@ -124,8 +121,7 @@ async fn tasks_until(
     let (mut contenders, mut pairs) = (Vec::new(), 0);
     while let Some(ended) = tasks.join_next().await {
         let (contender, made) = ended.map_err(|error| {
-            let sentence = format!("a task of the benchmark failed: {error}");
-            Failure::new(exit_code::UNAVAILABLE, sentence)
+            Failure::unavailable(format!("a task of the benchmark failed: {error}"))
         })??;
         contenders.push(contender);
         pairs += made;
@@ -162,7 +158,7 @@ pub(super) async fn crowd(
         contender.acquire().await?;
         acquisitions += 1;
         let granted = now_ns();
-        // Whoever gets it later lets the others go home.
+        // A lock that is granted after the end is released at once.
         if granted < end {
             longest = longest.max(granted - asked);
             work_until(granted + as_ns(WORK));

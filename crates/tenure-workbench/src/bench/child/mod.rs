@@ -4,14 +4,12 @@ use std::process::ExitCode;
 
 use tenure_testkit::Parent;
 
-use crate::bench::clock::now_ns;
 use crate::bench::contender::{Contender, Source};
 use crate::bench::figures::Figures;
 use crate::bench::messages::{Message, Part, Setup, Step, Times};
+use crate::clock::now_ns;
 use crate::process::{OrFail, failure};
-use tenure_cli::error::Result;
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure_cli::{Result, Store, exit_code};
 
 mod held;
 mod loops;
@@ -25,15 +23,8 @@ pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
 }
 
 async fn part(store: &Store, setup: Setup, parent: &mut Parent) -> Result<Message> {
-    let Setup {
-        name,
-        who,
-        ttl,
-        keep,
-        part,
-    } = setup;
-    let source = Source::open(who, ttl, keep, store).await?;
-    let done = act(&source, &name, part, parent).await;
+    let source = Source::open(setup.who, setup.ttl, setup.keep, store).await?;
+    let done = act(&source, &setup.name, setup.part, parent).await;
     source.settled().await;
     done
 }
@@ -91,7 +82,7 @@ async fn steps(mut contender: Contender, parent: &mut Parent) -> Result<Message>
     }
 }
 
-/// Says that all is ready, and waits for the moment to begin.
+/// Reports that this process is ready, and waits for the time to begin.
 async fn ready(parent: &mut Parent) -> Result<u64> {
     Parent::send(&Message::Ready)?;
     match parent.next().await.or_fail()? {

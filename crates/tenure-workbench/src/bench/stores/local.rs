@@ -4,34 +4,31 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use heed::{Env, WithoutTls};
 
-use crate::bench::contender::{Attempt, BareLock, BareLocks, bare_failed};
-use crate::bench::messages::Who;
-use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_row::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_row::{Row, row};
-use crate::bench::stores::lmdb_file::{self, Table};
-use crate::bench::stores::{BenchStore, OWN_PAIR, Subject};
-use crate::bench::workload::Workload::{
-    self, Crash, Crowd, Handover, Hot, Idle, Many, Pair, Parallel,
-};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use super::lmdb_file::{self, Table};
+use super::prelude::*;
 
-/// `local:` and the place for its floors, inside its folder.
+pub(super) const KIND: Kind = Kind {
+    schemes: &["local"],
+    plain: &[],
+    look: |opened| Ok(Box::new(Local::look(&opened.url.path)?)),
+    bare_locks: &[FLOCK, LMDB],
+    open_bare: |lock, places| Box::pin(async move { Ok(open_bare(&lock, &places)) }),
+};
+
+/// `local:` and the place for its floors, inside its directory.
 #[derive(Debug)]
-pub(super) struct Local {
+struct Local {
     folder: PathBuf,
-    /// A file without a name, so that nothing is left of it, whatever happens.
+    /// An unnamed file, so that nothing is left of it, whatever happens.
     file: File,
 }
 
 impl Local {
-    /// Looks at the folder of a store that was opened.
-    pub(super) fn look(folder: &str) -> Result<Self> {
+    /// Looks at the directory of a store that was opened.
+    fn look(folder: &str) -> Result<Self> {
         let folder = match folder {
             "" => default_folder(),
             named => PathBuf::from(named),
@@ -42,29 +39,8 @@ impl Local {
         });
         opened.map_err(|error| {
             let sentence = format!("no file to compare with can be made in the store: {error}");
-            Failure::new(exit_code::UNAVAILABLE, sentence)
+            Failure::unavailable(sentence)
         })
-    }
-
-    fn flock(&self, workload: Workload) -> Subject {
-        let (process, file) = (std::process::id(), self.file.as_raw_fd());
-        let places = vec![format!("/proc/{process}/fd/{file}")];
-        Subject::bare(FLOCK, workload, Who::bare_at(FLOCK, places))
-    }
-
-    /// Without a rest, whoever releases takes the lock again before the next one is awake, so
-    /// that it rarely changes hands. With one, it is as fair as ours.
-    fn flock_in_turn(&self) -> Subject {
-        Subject {
-            label: FLOCK_IN_TURN,
-            rest: REST,
-            ..self.flock(Crowd)
-        }
-    }
-
-    fn lmdb(&self, workload: Workload) -> Subject {
-        let places = vec![self.folder.display().to_string()];
-        Subject::bare(LMDB, workload, Who::bare_at(LMDB, places))
     }
 
     fn state(&self) -> Option<PathBuf> {
@@ -83,16 +59,23 @@ impl BenchStore for Local {
         ROWS.to_vec()
     }
 
-    fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let floors = match workload {
-            Pair => vec![self.lmdb(workload), self.flock(workload)],
-            Parallel | Many => vec![Subject::own_pair()],
-            Crowd => vec![self.flock(workload), self.flock_in_turn()],
-            Handover | Crash => vec![self.flock(workload)],
-            _ => Vec::new(),
-        };
-        let own = std::iter::once(Subject::tenure(workload));
-        own.chain(floors).collect()
+    fn subject(&self, label: &'static str, workload: Workload) -> Subject {
+        let bare = |place: String| Subject::bare(label, workload, Who::bare_at(label, vec![place]));
+        match label {
+            LMDB => bare(self.folder.display().to_string()),
+            FLOCK => {
+                let (process, file) = (std::process::id(), self.file.as_raw_fd());
+                bare(format!("/proc/{process}/fd/{file}"))
+            }
+            // Without a rest, whoever releases takes the lock again before the next one is awake, so
+            // that it rarely changes hands. With one, it is as fair as ours.
+            FLOCK_IN_TURN => Subject {
+                label,
+                rest: REST,
+                ..self.subject(FLOCK, workload)
+            },
+            _ => Subject::tenure(workload),
+        }
     }
 
     fn is_blocked(&self, process: u32) -> Result<bool> {
@@ -113,8 +96,8 @@ impl BenchStore for Local {
     }
 }
 
-/// Opens bare locks: `flock(2)` on a file, or write transactions of LMDB in a folder.
-pub(super) fn open_bare(lock: &str, places: &[String]) -> BareLocks {
+/// Opens bare locks: `flock(2)` on a file, or write transactions of LMDB in a directory.
+fn open_bare(lock: &str, places: &[String]) -> BareLocks {
     let place = PathBuf::from(places.first().map_or("", String::as_str));
     match lock {
         FLOCK => Box::new(move |_| {
@@ -148,7 +131,7 @@ struct Lmdb {
 }
 
 impl Lmdb {
-    /// Opens a file of its own in a folder; the file's name is gone at once, whatever happens.
+    /// Opens a file of its own in a directory; the file's name is gone at once, whatever happens.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let builder = tempfile::Builder::new().prefix("bench-").tempdir_in(folder);
         let place = builder.map_err(|error| bare_failed(&error))?;
@@ -191,7 +174,7 @@ fn waits_for_a_file(process: u32) -> bool {
     blocked.any(|line| line.split_whitespace().any(|word| word == process))
 }
 
-/// The folder of `local:` without a path, by the XDG base directories.
+/// The directory of `local:` without a path, by the XDG base directories.
 fn default_folder() -> PathBuf {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -202,9 +185,9 @@ fn default_folder() -> PathBuf {
     state.unwrap_or_default().join("tenure")
 }
 
-pub(super) const FLOCK: &str = "flock";
+const FLOCK: &str = "flock";
 const FLOCK_IN_TURN: &str = "flock in turn";
-pub(super) const LMDB: &str = "lmdb";
+const LMDB: &str = "lmdb";
 
 /// About as large as the record of a lock.
 const RECORD: [u8; 160] = [b'x'; 160];

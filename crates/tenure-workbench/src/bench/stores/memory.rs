@@ -1,25 +1,26 @@
 //! The store of one process: nothing to compare with, and no other process to share it with.
 
-use crate::bench::report_row::Unit::{Bytes, Micros, PerSecond, Percent};
-use crate::bench::report_row::{Aim, Row, row};
-use crate::bench::stores::{BenchStore, OWN_PAIR, Subject};
-use crate::bench::workload::Workload::{self, Hot, Many, Pair, Parallel};
+use super::prelude::*;
+
+pub(super) const KIND: Kind = Kind {
+    schemes: &["memory"],
+    plain: &[],
+    look: |_| Ok(Box::new(Memory)),
+    bare_locks: &[],
+    open_bare: |_, _| Box::pin(async { Err(bare_failed(&"there is no such lock")) }),
+};
 
 /// `memory:`.
 #[derive(Debug)]
-pub(super) struct Memory;
+struct Memory;
 
 impl BenchStore for Memory {
     fn rows(&self) -> Vec<Row> {
         ROWS.to_vec()
     }
 
-    fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let mut subjects = vec![Subject::tenure(workload)];
-        if workload == Parallel {
-            subjects.push(Subject::own_pair());
-        }
-        subjects
+    fn subject(&self, _label: &'static str, workload: Workload) -> Subject {
+        Subject::tenure(workload)
     }
 }
 

@@ -1,33 +1,92 @@
 //! What each store is compared with, and what it aims for.
 //!
-//! A new store adds a file here with its report rows and its bare locks, and a line to [`of`] and to [`open_bare`].
+//! A new store is a file here, with its report rows and its bare locks, and a line in [`KINDS`].
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
+
+use tenure::url::StoreUrl;
 
 use crate::bench::contender::{BareLocks, bare_failed};
 use crate::bench::messages::Who;
 use crate::bench::report_row::Row;
 use crate::bench::workload::Workload;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use crate::servers;
+use tenure_cli::{Failure, Result};
 
 mod lmdb_file;
 mod local;
 mod memory;
-pub(super) mod redis;
+mod prelude;
+mod redis;
 mod redlock;
+mod sql;
+
+static KINDS: [&Kind; 6] = [
+    &local::KIND,
+    &memory::KIND,
+    &redis::KIND,
+    &redlock::KIND,
+    &sql::MYSQL,
+    &sql::POSTGRES,
+];
+
+/// A kind of store.
+#[derive(Debug)]
+pub(super) struct Kind {
+    /// The schemes of its URLs.
+    schemes: &'static [&'static str],
+    /// Those of them whose servers a detour can lead to: TCP without TLS.
+    plain: &'static [&'static str],
+    /// Connects to a store that was opened.
+    look: fn(&Opened) -> Result<Box<dyn BenchStore>>,
+    /// The bare locks that it is compared with.
+    bare_locks: &'static [&'static str],
+    /// Opens one of them at these places: files or URLs.
+    open_bare: fn(String, Vec<String>) -> Opening,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<BareLocks>>>>;
+
+/// A store that was opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) url: StoreUrl,
+    /// The URL that the contenders use.
+    pub(super) seen: StoreUrl,
+    /// How far away they find its servers.
+    pub(super) away: Duration,
+}
+
+impl Kind {
+    fn of(url: &StoreUrl) -> Result<&'static Self> {
+        let kind = KINDS.iter().find(|kind| kind.schemes.contains(&url.scheme));
+        let kind = kind.ok_or_else(|| Failure::usage("bench does not know this store"))?;
+        Ok(kind)
+    }
+
+    /// Returns whether a detour can lead to a server.
+    fn is_plain(&self, server: &StoreUrl) -> bool {
+        servers::is_plain(server, self.plain)
+    }
+}
+
+/// Returns whether detours can lead to all servers of a store.
+pub(super) fn are_plain(url: &StoreUrl) -> Result<bool> {
+    let kind = Kind::of(url)?;
+    Ok(servers::each(url).iter().all(|one| kind.is_plain(one)))
+}
 
 /// A store, as the benchmark sees it.
 pub(super) trait BenchStore: Debug {
     /// Returns what is reported; a workload without a row is not measured.
     fn rows(&self) -> Vec<Row>;
 
-    /// Returns who is measured: tenure, and what it is compared with.
-    fn subjects(&self, workload: Workload) -> Vec<Subject>;
+    /// Returns who is measured under a label of the rows of a workload, other than [`OWN_PAIR`].
+    fn subject(&self, label: &'static str, workload: Workload) -> Subject;
 
-    /// Makes a measurement's name ready for a bare lock that needs more than a name.
+    /// Prepares a name for a bare lock that needs more than the name.
     fn prepare(&self, _who: &Who, _name: &str) -> Result<()> {
         Ok(())
     }
@@ -37,24 +96,24 @@ pub(super) trait BenchStore: Debug {
         Ok(false)
     }
 
-    /// Returns a number that grows with every change of the store, where it can be had.
+    /// Returns a number that grows with every change of the store, where there is one.
     fn changes(&self) -> Option<u64> {
         None
     }
 
-    /// Begins to count the commands that a server is sent, where it can be had.
+    /// Begins to count the commands that a server is sent, where that is possible.
     ///
     /// Counting slows the server down, so nothing else is taken from such a measurement.
     fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
         Ok(None)
     }
 
-    /// Returns the processor time that the server has used, where it can be had.
+    /// Returns the processor time that the server has used, where it is known.
     fn server_time(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns a sentence about what cannot be had.
+    /// Returns a sentence about what cannot be measured.
     fn missing(&self) -> Option<&str> {
         None
     }
@@ -121,37 +180,42 @@ impl Subject {
     }
 }
 
-/// Connects to a store that was opened, and that those who are measured reach by the URL `seen`, as if it were so far
-/// away.
-pub(super) fn of(url: &str, seen: &str, away: Duration) -> Result<Box<dyn BenchStore>> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    match scheme {
-        "local" => Ok(Box::new(local::Local::look(rest)?)),
-        "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" => {
-            Ok(Box::new(redis::Redis::look(url)?))
+/// Returns who is measured for a workload: tenure, and all that its rows compare it with.
+pub(super) fn subjects(store: &dyn BenchStore, workload: Workload) -> Vec<Subject> {
+    let mut labels = vec![TENURE];
+    for row in store.rows().iter().filter(|row| row.workload == workload) {
+        let floors = row.floor.iter().chain(row.slowest_of).copied();
+        for label in [row.who].into_iter().chain(floors) {
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
         }
-        "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
-            let sentence = "bench measures one Redis server; name it with --store redis://";
-            Err(Failure::new(exit_code::USAGE, sentence))
-        }
-        "redlock" | "redlocks" => Ok(Box::new(redlock::Redlock::look(url, seen, away)?)),
-        _ => Ok(Box::new(memory::Memory)),
     }
+    let subject = |label| match label {
+        OWN_PAIR => Subject::own_pair(),
+        _ => store.subject(label, workload),
+    };
+    labels.into_iter().map(subject).collect()
+}
+
+/// Connects to a store that was opened.
+pub(super) fn of(opened: &Opened) -> Result<Box<dyn BenchStore>> {
+    (Kind::of(&opened.url)?.look)(opened)
 }
 
 /// Opens bare locks of this kind at these places; those of the store if there are none.
 pub(super) async fn open_bare(
-    lock: &str,
+    lock: String,
     mut places: Vec<String>,
-    store: &Store,
+    store: &str,
 ) -> Result<BareLocks> {
     if places.is_empty() {
-        places.push(store.url().to_owned());
+        places.push(store.to_owned());
     }
-    match lock {
-        local::FLOCK | local::LMDB => Ok(local::open_bare(lock, &places)),
-        redis::SET | redis::TOKEN => redis::bare::open(lock, &places).await,
-        _ => Err(bare_failed(&"there is no such lock")),
+    let is_it = |kind: &&&Kind| kind.bare_locks.contains(&lock.as_str());
+    match KINDS.iter().find(is_it) {
+        Some(kind) => (kind.open_bare)(lock, places).await,
+        None => Err(bare_failed(&"there is no such lock")),
     }
 }
 

@@ -1,108 +1,84 @@
-//! Servers that vote, beside a bare lock on each of them: what a client by hand pays for one node.
+//! Servers that vote, compared with a bare lock on each of them.
 
-use std::time::Duration;
+use tenure::url::{Host, StoreUrl};
 
-use crate::bench::detour::Detour;
-use crate::bench::messages::Who;
-use crate::bench::nodes::Nodes;
-use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_row::Unit::{Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_row::{Row, row};
-use crate::bench::stores::redis::{Redis, SET, TOKEN};
-use crate::bench::stores::{BenchStore, Counter, OWN_PAIR, Subject};
-use crate::bench::workload::Workload::{self, Crash, Crowd, Dead, Handover, Hot, Idle, Pair, Slow};
-use tenure_cli::error::Result;
+use super::prelude::*;
+use super::redis::{self, Redis, SET, TOKEN};
+use crate::bench::detour;
+use crate::servers::loopback;
+
+pub(super) const KIND: Kind = Kind {
+    schemes: &["redlock", "redlocks"],
+    look: |opened| Ok(Box::new(Redlock::look(opened)?)),
+    ..redis::KIND
+};
 
 /// `redlock:`, and each of its nodes as a server of its own.
 #[derive(Debug)]
-pub(super) struct Redlock {
-    /// As those see them who are measured.
-    urls: Nodes,
-    /// As they are.
+struct Redlock {
+    /// The URL that the contenders use.
+    seen: StoreUrl,
+    /// The servers themselves, without detours.
     nodes: Vec<Redis>,
     /// What the report calls the bare lock on each node.
     labels: &'static [&'static str],
-    /// Detours to the last node, where there can be some.
+    /// Detours to the last node, if a detour can lead to it.
     detours: Option<Detours>,
 }
 
 /// Two detours to a node that differ in nothing but the delay.
 #[derive(Debug)]
 struct Detours {
-    slow: Detour,
-    quick: Detour,
-}
-
-impl Detours {
-    /// To a server that is so far away as it is.
-    fn to(server: String, away: Duration) -> Result<Self> {
-        Ok(Self {
-            slow: Detour::start(server.clone(), away + DELAY)?,
-            quick: Detour::start(server, away)?,
-        })
-    }
+    slow: Host,
+    quick: Host,
 }
 
 impl Redlock {
-    /// Connects to the nodes of a store, which is `seen` by those who are measured as if it were so far
-    /// away.
-    pub(super) fn look(url: &str, seen: &str, away: Duration) -> Result<Self> {
-        let urls = Nodes::of(url);
-        let nodes = (0..urls.count()).map(|node| Redis::look(&urls.server(node)));
-        let nodes = nodes.collect::<Result<_>>()?;
-        let labels = (0..urls.count()).map(|node| format!("bare {}", urls.place(node)));
+    /// Connects to the nodes of a store.
+    fn look(opened: &Opened) -> Result<Self> {
+        let nodes = &opened.url.nodes;
+        let places = nodes.iter().map(|node| match node.servers.first() {
+            Some(host) => host.to_string(),
+            None => node.path.clone(),
+        });
         // Labels last as long as the program everywhere else; this is the only place that makes
         // some, and it does so once.
-        let labels: Vec<&'static str> = labels.map(|label| &*label.leak()).collect();
-        let last = urls.address(urls.count() - 1);
-        let detours = last.map(|last| Detours::to(last, away)).transpose()?;
+        let labels = places.map(|place| &*format!("bare {place}").leak());
+        let labels: Vec<&'static str> = labels.collect();
+        let last = nodes.last().filter(|node| KIND.is_plain(node));
+        let detours = last.and_then(|node| node.servers.first()).map(|host| {
+            Ok::<_, Failure>(Detours {
+                slow: detour::start(host.to_string(), opened.away + DELAY)?,
+                quick: detour::start(host.to_string(), opened.away)?,
+            })
+        });
         Ok(Self {
-            urls: Nodes::of(seen),
-            nodes,
+            seen: opened.seen.clone(),
+            nodes: nodes.iter().map(Redis::look).collect::<Result<_>>()?,
             labels: labels.leak(),
-            detours,
+            detours: detours.transpose()?,
         })
     }
 
-    /// The store itself, with all nodes or with another instead of the last.
-    fn tenure(&self, workload: Workload) -> Subject {
-        let last = match (workload, &self.detours) {
-            (Dead, _) => Some(REFUSES.to_owned()),
-            (Slow, Some(detours)) => Some(detours.slow.address().to_string()),
-            _ => None,
-        };
+    /// The store with another address for its last node.
+    fn with_last(&self, host: Host, subject: Subject) -> Subject {
         Subject {
-            url: last.map(|last| self.urls.with_last(&last)),
-            ttl: (workload == Crash).then_some(TTL),
-            ..Subject::tenure(workload)
+            url: Some(with_last(&self.seen, host)),
+            ..subject
         }
-    }
-
-    /// The pair of the other nodes alone, where as many of them make a majority as of all: what a node
-    /// costs that does not vote is then the difference.
-    fn without_last(&self) -> Option<Subject> {
-        (self.nodes.len() > 1 && self.nodes.len() % 2 == 1).then(|| Subject {
-            label: OTHERS,
-            url: Some(self.urls.without_last()),
-            ..Subject::tenure(Pair)
-        })
-    }
-
-    /// The pair by the way that is slow in the workload, but without its delay: leading requests to and
-    /// fro takes time of this machine that is not the node's.
-    fn the_quick_way(&self) -> Option<Subject> {
-        self.detours.as_ref().map(|detours| Subject {
-            label: SAME_WAY,
-            url: Some(self.urls.with_last(&detours.quick.address().to_string())),
-            ..Subject::tenure(Pair)
-        })
     }
 
     fn bare(&self, node: usize, label: &'static str, workload: Workload, lock: &str) -> Subject {
         Subject {
-            url: Some(self.urls.server(node)),
+            url: Some(self.seen.nodes[node].reveal()),
             ..Subject::bare(label, workload, Who::bare(lock))
         }
+    }
+
+    /// Whether as many of the other nodes make a majority as of all: what a node costs that does not vote is then the
+    /// difference to a vote of the others alone.
+    fn can_vote_without_last(&self) -> bool {
+        self.nodes.len() > 1 && self.nodes.len() % 2 == 1
     }
 }
 
@@ -129,35 +105,40 @@ impl BenchStore for Redlock {
         let possible = |row: &Row| {
             (row.workload != Slow || self.detours.is_some())
                 && (!matches!(row.workload, Dead | Slow) || majority_without_one)
-                && (row.floor != Some(OTHERS) || self.without_last().is_some())
+                && (row.floor != Some(OTHERS) || self.can_vote_without_last())
         };
         rows.filter(possible).collect()
     }
 
-    fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let mut subjects = vec![self.tenure(workload)];
-        match workload {
-            Pair => {
-                let set = |(node, label): (usize, &&'static str)| self.bare(node, label, Pair, SET);
-                subjects.extend(self.labels.iter().enumerate().map(set));
-                let servers = (0..self.nodes.len()).map(|node| self.urls.server(node));
-                let all = Who::bare_at(SET, servers.collect());
-                subjects.push(Subject::bare(ALL_AT_ONCE, Pair, all));
+    fn subject(&self, label: &'static str, workload: Workload) -> Subject {
+        let own = Subject {
+            label,
+            ttl: (workload == Crash).then_some(TTL),
+            ..Subject::tenure(workload)
+        };
+        let pair = Subject {
+            label,
+            ..Subject::tenure(Pair)
+        };
+        match (label, workload, &self.detours) {
+            (TOKEN, ..) => self.bare(0, TOKEN, workload, TOKEN),
+            (ALL_AT_ONCE, ..) => {
+                let servers = self.seen.nodes.iter().map(StoreUrl::reveal);
+                Subject::bare(label, Pair, Who::bare_at(SET, servers.collect()))
             }
-            Dead => {
-                subjects.push(Subject::own_pair());
-                subjects.extend(self.without_last());
-            }
-            Slow => {
-                subjects.push(Subject::own_pair());
-                subjects.extend(self.the_quick_way());
-                subjects.extend(self.without_last());
-            }
-            Hot => subjects.push(Subject::own_pair()),
-            Handover | Crowd => subjects.push(self.bare(0, TOKEN, workload, TOKEN)),
-            _ => {}
+            (OTHERS, ..) => Subject {
+                url: Some(without_last(&self.seen)),
+                ..pair
+            },
+            // The detour itself takes time of this machine that is not the node's.
+            (SAME_WAY, _, Some(detours)) => self.with_last(detours.quick.clone(), pair),
+            (TENURE, Dead, _) => self.with_last(loopback(REFUSES), own),
+            (TENURE, Slow, Some(detours)) => self.with_last(detours.slow.clone(), own),
+            _ => match self.labels.iter().position(|node| *node == label) {
+                Some(node) => self.bare(node, label, Pair, SET),
+                None => own,
+            },
         }
-        subjects
     }
 
     fn prepare(&self, who: &Who, name: &str) -> Result<()> {
@@ -194,6 +175,28 @@ impl Counter for Together {
     }
 }
 
+/// The same store with another address for the last node.
+fn with_last(url: &StoreUrl, host: Host) -> String {
+    let mut url = url.clone();
+    if let Some(last) = url.nodes.last_mut() {
+        // A node behind a socket becomes one that has an address.
+        if last.servers.is_empty()
+            && let Ok(node) = StoreUrl::parse("redis://127.0.0.1")
+        {
+            *last = node;
+        }
+        last.servers = vec![host];
+    }
+    url.reveal()
+}
+
+/// The same store without its last node.
+fn without_last(url: &StoreUrl) -> String {
+    let mut url = url.clone();
+    url.nodes.pop();
+    url.reveal()
+}
+
 /// The bare pair of the slowest node while all are asked. Nodes that share a machine are quicker asked
 /// one by one than together, whoever asks.
 const ALL_AT_ONCE: &str = "bare, slowest of all";
@@ -204,12 +207,12 @@ const SAME_WAY: &str = "same way, no delay";
 const DELAY: Duration = Duration::from_millis(20);
 
 /// A port of the system that nobody listens on.
-const REFUSES: &str = "127.0.0.1:1";
+const REFUSES: u16 = 1;
 
 /// Of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
-/// All but the pair's latency, which stands beside every node.
+/// All but the pair's latency, which is compared with every node.
 #[rustfmt::skip] // A table: one row of the report in each row.
 const ROWS: [Row; 22] = [
     row(Pair, "per_second", "lock + release", PerSecond, None, Aim::None),
@@ -239,6 +242,30 @@ const ROWS: [Row; 22] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const URL: &str = "redlock://a,rediss://b:1/3,ann:secret@c:2?db=1?prefix=x:&drift=5%25";
+
+    #[test]
+    fn the_last_node_is_replaced_and_nothing_else() {
+        let cases = [
+            (
+                URL,
+                "redlock://a,rediss://b:1/3,ann:secret@127.0.0.1:9?db=1?prefix=x:&drift=5%25",
+            ),
+            ("redlock://a,b", "redlock://a,127.0.0.1:9"),
+            (
+                "redlock://a,redis://b/3",
+                "redlock://a,redis://127.0.0.1:9/3",
+            ),
+            ("redlock://a,unix:/run/r.sock", "redlock://a,127.0.0.1:9"),
+        ];
+        for (url, with) in cases {
+            let url = StoreUrl::parse(url).unwrap();
+            assert_eq!(with_last(&url, loopback(9)), with);
+        }
+        let url = "redlock://a,rediss://b:1/3?prefix=x:&drift=5%25";
+        assert_eq!(without_last(&StoreUrl::parse(URL).unwrap()), url);
+    }
 
     #[test]
     fn every_line_compares_those_who_are_measured() {

@@ -12,11 +12,11 @@ use tenure_testkit::Parent;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use crate::clock::micros;
+use crate::demo::cache::CacheArgs;
 use crate::demo::cache::entry::{Cache, Entry};
 use crate::process::OrFail;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store, exit_code};
 
 /// How callers avoid that all of them rebuild the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -32,21 +32,17 @@ pub(crate) enum Strategy {
     Stale,
 }
 
-/// The first line to a copy.
+/// The first message to a copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) folder: PathBuf,
     pub(super) strategy: Strategy,
     /// Which copy it is, from 1.
     pub(super) copy: u32,
-    pub(super) callers: u32,
-    pub(super) fresh: Duration,
-    pub(super) rebuild: Duration,
-    /// How many times the entry expires.
-    pub(super) expiries: u64,
+    pub(super) args: CacheArgs,
 }
 
-/// The last line from a copy: the calls of all its callers.
+/// The last message from a copy: the calls of all its callers.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Calls {
     /// Calls that found the entry fresh.
@@ -83,13 +79,13 @@ pub(crate) async fn play(store: &Store) -> Result<ExitCode> {
 async fn call_all(store: &Store, settings: Settings) -> Result<Calls> {
     let client = store.open().await?;
     let service = Arc::new(Service {
-        cache: Cache::new(&settings.folder, settings.fresh),
+        cache: Cache::new(&settings.folder, settings.args.fresh),
         lock: client.mutex("demo:cache"),
         inside: Mutex::new(()),
         settings,
     });
     let mut callers = JoinSet::new();
-    for _ in 0..service.settings.callers {
+    for _ in 0..service.settings.args.callers {
         let service = Arc::clone(&service);
         callers.spawn(async move { service.calls().await });
     }
@@ -119,21 +115,22 @@ impl Service {
             let seen = self.cache.look()?;
             if let Seen::Fresh(entry) = seen {
                 calls.hits += 1;
-                if entry.generation > self.settings.expiries {
+                if entry.generation > self.settings.args.expiries {
                     return Ok(calls);
                 }
                 tokio::time::sleep(BETWEEN).await;
                 continue;
             }
             let got = self.get().await?;
-            let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            calls.misses_us.push(took);
+            calls.misses_us.push(micros(began.elapsed()));
             match got {
                 Once::Stale(_) => {
                     calls.stale += 1;
                     tokio::time::sleep(BETWEEN).await;
                 }
-                got if got.into_inner().generation > self.settings.expiries => return Ok(calls),
+                got if got.into_inner().generation > self.settings.args.expiries => {
+                    return Ok(calls);
+                }
                 _ => {}
             }
         }
@@ -158,8 +155,8 @@ impl Service {
     }
 
     async fn rebuild(&self, fence: Option<u64>) -> Result<Entry> {
-        let Settings { copy, rebuild, .. } = self.settings;
-        Ok(self.cache.rebuild(copy, fence, rebuild).await?)
+        let Settings { copy, args, .. } = &self.settings;
+        Ok(self.cache.rebuild(*copy, fence, args.rebuild).await?)
     }
 }
 

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tenure::Seen;
+
+use crate::clock::{micros, now_us};
 
 /// The cached value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ pub(super) struct Entry {
     /// Which one it is, from 1: a rebuild counts one up.
     pub(super) generation: u64,
     /// When it was built, by the clock that all processes of the machine share.
-    built: Duration,
+    built_us: u64,
     /// The fence that it was written with.
     fence: Option<u64>,
 }
@@ -29,7 +30,7 @@ pub(super) struct Rebuild {
     pub(super) copy: u32,
 }
 
-/// The folder of the entry.
+/// The directory of the entry.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
@@ -37,7 +38,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache in a folder; an entry expires after `fresh`.
+    /// Opens the cache in a directory; an entry expires after `fresh`.
     pub(super) fn new(folder: &Path, fresh: Duration) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -50,11 +51,13 @@ impl Cache {
         let Some(entry) = self.entry()? else {
             return Ok(Seen::Missing);
         };
-        Ok(if now().saturating_sub(entry.built) < self.fresh {
-            Seen::Fresh(entry)
-        } else {
-            Seen::Stale(entry)
-        })
+        Ok(
+            if now_us().saturating_sub(entry.built_us) < micros(self.fresh) {
+                Seen::Fresh(entry)
+            } else {
+                Seen::Stale(entry)
+            },
+        )
     }
 
     /// Rebuilds the entry, which takes `time`.
@@ -69,7 +72,7 @@ impl Cache {
         tokio::time::sleep(time).await;
         let entry = Entry {
             generation: expired + 1,
-            built: now(),
+            built_us: now_us(),
             fence,
         };
         self.put(entry)?;
@@ -116,11 +119,6 @@ impl Cache {
         // One call, so that lines of several processes do not mix.
         list.write_all(format!("{}\n", serde_json::to_string(&rebuild)?).as_bytes())
     }
-}
-
-fn now() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
 }
 
 const ENTRY: &str = "entry.json";

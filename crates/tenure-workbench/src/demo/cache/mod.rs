@@ -4,16 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use tenure_testkit::Child;
 
-use super::summary::flag_name;
 use crate::process::{self, OrFail, failure};
-use crate::terminal::progress_bar;
-use tenure_cli::error::{Failure, Result};
+use crate::terminal::{flag_name, progress_bar};
 use tenure_cli::output::print_json;
-use tenure_cli::store::Store;
-use tenure_cli::{duration, exit_code};
+use tenure_cli::{Failure, Result, Store, duration, exit_code};
 
 mod copy;
 mod entry;
@@ -31,9 +29,9 @@ use report::Report;
 /// caller that notices rebuilds it, which is slow. Without a lock all callers do so at once; with a lock inside each copy, one
 /// per copy does; with tenure's `once`, a single one does while the others wait for it, or use the stale entry meanwhile (stale).
 ///
-/// Runs all of them in turn and compares them, or only the one of --lock. The entry is a file in a temporary folder; so is
+/// Runs all of them in turn and compares them, or only the one of --lock. The entry is a file in a temporary directory; so is
 /// the store of the lock, unless --store names another.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_long_help = "\
 Examples:
   tenure demo cache
@@ -111,12 +109,11 @@ async fn run(store: &Store, args: &CacheArgs, strategy: Strategy) -> Result<Repo
             folder: folder.path().to_owned(),
             strategy,
             copy,
-            callers: args.callers,
-            fresh: args.fresh,
-            rebuild: args.rebuild,
-            expiries: args.expiries,
+            args: args.clone(),
         };
-        copies.push(start(&url, &settings)?);
+        let mut copy = process::start("a copy of the service", "demo-cache-copy", Some(&url))?;
+        copy.send(&settings).or_fail()?;
+        copies.push(copy);
     }
     let mut calls = Calls::default();
     for copy in copies {
@@ -128,13 +125,6 @@ async fn run(store: &Store, args: &CacheArgs, strategy: Strategy) -> Result<Repo
     Ok(Report::new(strategy, args.expiries, &rebuilds, calls))
 }
 
-/// Starts a copy.
-fn start(url: &str, settings: &Settings) -> Result<Child> {
-    let mut copy = process::start("a copy of the service", "demo-cache-copy", Some(url))?;
-    copy.send(settings).or_fail()?;
-    Ok(copy)
-}
-
 /// Waits for the calls of a copy.
 fn calls_of(mut copy: Child) -> Result<Calls> {
     let calls = copy.messages().next();
@@ -142,7 +132,7 @@ fn calls_of(mut copy: Child) -> Result<Calls> {
         .ok_or_else(|| failure(copy.failed("it ended early")))?
         .or_fail()?;
     match calls.failed {
-        Some(sentence) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
+        Some(sentence) => Err(Failure::unavailable(sentence)),
         None => Ok(calls),
     }
 }

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::demo::cache::copy::{Calls, Strategy};
 use crate::demo::cache::entry::Rebuild;
-use crate::demo::summary::{flag_name, quantile, table, time};
-use tenure_cli::error::Result;
-use tenure_cli::output;
+use crate::demo::summary::{quantile, table, time};
+use crate::terminal::flag_name;
+use tenure_cli::{Result, output};
 
 /// The result of one lock.
 #[derive(Debug, Serialize)]

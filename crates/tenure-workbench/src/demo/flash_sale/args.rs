@@ -7,9 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::lock_kind::LockKind;
 use super::record::FaultKind;
-use tenure_cli::duration;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result, duration};
 
 /// Sell out a small stock to many buyers at once
 ///
@@ -18,15 +16,15 @@ use tenure_cli::exit_code;
 /// the same time sell the same piece twice. The lock prevents that. While it is held, a nested step
 /// takes the same lock again, and the stock checks the fence of each write.
 ///
-/// Without --store nothing of yours is touched: the locks live in a folder that is removed at the
-/// end. With a Redis server as the store, the stock lives on that server too; with redlock://, on the
-/// first of its servers.
+/// Without --store nothing of yours is touched: the locks live in a directory that is removed at the
+/// end. With a Redis server or a database as the store, the stock lives there too; with redlock://, on
+/// the first of its servers.
 ///
 /// Faults happen in the middle of a sale, after its read and before its write.
 ///
 /// Exits with 1 if tenure oversold or lost an update, if a requested fault did not happen, or if with
-/// --pause no other copy took over or the late write was not refused. The other locks are broken on
-/// purpose, and exit with 0 whatever they do.
+/// --pause no other copy took over or the late write was not refused. The other locks exit with 0
+/// whatever they do: most of them are broken on purpose.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -36,6 +34,8 @@ Examples:
   tenure demo flash-sale --pause --kill                  # a killed copy, and a frozen one
   tenure demo flash-sale --slow 20s --ttl 2s             # a sale that outlives its lease
   tenure demo flash-sale --store redis://127.0.0.1/
+  tenure demo flash-sale --store postgres://user:password@127.0.0.1/database --all
+  tenure demo flash-sale --lock optimistic               # a version instead of a lock, on MariaDB
   tenure demo flash-sale --all --slow 5s --kill          # every lock side by side
   tenure demo flash-sale --json | jq .[0].totals")]
 pub(crate) struct FlashSaleArgs {
@@ -64,7 +64,7 @@ pub(crate) struct FlashSaleArgs {
     )]
     pub(super) lock: LockKind,
 
-    /// Every lock in turn, side by side
+    /// Every lock that works on the store in turn, side by side; without --store, on a Redis server
     #[arg(long)]
     pub(super) all: bool,
 
@@ -131,7 +131,7 @@ pub(super) enum FrontKind {
 impl FlashSaleArgs {
     /// Checks the flags that depend on each other.
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |sentence: &str| Err(Failure::new(exit_code::USAGE, sentence));
+        let wrong = |sentence: &str| Err(Failure::usage(sentence));
         if self.ttl < SHORTEST_TTL || self.ttl > LONGEST {
             return wrong("--ttl must be between 100ms and 1h; write for example --ttl 3s");
         }

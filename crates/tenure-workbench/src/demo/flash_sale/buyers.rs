@@ -12,6 +12,7 @@ use super::balancer::{Connection, connect};
 use super::live::Live;
 use super::messages::Answer;
 use super::record::Sale;
+use crate::clock::micros;
 
 /// Sends the requests of all buyers to a port, `at_once` of them at the same time.
 pub(super) fn start(port: u16, buyers: u64, at_once: u32, live: &Live) -> JoinSet<()> {
@@ -48,7 +49,7 @@ impl Counter {
     async fn buy(&mut self, live: &Live) -> Sale {
         let asked = Instant::now();
         let answer = self.ask().await;
-        let took_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let took_us = micros(asked.elapsed());
         let at_us = live.now_us();
         match answer {
             Some(answer) => Sale {

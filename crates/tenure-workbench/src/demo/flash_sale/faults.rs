@@ -11,8 +11,8 @@ use super::live::{CopyState, Live};
 use super::messages::Halt;
 use super::process::Copy;
 use super::record::{FaultKind, FaultSeen, Outcome};
-use tenure_cli::error::{Failure, Result};
 use tenure_cli::output::millis;
+use tenure_cli::{Failure, Result};
 
 /// The faults of one sale: pending ones, and active ones.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Faults {
         }
     }
 
-    /// Schedules a fault for the next sale of a copy after so many pieces are sold.
+    /// Schedules a fault for the next sale of a copy once `after` pieces are sold.
     ///
     /// Faults begin in the order in which they are armed. A copy is frozen only while another one serves and
     /// can take over.
@@ -55,7 +55,7 @@ impl Faults {
         self.tasks.spawn(async move {
             let turn = turn.lock_owned().await;
             if kind == FaultKind::Pause {
-                live.until_another_serves(copy.number()).await;
+                live.until_another_serves(copy.settings.number).await;
             }
             let moment = Moment {
                 active: &active,
@@ -99,7 +99,7 @@ async fn inflict(
     live: &Live,
     mut moment: Moment<'_>,
 ) -> Result<()> {
-    let mut process = copy.process().await;
+    let mut process = copy.process.lock().await;
     let for_ms = millis(times.slow);
     let (halt, state) = match kind {
         FaultKind::Slow => (Halt::Slow { for_ms }, CopyState::Slow),
@@ -115,7 +115,7 @@ async fn inflict(
     if kind == FaultKind::Kill {
         copy.replace(&mut process).await?;
     }
-    live.copy(copy.number(), copy.pid(), state);
+    live.copy(copy.settings.number, copy.pid(), state);
     let from_us = live.now_us();
     let mut to_us = None;
     let (outcome, fence) = match kind {
@@ -128,10 +128,10 @@ async fn inflict(
         }
         FaultKind::Kill => (Outcome::Error, None),
     };
-    live.copy(copy.number(), copy.pid(), CopyState::Serving);
+    live.copy(copy.settings.number, copy.pid(), CopyState::Serving);
     live.fault(FaultSeen {
         kind,
-        copy: copy.number(),
+        copy: copy.settings.number,
         from_us,
         to_us: to_us.unwrap_or_else(|| live.now_us()),
         outcome,

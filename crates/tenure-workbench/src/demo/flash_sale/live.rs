@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::lock_kind::LockKind;
 use super::record::{Counted, FaultSeen, Outcome, Record, Sale, TakeOver, Totals};
 use super::view::View;
+use crate::clock::micros;
 
 /// The sale that is running, or the last one; clones are the same.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ struct State {
     asked: u64,
     /// What the last copy saw as left that sold a piece.
     left: u64,
+    /// The fence of that sale, if the lock has fences.
+    fence: Option<u64>,
     sold: u64,
     /// All that is known so far.
     record: Record,
@@ -110,17 +113,7 @@ pub(super) enum Command {
 impl Live {
     /// No sale has begun.
     pub(super) fn new() -> Self {
-        let state = State {
-            number: 0,
-            phase: Phase::Waiting,
-            began: Instant::now(),
-            asked: 0,
-            left: 0,
-            sold: 0,
-            record: Record::default(),
-            copies: Vec::new(),
-            queue: None,
-        };
+        let state = State::new(0, Phase::Waiting, Record::default(), Vec::new(), None);
         Self {
             state: Arc::new(Mutex::new(state)),
             answered: Arc::default(),
@@ -140,24 +133,15 @@ impl Live {
             state: CopyState::Serving,
             sold: 0,
         };
+        let copies = copies.map(copy).collect();
         let mut state = self.state();
-        *state = State {
-            number: state.number + 1,
-            phase: Phase::Running,
-            began: Instant::now(),
-            asked: 0,
-            left: record.stock,
-            sold: 0,
-            record,
-            copies: copies.map(copy).collect(),
-            queue,
-        };
+        *state = State::new(state.number + 1, Phase::Running, record, copies, queue);
     }
 
     /// Returns the microseconds since the sale began.
     pub(super) fn now_us(&self) -> u64 {
         let began = self.state().began;
-        u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        micros(began.elapsed())
     }
 
     /// Counts a buyer who has come.
@@ -171,13 +155,13 @@ impl Live {
         state.record.sales.push(sale);
         match sale.outcome {
             Outcome::Sold => {
-                state.left = sale.left;
+                state.saw_left(sale.left, sale.fence);
                 state.sold += 1;
                 if let Some(copy) = state.copy(sale.copy) {
                     copy.sold += 1;
                 }
             }
-            Outcome::SoldOut => state.left = 0,
+            Outcome::SoldOut => state.saw_left(0, sale.fence),
             Outcome::Stale | Outcome::Error => {}
         }
         self.answered.send_replace(());
@@ -282,6 +266,27 @@ impl Live {
 }
 
 impl State {
+    fn new(
+        number: u64,
+        phase: Phase,
+        record: Record,
+        copies: Vec<CopyNow>,
+        queue: Option<(Client, Name)>,
+    ) -> Self {
+        Self {
+            number,
+            phase,
+            began: Instant::now(),
+            asked: 0,
+            left: record.stock,
+            fence: None,
+            sold: 0,
+            record,
+            copies,
+            queue,
+        }
+    }
+
     /// Adds up what is known so far; the stock itself is counted at the end.
     fn update(&mut self) {
         if self.phase != Phase::Running {
@@ -296,6 +301,14 @@ impl State {
         };
         self.record.totals = Totals::of(sales, self.record.stock, counted);
         self.record.seconds = self.began.elapsed().as_secs_f64();
+    }
+
+    /// Takes in what a sale saw as left. Its answer may come after that of a later sale, as its fence then shows.
+    fn saw_left(&mut self, left: u64, fence: Option<u64>) {
+        let is_late = fence.is_some() && (self.fence, left) > (fence, self.left);
+        if !is_late {
+            (self.left, self.fence) = (left, fence);
+        }
     }
 
     fn copy(&mut self, number: u32) -> Option<&mut CopyNow> {
@@ -350,6 +363,29 @@ mod tests {
         let next = shown().await;
         assert_eq!(next["number"], 2);
         assert_eq!(next["sale"]["totals"]["sold"], 0);
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_does_not_raise_the_stock() {
+        let live = Live::new();
+        let whole = record("tenure", 7);
+        let sold = |left, fence| Sale {
+            left,
+            fence,
+            ..whole.sales[0]
+        };
+        live.begin(whole.clone(), [(1, 11)].into_iter(), None);
+        // Another grant, and one lease that several sales of a copy share.
+        for (left, fence, shown) in [(5, 2, 5), (6, 1, 5), (3, 3, 3), (4, 3, 3)] {
+            live.answered(sold(left, Some(fence)));
+            assert_eq!(live.stock().0, shown, "{left} with fence {fence}");
+        }
+        // Without fences nobody knows the order, and a lost update raises the stock.
+        live.begin(whole.clone(), [(1, 11)].into_iter(), None);
+        for left in [5, 6] {
+            live.answered(sold(left, None));
+            assert_eq!(live.stock().0, left);
+        }
     }
 
     #[tokio::test]

@@ -3,9 +3,10 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::demo::summary::flag_name;
+use super::stock::{Means, RowGuard};
 use crate::lab;
-use crate::recipes::{Recipe, Spin};
+use crate::recipes::{Recipe, SPIN};
+use crate::terminal::flag_name;
 
 /// The lock of a sale, by name.
 ///
@@ -40,16 +41,15 @@ pub(crate) enum LockKind {
     CheckThenSubscribe,
     /// Redis: the classic recipe done right, retried every 20 ms
     Spin,
+    /// A database: SELECT … FOR UPDATE on the row of the stock
+    ForUpdate,
+    /// A database: the row's version is compared at the write, which is retried
+    Optimistic,
     /// tenure, on the store
     Tenure,
 }
 
 impl LockKind {
-    /// Returns all of them, from no lock to tenure.
-    pub(super) fn all() -> Vec<Self> {
-        Self::value_variants().to_vec()
-    }
-
     /// Returns the name that people write.
     pub(super) fn name(self) -> String {
         flag_name(&self)
@@ -61,17 +61,30 @@ impl LockKind {
     }
 
     /// Returns the recipe that it is, if any; it has the same name in the lab.
-    pub(super) fn recipe(self) -> Option<&'static dyn Recipe> {
+    pub(super) fn recipe(self) -> Option<Recipe> {
         match self {
-            Self::None | Self::Process | Self::Tenure => None,
-            Self::Spin => Some(&Spin),
+            Self::None | Self::ForUpdate | Self::Optimistic | Self::Tenure => None,
+            Self::Spin => Some(SPIN),
             broken => lab::recipe(&broken.name()),
         }
     }
 
-    /// Returns whether it works on a Redis server only.
-    pub(super) fn needs_redis(self) -> bool {
-        self.recipe().is_some()
+    /// Returns how the database of the stock protects each sale, if that takes the place of a lock.
+    pub(super) fn row_guard(self) -> Option<RowGuard> {
+        match self {
+            Self::ForUpdate => Some(RowGuard::Pessimistic),
+            Self::Optimistic => Some(RowGuard::Optimistic),
+            _ => None,
+        }
+    }
+
+    /// Returns what it needs of the server of the stock.
+    pub(super) fn needs(self) -> Means {
+        match self {
+            Self::None | Self::Process | Self::Tenure => Means::Nothing,
+            Self::ForUpdate | Self::Optimistic => Means::Rows,
+            _ => Means::Recipes,
+        }
     }
 
     /// Returns whether the nested step of a sale takes the lock again.
@@ -105,6 +118,12 @@ impl LockKind {
                 "a release between check and subscribe is missed: the waiter sleeps on"
             }
             Self::Spin => "correct except with --pause, but slow, and not fair",
+            Self::ForUpdate => {
+                "exact: a killed copy frees its row at once, and with --pause everybody waits for the frozen one"
+            }
+            Self::Optimistic => {
+                "exact and nobody waits, but copies that meet do their work again: see the refused writes"
+            }
             Self::Tenure => "exactly the stock is sold, whatever happens to a copy",
         }
     }
@@ -115,10 +134,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_on_redis_has_its_recipe() {
-        for lock in LockKind::all() {
-            let own = matches!(lock, LockKind::None | LockKind::Process | LockKind::Tenure);
-            assert_eq!(lock.recipe().is_none(), own, "{lock:?}");
+    fn every_lock_but_none_and_tenure_has_its_recipe_or_guards_its_row() {
+        for lock in LockKind::value_variants().iter().copied() {
+            let own = matches!(lock, LockKind::None | LockKind::Tenure);
+            let (recipe, guard) = (lock.recipe(), lock.row_guard());
+            assert_eq!(recipe.is_none() && guard.is_none(), own, "{lock:?}");
+            assert_eq!(guard.is_some(), lock.needs() == Means::Rows, "{lock:?}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Settings {
     pub(super) pieces: u64,
     pub(super) ttl_ms: u64,
     pub(super) think_ms: u64,
-    /// The folder of the sale, which a copy removes if the sale was killed.
+    /// The directory of the sale, which a copy removes if the sale was killed.
     pub(super) folder: PathBuf,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Tell {
-    /// The first sale after so many pieces are sold halts between its read and its write.
+    /// The first sale once `after` pieces are sold halts between its read and its write.
     Halt { after: u64, how: Halt },
     /// The halted sale continues.
     GoOn,
-    /// The copy ends, and does not remove the folder.
+    /// The copy ends, and does not remove the directory.
     End,
 }
 

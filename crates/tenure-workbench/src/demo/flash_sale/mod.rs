@@ -10,18 +10,15 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::terminal::progress_bar;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
 use tenure_cli::output::print_json;
 use tenure_cli::signals::Signals;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store, exit_code};
 
 mod args;
 mod balancer;
 mod buyers;
 mod faults;
 mod live;
-mod lock;
 mod lock_kind;
 mod messages;
 mod origin;
@@ -45,7 +42,7 @@ use lock_kind::LockKind;
 use record::Record;
 use setup::Setup;
 
-/// Holds the sales that were asked for, and prints what came of them.
+/// Holds the requested sales, and prints their results.
 pub(crate) async fn flash_sale(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
     args.check()?;
     let mut signals = Signals::listen()?;
@@ -58,11 +55,8 @@ async fn sales(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
     if let Some(file) = &args.report {
         view::check_writable(file)?;
     }
-    let locks = match args.all {
-        true => LockKind::all(),
-        false => vec![args.lock],
-    };
-    let setup = Setup::open(store, args, &locks).await?;
+    let setup = Setup::open(store, args).await?;
+    let locks = setup.locks();
     if setup.args.page {
         return page::serve(&setup, &locks).await;
     }

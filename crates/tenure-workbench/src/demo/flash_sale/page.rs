@@ -10,6 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -19,10 +20,8 @@ use super::live::{Command, Live, Snapshot};
 use super::lock_kind::LockKind;
 use super::record::Record;
 use super::setup::Setup;
-use super::stock::StockLocation;
 use super::{broken, origin, sale, table, view};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result, exit_code};
 
 /// Shows the sales of `locks` in turn, and then those that are requested, until a signal ends it.
 ///
@@ -258,9 +257,13 @@ fn offers(setup: &Setup) -> Vec<Offer> {
     let offer = |kind: LockKind| Offer {
         name: kind.name(),
         shows: kind.shows(),
-        works: !kind.needs_redis() || matches!(setup.stock, StockLocation::Redis { .. }),
+        works: setup.stock.has(kind.needs()),
     };
-    LockKind::all().into_iter().map(offer).collect()
+    LockKind::value_variants()
+        .iter()
+        .copied()
+        .map(offer)
+        .collect()
 }
 
 /// Whether this process may read; the terminal stops background processes that try.
@@ -295,7 +298,7 @@ async fn listen(port: Option<u16>) -> Result<TcpListener> {
         let port = port.unwrap_or(0);
         let sentence =
             format!("the page cannot listen on port {port}: {error}; try another --page-port");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
+        Failure::unavailable(sentence)
     })
 }
 

@@ -5,25 +5,24 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_testkit::{Child, Port};
-use tokio::sync::{Mutex, MutexGuard, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::messages::{Halt, Said, Settings, Tell};
 use super::record::Outcome;
 use crate::process::{self, OrFail, failure};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 /// One copy: a port, and the process that serves it now.
 #[derive(Debug)]
 pub(super) struct Copy {
-    settings: Settings,
+    pub(super) settings: Settings,
     /// The port stays the copy's own while its process is replaced.
     _port: Port,
     /// Of the process that serves now, readable during a fault.
     pid: AtomicU32,
     /// Held by a fault as long as it lasts: one at a time.
-    process: Mutex<Process>,
+    pub(super) process: Mutex<Process>,
 }
 
 impl Copy {
@@ -38,22 +37,9 @@ impl Copy {
         })
     }
 
-    pub(super) fn number(&self) -> u32 {
-        self.settings.number
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.settings.port
-    }
-
     /// Returns the id of the process that serves now.
     pub(super) fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)
-    }
-
-    /// Returns the process for a fault, one fault at a time.
-    pub(super) async fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock().await
     }
 
     /// Kills the process; another one serves in its place at once.
@@ -107,7 +93,7 @@ impl Process {
         }
     }
 
-    /// Waits until a sale has halted in the middle, the first after so many pieces are sold.
+    /// Waits until a sale has halted in the middle: the first once `after` pieces are sold.
     pub(super) async fn halt(&mut self, after: u64, how: Halt) -> Result<()> {
         self.child.send(&Tell::Halt { after, how }).or_fail()?;
         match self.hear().await? {
@@ -144,7 +130,7 @@ impl Process {
 
     async fn hear(&mut self) -> Result<Said> {
         match self.said.recv().await {
-            Some(Ok(Said::Failed(sentence))) => Err(Failure::new(exit_code::UNAVAILABLE, sentence)),
+            Some(Ok(Said::Failed(sentence))) => Err(Failure::unavailable(sentence)),
             Some(said) => said.or_fail(),
             None => Err(failure(self.child.failed("it ended early"))),
         }

@@ -20,9 +20,8 @@ use super::record::{FaultKind, Record, Sale, Totals};
 use super::setup::Setup;
 use super::stock::Stock;
 use super::verdict;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
 use tenure_cli::output::millis;
+use tenure_cli::{Failure, Result};
 
 /// How a sale ended.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ async fn hold_with(
 ) -> Result<Finished> {
     let args = &setup.args;
     let copies = start_copies(setup, lock, name).await?;
-    let ports: Vec<_> = copies.iter().map(|copy| copy.port()).collect();
+    let ports: Vec<_> = copies.iter().map(|copy| copy.settings.port).collect();
     let balancer = Balancer::start(args.front, args.port, &ports, setup.folder.path())?;
     let record = Record {
         lock: lock.name(),
@@ -76,7 +75,7 @@ async fn hold_with(
         ..Record::default()
     };
     let queue = (lock == LockKind::Tenure).then(|| (setup.client.clone(), name.clone()));
-    let processes = copies.iter().map(|copy| (copy.number(), copy.pid()));
+    let processes = copies.iter().map(|copy| (copy.settings.number, copy.pid()));
     live.begin(record, processes, queue);
     let mut faults = Faults::new(times(setup), live);
     arm(setup, lock, &copies, &mut faults);
@@ -110,10 +109,8 @@ async fn hold_with(
 async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<Arc<Copy>>> {
     let mut copies = Vec::new();
     for number in 1..=setup.args.copies {
-        let port = Port::free().map_err(|error| {
-            let sentence = format!("no port for a copy: {error}");
-            Failure::new(exit_code::UNAVAILABLE, sentence)
-        })?;
+        let port = Port::free()
+            .map_err(|error| Failure::unavailable(format!("no port for a copy: {error}")))?;
         let settings = Settings {
             number,
             port: port.number(),
@@ -170,7 +167,7 @@ async fn until_over(
     commands: &mut UnboundedReceiver<Command>,
 ) -> Result<End> {
     let mut stuck = pin!(live.until_stuck(patience(setup)));
-    let find = |number: u32| copies.iter().find(|copy| copy.number() == number);
+    let find = |number: u32| copies.iter().find(|copy| copy.settings.number == number);
     loop {
         tokio::select! {
             ended = load.join_next() => if ended.is_none() {

@@ -12,15 +12,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use tenure_checker::Written;
 use tenure_testkit::Parent;
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::lock::{Held, SaleLock};
+use super::lock_kind::LockKind;
 use super::messages::{Answer, Halt, Said, Settings, Tell};
 use super::record::Outcome;
-use super::stock::{Stock, Written};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use super::stock::{Means, RowGuard, Stock};
+use crate::clock::micros;
+use crate::recipes::{self, AnyLock, Held};
+use tenure_cli::{Failure, Result, exit_code};
 
 /// Serves until standard input ends.
 pub(crate) async fn copy() -> Result<ExitCode> {
@@ -45,8 +47,11 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     let listener = listener(settings.port)?;
     let shop = Shop {
         number: settings.number,
-        lock: SaleLock::open(&settings).await?,
+        lock: open_lock(&settings).await?,
+        row_guard: settings.lock.row_guard(),
+        is_nested: settings.lock.is_nested(),
         stock: settings.stock.open().await?,
+        name: settings.name,
         think: Duration::from_millis(settings.think_ms),
         orders,
     };
@@ -56,6 +61,25 @@ async fn serve(settings: Settings, orders: Arc<Orders>) -> Result<()> {
     Parent::send(&Said::Ready)?;
     axum::serve(listener, routes).await?;
     Ok(())
+}
+
+/// Opens the lock that a sale takes before it touches the stock.
+async fn open_lock(settings: &Settings) -> Result<AnyLock> {
+    let ttl = Duration::from_millis(settings.ttl_ms);
+    if settings.lock == LockKind::Tenure {
+        let client = tenure::open(&settings.store).await?;
+        let lock = client.mutex(&settings.name).ttl(ttl).reentrant();
+        return Ok(AnyLock::Tenure(lock));
+    }
+    let Some(recipe) = settings.lock.recipe() else {
+        return Ok(AnyLock::None);
+    };
+    // Where there are several servers, recipes use the one of the stock.
+    let servers = match settings.lock.needs() {
+        Means::Recipes => std::slice::from_ref(&settings.stock.server),
+        Means::Nothing | Means::Rows => &[],
+    };
+    Ok(AnyLock::of_recipe(recipe, servers, ttl).await?)
 }
 
 /// Listens on a port that this copy may share with the one that it replaces.
@@ -82,27 +106,31 @@ async fn sale(State(shop): State<Arc<Shop>>) -> (StatusCode, Json<Answer>) {
 #[derive(Debug)]
 struct Shop {
     number: u32,
-    lock: SaleLock,
+    lock: AnyLock,
+    /// What protects a sale instead of the lock.
+    row_guard: Option<RowGuard>,
+    /// What is locked.
+    name: String,
+    /// Whether the nested step takes the lock again.
+    is_nested: bool,
     stock: Box<dyn Stock>,
     think: Duration,
     orders: Arc<Orders>,
 }
 
 impl Shop {
-    /// Takes the lock, sells, releases the lock.
+    /// Sells one piece under the protection of the lock, or of the database.
     async fn sale(&self) -> Answer {
         let asked = Instant::now();
-        let held = self.lock.lock().await;
-        let waited = asked.elapsed();
-        let fence = held.as_ref().ok().and_then(Held::fence);
-        let sold = match held {
-            Ok(held) => {
-                let sold = self.sell(&held).await;
-                // The write is done; a lock that was lost meanwhile belongs to the next holder.
-                let _ = self.lock.unlock(held).await;
-                sold
+        let (mut waited, mut fence) = (Duration::ZERO, None);
+        let sold = match self.row_guard {
+            Some(guard) => self.sell_in_rows(guard, asked, &mut waited).await,
+            None => {
+                let held = self.lock.lock(&self.name).await;
+                waited = asked.elapsed();
+                fence = held.as_ref().ok().and_then(|held| held.fence);
+                self.sell_with(held).await
             }
-            Err(failure) => Err(failure),
         };
         let why = sold.as_ref().err().map(Failure::to_string);
         let (left, outcome) = sold.unwrap_or((0, Outcome::Error));
@@ -111,10 +139,67 @@ impl Shop {
             left,
             sold: outcome == Outcome::Sold,
             outcome,
-            waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+            waited_us: micros(waited),
             fence,
             why,
         }
+    }
+
+    /// Sells, and releases the lock.
+    async fn sell_with(&self, held: recipes::Result<Held>) -> Result<(u64, Outcome)> {
+        let held = held?;
+        let sold = self.sell(&held).await;
+        // The write is done; a lock that was lost meanwhile belongs to the next holder.
+        let _ = self.lock.unlock(held).await;
+        sold
+    }
+
+    /// The same as [`sell`](Self::sell) without a lock: the database protects the row, or refuses the write.
+    ///
+    /// Sets how long the sale waited: for the row, or for attempts that came to nothing.
+    async fn sell_in_rows(
+        &self,
+        guard: RowGuard,
+        asked: Instant,
+        waited: &mut Duration,
+    ) -> Result<(u64, Outcome)> {
+        let mut pause = SHORTEST_PAUSE;
+        // Bounded by the stock: a write is refused only if somebody else has sold a piece.
+        loop {
+            let row = self.stock.begin(guard).await;
+            *waited = asked.elapsed();
+            let row = row?;
+            let left = row.left();
+            if left == 0 {
+                row.give_up().await?;
+                return Ok((0, Outcome::SoldOut));
+            }
+            let halted = self.think_and_halt(left).await;
+            let sold = row.write(left - 1).await.map(outcome);
+            if halted {
+                Self::tell_that_it_went_on(&sold, None)?;
+            }
+            match sold? {
+                Outcome::Stale => {
+                    tokio::time::sleep(pause.mul_f64(fastrand::f64())).await;
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                outcome => return Ok((left - 1, outcome)),
+            }
+        }
+    }
+
+    /// Takes the time that a sale takes, and halts if that was ordered; returns whether it was.
+    async fn think_and_halt(&self, left: u64) -> bool {
+        if !self.think.is_zero() {
+            tokio::time::sleep(self.think).await;
+        }
+        self.orders.halt(left).await
+    }
+
+    fn tell_that_it_went_on(sold: &Result<Outcome>, fence: Option<u64>) -> Result<()> {
+        let outcome = sold.as_ref().map_or(Outcome::Error, |sold| *sold);
+        Ok(Parent::send(&Said::WentOn { outcome, fence })?)
     }
 
     /// Reads the stock, checks it, and writes it back one lower; returns what is left.
@@ -123,31 +208,35 @@ impl Shop {
         if left == 0 {
             return Ok((0, Outcome::SoldOut));
         }
-        if !self.think.is_zero() {
-            tokio::time::sleep(self.think).await;
-        }
-        let halted = self.orders.halt(left).await;
+        let halted = self.think_and_halt(left).await;
         let sold = self.reserve(held, left - 1).await;
         if halted {
-            let outcome = sold.as_ref().map_or(Outcome::Error, |sold| *sold);
-            let fence = held.fence();
-            Parent::send(&Said::WentOn { outcome, fence })?;
+            Self::tell_that_it_went_on(&sold, held.fence)?;
         }
         Ok((left - 1, sold?))
     }
 
     /// The nested step: takes the lock again, like code that is also called from elsewhere.
     async fn reserve(&self, outer: &Held, left: u64) -> Result<Outcome> {
-        let inner = self.lock.lock_nested().await?;
+        let inner = match self.is_nested {
+            true => Some(self.lock.lock(&self.name).await?),
+            false => None,
+        };
         // The fence of the lock under which the stock was read: if that lock was lost, the inner
         // one may be a new grant, whose fence would let an old number through.
-        let written = self.stock.write(left, outer.fence()).await;
+        let written = self.stock.write(left, outer.fence).await;
         // As above, the write is done.
-        let _ = self.lock.unlock(inner).await;
-        Ok(match written? {
-            Written::Accepted => Outcome::Sold,
-            Written::Stale => Outcome::Stale,
-        })
+        if let Some(inner) = inner {
+            let _ = self.lock.unlock(inner).await;
+        }
+        written.map(outcome)
+    }
+}
+
+fn outcome(written: Written) -> Outcome {
+    match written {
+        Written::Accepted => Outcome::Sold,
+        Written::Stale => Outcome::Stale,
     }
 }
 
@@ -163,7 +252,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// Halts a sale that found so many left, if that was ordered; returns whether it was.
+    /// Halts a sale that found `left` pieces, if that was ordered; returns whether it was.
     async fn halt(&self, left: u64) -> bool {
         // Without a lock that works the stock falls too slowly, so the copy counts its own sales as well.
         let own = self.sales.fetch_add(1, Ordering::Relaxed);
@@ -223,9 +312,12 @@ fn end_now(orphaned: Option<&Path>) {
 }
 
 fn not_by_hand() -> Failure {
-    let sentence = "demo-copy is a part of 'tenure demo flash-sale' and not called by hand";
-    Failure::new(exit_code::USAGE, sentence)
+    Failure::usage("demo-copy is a part of 'tenure demo flash-sale' and not called by hand")
 }
+
+/// The longest that a sale whose write was refused rests: first, and after many attempts.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// More than there can be buyers at once.
 const BACKLOG: u32 = 1024;

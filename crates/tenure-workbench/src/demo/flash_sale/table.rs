@@ -6,11 +6,11 @@ use super::args::FlashSaleArgs;
 use super::lock_kind::LockKind;
 use super::record::Record;
 use super::wording;
-use crate::demo::summary::{HEADING, table, time};
-use tenure_cli::error::Result;
-use tenure_cli::output;
+use crate::demo::summary::{table, time};
+use tenure_cli::Result;
+use tenure_cli::output::{self, HEADING};
 
-/// Prints what came of each lock.
+/// Prints the result of each lock.
 pub(super) fn print(records: &[Record]) -> Result<()> {
     let mut out = output::stdout();
     if let Some(first) = records.first() {

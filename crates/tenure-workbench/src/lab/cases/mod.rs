@@ -1,4 +1,4 @@
-//! The cases of the lab, each in a folder: the broken lock, the experiment that breaks it, and the lesson.
+//! The cases of the lab, each in a directory: the broken lock, the experiment that breaks it, and the lesson.
 
 use super::case::Case;
 use crate::recipes::Recipe;
@@ -41,7 +41,7 @@ pub(super) static ALL: &[&Case] = &[
 ];
 
 /// Returns the broken lock of the case with this name.
-pub(crate) fn recipe(name: &str) -> Option<&'static dyn Recipe> {
+pub(crate) fn recipe(name: &str) -> Option<Recipe> {
     let case = ALL.iter().find(|case| case.name == name);
     case.map(|case| case.recipe)
 }

@@ -6,12 +6,11 @@ use tenure_checker::{Freed, Mode, What};
 use tenure_testkit::Parent;
 use tokio::sync::mpsc;
 
-use super::lock::Lock;
 use crate::history;
 use crate::lab::messages::{Action, Message};
 use crate::lab::{BEFORE_WRITE, owner_of};
-use crate::recipes::{Held, breakpoint};
-use tenure_cli::error::Result;
+use crate::recipes::{AnyLock, Held, breakpoint};
+use tenure_cli::Result;
 
 /// One claim, and what its holder knows.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ impl Claim {
     /// An error means that the lab is gone; this process ends with it.
     pub(super) async fn run(
         self,
-        lock: Arc<Lock>,
+        lock: Arc<AnyLock>,
         actions: mpsc::UnboundedReceiver<Action>,
     ) -> Result<()> {
         let claim = self.number;
@@ -53,7 +52,7 @@ impl Claim {
 
     async fn hold(
         &self,
-        lock: &Lock,
+        lock: &AnyLock,
         held: Held,
         mut actions: mpsc::UnboundedReceiver<Action>,
     ) -> Result<()> {

@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
+use tenure::Owner;
 use tenure_testkit::Parent;
 use tokio::sync::mpsc;
 
-use crate::lab::messages::{Action, Message, Setup, Step};
+use crate::lab::messages::{Action, Message, Setup, Step, Who};
+use crate::lab::{NAME, cases};
 use crate::process::{OrFail, failure};
 use crate::recipes::breakpoint::{self, Reached};
-use tenure_cli::error::Result;
-use tenure_cli::exit_code;
+use crate::recipes::{self, AnyLock};
+use tenure_cli::{Result, exit_code};
 
 mod claim;
-mod lock;
 
 use claim::Claim;
-use lock::Lock;
 
 /// Runs one client.
 pub(crate) async fn run() -> Result<ExitCode> {
@@ -29,7 +29,7 @@ pub(crate) async fn run() -> Result<ExitCode> {
     };
     setrlimit(Resource::Core, none).map_err(std::io::Error::from)?;
     let (setup, mut parent): (Setup, _) = Parent::listen("lab-client", "tenure lab").or_fail()?;
-    match Lock::open(&setup).await {
+    match open(&setup).await {
         Ok(lock) => {
             let client = Client {
                 process: setup.process,
@@ -45,11 +45,28 @@ pub(crate) async fn run() -> Result<ExitCode> {
     Ok(exit_code::DONE)
 }
 
-/// What a client has under way.
+/// Opens the broken lock, or tenure in its place.
+async fn open(setup: &Setup) -> recipes::Result<AnyLock> {
+    let Setup { who, urls, ttl, .. } = setup;
+    match who {
+        Who::Broken(name) => {
+            let recipe = cases::recipe(name).ok_or(recipes::Error::NoRecipe)?;
+            AnyLock::of_recipe(recipe, urls, *ttl).await
+        }
+        Who::Tenure => {
+            let client = tenure::open(urls.first().map_or("", String::as_str)).await?;
+            // One owner for the whole process, as nested calls have.
+            let lock = client.mutex(NAME).ttl(*ttl).owner(Owner::unique());
+            Ok(AnyLock::Tenure(lock))
+        }
+    }
+}
+
+/// What a client has in progress.
 #[derive(Debug)]
 struct Client {
     process: u32,
-    lock: Arc<Lock>,
+    lock: Arc<AnyLock>,
     claims: HashMap<u64, mpsc::UnboundedSender<Action>>,
     /// The breakpoints at which it has to wait.
     breakpoints: HashSet<String>,

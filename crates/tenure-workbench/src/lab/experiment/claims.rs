@@ -78,7 +78,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Lets a holder release, and waits until it knows what came of it.
+    /// Lets a holder release, and waits until it knows the outcome.
     pub(in crate::lab) fn release(&mut self, claim: u64) -> Result<()> {
         self.begin_release(claim)?;
         self.released(claim)
@@ -92,7 +92,7 @@ impl Experiment {
         })
     }
 
-    /// Waits until the holder knows what came of its release.
+    /// Waits until the holder knows the outcome of its release.
     pub(in crate::lab) fn released(&mut self, claim: u64) -> Result<()> {
         self.until("a holder has released", |lab| Ok(lab.is_released(claim)))
     }

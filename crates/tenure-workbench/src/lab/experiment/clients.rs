@@ -72,7 +72,7 @@ impl Experiment {
         if !self.is_tenure() || ports.len() == 1 {
             return addresses.map(|it| format!("redis://{it}/")).collect();
         }
-        // The servers are new and hold nothing; and a client that was paused shall find its votes, not a timeout.
+        // The servers are new and hold nothing; and a client that was paused must find its votes, not a timeout.
         let all = addresses.collect::<Vec<_>>().join(",");
         vec![format!("redlock://{all}?restart_delay=off&timeout=20s")]
     }

@@ -23,14 +23,16 @@ mod servers;
 #[derive(Debug)]
 pub(super) struct Experiment {
     who: Who,
-    ttl: Duration,
+    /// How long a lock lasts that nobody renews.
+    pub(super) ttl: Duration,
     history: History,
     register: Register,
     /// What each claim has read.
     read: HashMap<u64, u64>,
     clients: BTreeMap<u32, Child>,
     servers: Vec<RedisServer>,
-    proxies: Vec<Proxy>,
+    /// One in front of each server, if clients come through proxies.
+    pub(super) proxies: Vec<Proxy>,
     /// Claims and whose they are.
     claims: HashMap<u64, u32>,
     ready: HashSet<u32>,
@@ -75,11 +77,6 @@ impl Experiment {
     /// Whether it is tenure's turn.
     pub(super) fn is_tenure(&self) -> bool {
         self.who == Who::Tenure
-    }
-
-    /// How long a lock lasts that nobody renews.
-    pub(super) fn ttl(&self) -> Duration {
-        self.ttl
     }
 
     /// The history so far, in order of time.
@@ -206,7 +203,7 @@ fn claim_of(what: &What) -> Option<u64> {
 /// How long a claim may take after the last fault: more than a ttl, and little enough to wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// By so much a wait that never ends outlasts the patience, so that the history shows it.
+/// How much longer than the patience an endless wait is watched, so that the history shows it.
 const BEYOND: Duration = Duration::from_millis(200);
 
 /// Only a run that went wrong takes so long.

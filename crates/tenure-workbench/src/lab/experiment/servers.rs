@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tenure_checker::What;
-use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer};
+use tenure_testkit::{Fault, RedisBuilder, RedisServer};
 
 use super::{Experiment, PATIENCE};
 use crate::lab::NAME;
@@ -33,11 +33,6 @@ impl Experiment {
     /// The server, if there is one alone.
     pub(in crate::lab) fn server(&mut self) -> &mut RedisServer {
         &mut self.servers[0]
-    }
-
-    /// The proxies, one in front of each server.
-    pub(in crate::lab) fn proxies(&self) -> &[Proxy] {
-        &self.proxies
     }
 
     /// Breaks all proxies like this, or mends them.

@@ -1,6 +1,5 @@
 //! The ways to ask for a lock, and what comes of them.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tenure::{Error, Guard, Lease, Lock};
@@ -8,7 +7,7 @@ use tokio::time::timeout;
 
 use super::choices::Way;
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Granted(T),
@@ -20,35 +19,35 @@ pub(super) enum Answer<T> {
 
 /// Asks for a lock of this process.
 pub(super) async fn guard(lock: &Lock, way: Way) -> Answer<Guard> {
-    let patiently = |patience| lock.lock_timeout(patience);
-    ask(way, || lock.lock(), || lock.try_lock(), patiently).await
+    let ask = async |patience| match patience {
+        Some(Duration::ZERO) => lock.try_lock().await,
+        Some(patience) => lock.lock_timeout(patience).await.map(Some),
+        None => lock.lock().await.map(Some),
+    };
+    answer(way, ask).await
 }
 
 /// Asks for a lease by hand.
 pub(super) async fn lease(lock: &Lock, way: Way) -> Answer<Lease> {
-    let patiently = |patience| lock.lease_timeout(patience);
-    ask(way, || lock.lease(), || lock.try_lease(), patiently).await
+    let ask = async |patience| match patience {
+        Some(Duration::ZERO) => lock.try_lease().await,
+        Some(patience) => lock.lease_timeout(patience).await.map(Some),
+        None => lock.lease().await.map(Some),
+    };
+    answer(way, ask).await
 }
 
-async fn ask<T, W, N, P>(
+/// Asks with no patience, some, or without end.
+async fn answer<T>(
     way: Way,
-    wait: impl FnOnce() -> W,
-    now: impl FnOnce() -> N,
-    patiently: impl FnOnce(Duration) -> P,
-) -> Answer<T>
-where
-    W: Future<Output = tenure::Result<T>>,
-    N: Future<Output = tenure::Result<Option<T>>>,
-    P: Future<Output = tenure::Result<T>>,
-{
+    ask: impl AsyncFn(Option<Duration>) -> tenure::Result<Option<T>>,
+) -> Answer<T> {
     let answer = match way {
-        Way::Wait => wait().await.map(Some),
-        Way::Try => now().await,
-        Way::Patience(patience) | Way::Retry { patience, .. } => {
-            patiently(patience).await.map(Some)
-        }
-        Way::Drop(after) => match timeout(after, wait()).await {
-            Ok(answer) => answer.map(Some),
+        Way::Wait => ask(None).await,
+        Way::Try => ask(Some(Duration::ZERO)).await,
+        Way::Patience(patience) | Way::Retry { patience, .. } => ask(Some(patience)).await,
+        Way::Drop(after) => match timeout(after, ask(None)).await {
+            Ok(answer) => answer,
             Err(_) => return Answer::Dropped,
         },
     };

@@ -23,7 +23,7 @@ pub(super) struct Choices {
 pub(super) enum Act {
     /// It asks for a lock.
     Claim(Draft),
-    /// It goes on with a lease by hand that another task has left, most of them of another process.
+    /// It takes over a lease by hand that another task has left, mostly one of another process.
     TakeUp(Draft),
 }
 
@@ -98,7 +98,7 @@ pub(super) enum End {
     Release,
     /// A lease by hand is released once more, as after a lost answer; a guard once.
     Repeat,
-    /// The guard is dropped; a lease by hand is left to whoever takes it up.
+    /// The guard is dropped; a lease by hand is left for another task to take over.
     Drop,
     /// The release is dropped if it takes longer.
     Cut(Duration),

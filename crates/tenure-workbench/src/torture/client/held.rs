@@ -1,12 +1,13 @@
-//! A lock that a client believes to hold, and when it believed so.
+//! A lock that a client believes it holds, and until when it believed so.
 
 use std::time::Duration;
 
 use tenure::{Client, Guard, Health, Lease, Outcome};
-use tenure_checker::{Freed, What};
+use tenure_checker::What;
 use tokio::time::{sleep, timeout};
 
-use crate::history::{micros, now_us};
+use crate::clock::{micros, now_us};
+use crate::history;
 use crate::torture::messages::Message;
 
 use super::choices::End;
@@ -106,7 +107,7 @@ impl Hold {
 }
 
 impl Held {
-    /// Notes the grant if the first look finds the lock held; otherwise nobody ever believed to hold it.
+    /// Notes the grant if the first look finds the lock held; otherwise nobody ever believed it held it.
     pub(super) fn begin(claim: u64, fence: u64, hold: Hold, notes: &Notes) -> Option<Self> {
         let seen_us = now_us();
         if let Some(loss) = hold.loss() {
@@ -151,7 +152,7 @@ impl Held {
         true
     }
 
-    /// Says until when the lock is held, if that has changed: nobody can ask a process that was killed.
+    /// Reports until when the lock is held, if that has changed: a killed process cannot be asked.
     fn tell_until(&mut self) {
         let until_us = now_us() + micros(self.hold.time_left());
         if until_us > self.told_until_us + STEP_US {
@@ -161,7 +162,7 @@ impl Held {
         }
     }
 
-    /// Waits until the lock tells of a loss by itself.
+    /// Waits until the lock reports its loss.
     pub(super) async fn lost(&self) {
         match &self.hold {
             Hold::Guard(guard) => drop(guard.lost().await),
@@ -175,7 +176,7 @@ impl Held {
             && !self.is_lost
             && by_hand.time_left() < by_hand.lease.ttl / 2
         {
-            // What came of it shows in the time that is left.
+            // The time that is left shows whether it succeeded.
             let _ = by_hand.renew().await;
         }
     }
@@ -191,7 +192,7 @@ impl Held {
         let notes = self.notes;
         notes.note_at(ends_us, What::Releasing { claim });
         let told = |released| {
-            let freed = freed(released);
+            let freed = history::freed(&released);
             notes.note(What::Released { claim, freed });
         };
         match (end, self.hold) {
@@ -210,15 +211,6 @@ impl Held {
             }
         }
         None
-    }
-}
-
-fn freed(released: tenure::Result<Outcome>) -> Freed {
-    match released {
-        Ok(Outcome::Released) => Freed::Freed,
-        Ok(Outcome::Lowered { .. }) => Freed::Lowered,
-        Ok(Outcome::NotHeld(_)) => Freed::NotHeld,
-        Ok(_) | Err(_) => Freed::Unknown,
     }
 }
 

@@ -12,9 +12,7 @@ use tenure::Client;
 use tenure_testkit::Parent;
 
 use crate::process::OrFail;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
-use tenure_cli::store::Store;
+use tenure_cli::{Failure, Result, Store, exit_code};
 
 use super::messages::{FINISH, Message, Setup};
 use notes::Notes;
@@ -69,10 +67,7 @@ async fn work(store: &Store, setup: Setup, notes: &Notes, finish: &Rc<Cell<bool>
     let all = async {
         for end in ends {
             end.await.map_err(|error| {
-                Failure::new(
-                    exit_code::UNAVAILABLE,
-                    format!("a task of the client failed: {error}"),
-                )
+                Failure::unavailable(format!("a task of the client failed: {error}"))
             })??;
         }
         // What was dropped is given back in the background.

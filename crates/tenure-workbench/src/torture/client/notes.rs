@@ -1,4 +1,4 @@
-//! What a client notes, told at once: a process that is killed loses none of it.
+//! What a client notes, sent at once: a process that is killed loses nothing.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tenure_checker::{Event, What};
 use tenure_testkit::Parent;
 
-use crate::history::now_us;
+use crate::clock::now_us;
 use crate::torture::messages::Message;
 
 /// The notes of one process, shared by its tasks.

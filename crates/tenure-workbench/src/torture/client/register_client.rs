@@ -25,7 +25,7 @@ impl RegisterClient {
         }
     }
 
-    /// Writes the next version; the register notes what came of it.
+    /// Writes the next version; the register notes the outcome.
     pub(super) async fn write(
         &mut self,
         claim: u64,

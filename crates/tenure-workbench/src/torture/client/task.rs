@@ -9,7 +9,7 @@ use tenure::{ClaimId, Client, Error, Lease, Lock, Name, Owner};
 use tenure_checker::{Mode, What};
 
 use crate::torture::messages::{LeftLease, Setup};
-use tenure_cli::error::Result;
+use tenure_cli::Result;
 
 use super::ask::{self, Answer};
 use super::choices::{Act, Choices, Draft, End, Life, Way, Who};

@@ -1,43 +1,76 @@
 //! What differs between the stores, for a torture.
 //!
-//! A new store adds a file here, with how its server is started and broken, and a line to [`of`]; a variant of [`Servers`] if
-//! torture can start its servers.
+//! A new store is a file here, with how its servers are started and broken, and a line in [`ALL`].
 
 use std::fmt::Debug;
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tenure::Name;
+use tenure::url::StoreUrl;
 
-use super::address::Address;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
+mod local;
+mod memory;
 mod redis;
 mod redlock;
+mod sql;
 
-/// A store that can be tortured.
-pub(super) trait TortureStore: Debug + Send + Sync {
-    /// Returns whether waiters are promised their order, while servers or the links to them are broken or are not.
-    fn promises_order(&self, is_broken: bool) -> bool;
+static ALL: [&TortureStore; 6] = [
+    &local::STORE,
+    &memory::STORE,
+    &redis::STORE,
+    &redlock::STORE,
+    &sql::MYSQL,
+    &sql::POSTGRES,
+];
 
-    /// Returns whether its servers vote: then readers that ask at the same time may get the same fence, and claims of one owner
-    /// different ones.
-    fn votes(&self) -> bool {
-        false
-    }
-
-    /// Starts servers that keep every answered write; returns them and the URL of the store.
-    fn start(&self) -> tenure_testkit::Result<(Vec<Box<dyn Server>>, String)>;
-
-    /// Returns what a server answers at once.
-    fn ping(&self) -> &'static [u8];
-
-    /// Returns what every request contains that changes something.
-    fn changing_request(&self) -> &'static [u8];
-
-    /// Returns what is left of the names on the servers, or why that is not known.
-    fn left_over(&self, address: &Address, names: &[Name]) -> Vec<String>;
+/// A store, as a torture sees it.
+#[derive(Debug)]
+pub(super) struct TortureStore {
+    /// The schemes of its URLs.
+    pub(super) schemes: &'static [&'static str],
+    /// Those of them whose servers a proxy can stand in front of: TCP without TLS, unless an option says otherwise. Empty
+    /// if it has no servers.
+    pub(super) plain: &'static [&'static str],
+    /// Says why the store of a URL cannot be tortured, if it cannot.
+    pub(super) refuses: fn(&StoreUrl) -> Option<&'static str>,
+    /// When waiters are promised their order.
+    pub(super) order: Order,
+    /// Whether its servers vote: readers that ask at the same time may then get the same fence, and claims of one owner
+    /// different fences.
+    pub(super) votes: bool,
+    /// What `--server` starts, if torture can start its servers.
+    pub(super) own: Option<OwnServers>,
+    /// What a server answers at once; nothing if it speaks first.
+    pub(super) ping: &'static [u8],
+    /// What every request contains that changes something.
+    pub(super) changing_request: &'static [u8],
+    /// Returns what is left of the names on the servers of a URL, or why that is not known.
+    pub(super) left_over: fn(&StoreUrl, &[Name]) -> Vec<String>,
 }
+
+/// When waiters are promised their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Always,
+    /// Not while servers or the links to them are broken.
+    WithoutFaults,
+    Never,
+}
+
+/// Servers that a torture starts by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnServers {
+    /// What is written after `--server`.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    /// Starts servers that keep every answered write.
+    pub(super) start: fn() -> tenure_testkit::Result<Started>,
+}
+
+/// Servers that were started, and the URL of their store.
+type Started = (Vec<Box<dyn Server>>, String);
 
 /// A server of our own.
 pub(super) trait Server: Debug + Send {
@@ -52,39 +85,36 @@ pub(super) trait Server: Debug + Send {
     fn start_again(&mut self) -> tenure_testkit::Result<()>;
 }
 
-/// Servers that a torture can start by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Servers {
-    /// One Redis server, which keeps every answered write
-    Redis,
-    /// Three of them, which vote
-    Redlock,
-}
+/// What most stores without servers have.
+const WITHOUT_SERVERS: TortureStore = TortureStore {
+    schemes: &[],
+    plain: &[],
+    refuses: |_| None,
+    order: Order::Always,
+    votes: false,
+    own: None,
+    ping: b"",
+    changing_request: b"",
+    left_over: |_, _| Vec::new(),
+};
 
-impl Servers {
-    pub(super) fn store(self) -> &'static dyn TortureStore {
-        match self {
-            Self::Redis => &redis::Redis,
-            Self::Redlock => &redlock::Redlock,
-        }
+/// Returns the store of a URL, unless it cannot be tortured.
+pub(super) fn of(url: &str) -> Result<&'static TortureStore> {
+    let url = StoreUrl::parse(url)?;
+    let store = ALL.iter().find(|store| store.schemes.contains(&url.scheme));
+    let store = store.ok_or_else(|| Failure::usage("this store cannot be tortured"))?;
+    match (store.refuses)(&url) {
+        Some(sentence) => Err(Failure::usage(sentence)),
+        None => Ok(store),
     }
 }
 
-/// Returns the store of a URL; `None` if it has no servers.
-pub(super) fn of(url: &str) -> Result<Option<&'static dyn TortureStore>> {
-    let scheme = url.split(':').next().unwrap_or_default();
-    let sentence = match scheme {
-        "local" => return Ok(None),
-        "memory" => {
-            "memory: is a store of one process alone, and a torture needs several; take local:"
-        }
-        "redlock" | "redlocks" => return Ok(Some(&redlock::Redlock)),
-        _ if url.contains("layout=string") => {
-            "layout=string has neither a line nor a list of locks that could be looked at; leave it out"
-        }
-        "redis" | "rediss" | "unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
-        | "rediss+cluster" => return Ok(Some(&redis::Redis)),
-        _ => "this store cannot be tortured; take local:, redis://… or redlock://…, or --server",
-    };
-    Err(Failure::new(exit_code::USAGE, sentence))
+/// Reads the value of `--server`.
+pub(super) fn own_servers() -> impl TypedValueParser<Value = &'static TortureStore> {
+    let named = || ALL.iter().filter_map(|store| Some((store.own?, *store)));
+    let values = named().map(|(own, _)| PossibleValue::new(own.name).help(own.help));
+    PossibleValuesParser::new(values).try_map(move |name| {
+        let found = named().find(|(own, _)| own.name == name);
+        found.map(|(_, store)| store).ok_or("no such servers")
+    })
 }

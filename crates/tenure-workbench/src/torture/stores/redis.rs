@@ -2,53 +2,58 @@
 
 use redis::Commands;
 use tenure::Name;
+use tenure::url::StoreUrl;
 use tenure_testkit::{Persistence, RedisServer};
 
-use super::{Server, TortureStore};
-use crate::torture::address::Address;
+use super::{Order, OwnServers, Server, Started, TortureStore, WITHOUT_SERVERS};
+use crate::{recipes, servers};
 
-#[derive(Debug)]
-pub(super) struct Redis;
+pub(super) const STORE: TortureStore = TortureStore {
+    schemes: recipes::SCHEMES,
+    plain: recipes::PLAIN_SCHEMES,
+    refuses: |url| {
+        (url.option("layout") == Some("string")).then_some(
+            "layout=string has no line of waiters and no list of locks, so nothing could be checked; leave it out",
+        )
+    },
+    // A waiter whose connection is broken when its turn comes is passed over.
+    order: Order::WithoutFaults,
+    own: Some(OwnServers {
+        name: "redis",
+        help: "One Redis server, which keeps every answered write",
+        start: || {
+            let (servers, address) = start_servers(1)?;
+            Ok((servers, format!("redis://{address}/")))
+        },
+    }),
+    ping: b"PING\r\n",
+    // Every such request is a script.
+    changing_request: b"EVAL",
+    left_over,
+    ..WITHOUT_SERVERS
+};
 
-impl TortureStore for Redis {
-    /// A waiter whose connection is broken when its turn comes is passed over.
-    fn promises_order(&self, is_broken: bool) -> bool {
-        !is_broken
-    }
-
-    fn start(&self) -> tenure_testkit::Result<(Vec<Box<dyn Server>>, String)> {
-        let (servers, address) = start_servers(1)?;
-        Ok((servers, format!("redis://{address}/")))
-    }
-
-    fn ping(&self) -> &'static [u8] {
-        b"PING\r\n"
-    }
-
-    /// Every such request is a script.
-    fn changing_request(&self) -> &'static [u8] {
-        b"EVAL"
-    }
-
-    fn left_over(&self, address: &Address, names: &[Name]) -> Vec<String> {
-        let prefix = address.option("prefix").unwrap_or("tenure:");
-        let mut found = Vec::new();
-        for server in address.each() {
-            for name in names {
-                match keys_of(&server, prefix, name) {
-                    Ok(keys) => found.extend(keys),
-                    Err(error) => found.push(format!("{name}: a server failed: {error}")),
-                }
+fn left_over(url: &StoreUrl, names: &[Name]) -> Vec<String> {
+    let prefix = url.option("prefix").unwrap_or("tenure:");
+    let mut found = Vec::new();
+    for mut server in servers::each(url) {
+        let database = server.option("db").or_else(|| url.option("db"));
+        let database = database.map(str::to_owned);
+        if let Some(database) = database.filter(|_| server.path.is_empty()) {
+            server.path = database;
+        }
+        for name in names {
+            match keys_of(&server.reveal(), prefix, name) {
+                Ok(keys) => found.extend(keys),
+                Err(error) => found.push(format!("{name}: a server failed: {error}")),
             }
         }
-        found
     }
+    found
 }
 
 /// Starts servers; returns them and their addresses with commas between them.
-pub(super) fn start_servers(
-    count: usize,
-) -> tenure_testkit::Result<(Vec<Box<dyn Server>>, String)> {
+pub(super) fn start_servers(count: usize) -> tenure_testkit::Result<Started> {
     let (mut servers, mut addresses) = (Vec::<Box<dyn Server>>::new(), Vec::new());
     for _ in 0..count {
         // They are killed and come back with all that they answered.
@@ -79,8 +84,8 @@ impl Server for RedisServer {
 }
 
 /// The keys of a name in a Redis server, but for its last fence, which expires by itself.
-fn keys_of(server: &str, prefix: &str, name: &Name) -> redis::RedisResult<Vec<String>> {
-    let mut connection = redis::Client::open(server)?.get_connection()?;
+fn keys_of(server: &str, prefix: &str, name: &Name) -> recipes::Result<Vec<String>> {
+    let mut connection = recipes::client(server)?.get_connection()?;
     // The names of a torture have no character that the keys write otherwise.
     let tag = format!("{prefix}{{{name}}}");
     let mut found = Vec::new();

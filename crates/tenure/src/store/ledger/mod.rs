@@ -4,7 +4,11 @@
 //! clocks nor sockets: the store gives the time in, and sends out the notices that come back. The
 //! same rules so serve the memory store and the local store.
 
+#[cfg(feature = "serde")]
+mod client_text;
 mod notice;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "simulation"))]
+mod stored;
 #[cfg(all(feature = "redis", feature = "simulation"))]
 pub(crate) mod voting;
 
@@ -18,6 +22,8 @@ use crate::driver::{
 use crate::name::{ClaimId, Fence, Name, Owner};
 
 pub(crate) use notice::{Notice, What, news};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "simulation"))]
+pub(crate) use stored::{LoneHolder, Standing};
 
 /// Which client a lease or a place belongs to.
 pub(crate) type Session = u128;
@@ -49,6 +55,7 @@ struct Row {
     claim: Box<str>,
     /// Whose claims it holds together with.
     owner: Option<Box<str>>,
+    #[cfg_attr(feature = "serde", serde(with = "client_text"))]
     session: Session,
     mode: Mode,
     /// Whether it is released, and the name stays taken by nobody.
@@ -69,6 +76,7 @@ struct Row {
 struct Place {
     claim: Box<str>,
     owner: Option<Box<str>>,
+    #[cfg_attr(feature = "serde", serde(with = "client_text"))]
     session: Session,
     /// Whether the lease will belong to the session, or to nobody.
     bound: bool,

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::store::ledger::Nanos;
 use crate::store::local::fault;
 
-/// Reads the time that leases are counted on; it runs while the machine sleeps.
+/// The clock for leases; it advances while the machine is suspended.
 #[derive(Debug)]
 pub(super) struct BootClock {
     /// How far this process's boot time is ahead of the machine's, in nanoseconds.
@@ -22,12 +22,12 @@ pub(super) struct BootClock {
 }
 
 impl BootClock {
-    /// Finds out how far the clock of this process is shifted.
+    /// Determines the offset of this process's clock.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::Error::Unavailable) if the kernel does not say: without the offset,
-    /// a lease that runs could look expired.
+    /// [`Unavailable`](crate::Error::Unavailable) if the offset is unknown: without it, a running lease
+    /// could look expired.
     pub(super) fn find() -> Result<Self> {
         let unknown = |why: &dyn std::fmt::Display| {
             fault::unavailable(format!(
@@ -41,8 +41,8 @@ impl BootClock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self { offset: 0 }),
             Err(error) => return Err(unknown(&error)),
         };
-        // The file tells of the namespace that children are made in. They differ in a process that
-        // has unshared it and not yet run another program.
+        // The file is about the namespace of future children, which differs from ours in a process that
+        // has unshared it and not yet executed another program.
         let namespace = |file: &str| fs::metadata(file).map(|found| found.ino());
         let ours = namespace("/proc/self/ns/time").map_err(|error| unknown(&error))?;
         let children = namespace("/proc/self/ns/time_for_children");
@@ -54,7 +54,7 @@ impl BootClock {
         Ok(Self { offset })
     }
 
-    /// The time since the machine was started.
+    /// Returns the time since the machine was booted.
     pub(super) fn now(&self) -> Nanos {
         let now = clock_gettime(ClockId::Boottime);
         let now = i128::from(now.tv_sec) * SECOND + i128::from(now.tv_nsec) - self.offset;

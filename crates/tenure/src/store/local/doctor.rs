@@ -1,4 +1,4 @@
-//! What in a folder endangers locks.
+//! Checks a directory for what endangers locks.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::store::local::{Local, fault, fence, folder, presence};
 
-/// Looks at the locks of a folder, and makes it if need be; without one, the user's own.
+/// Checks the locks of a directory, and creates it if needed; without one, the user's own.
 ///
 /// # Errors
 ///
-/// Those of [`Local::open`], but for a network file system: that is a finding.
+/// Those of [`Local::open`], except for a network file system, which is a finding.
 ///
 /// # Panics
 ///
@@ -19,21 +19,21 @@ use crate::store::local::{Local, fault, fence, folder, presence};
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: what a dropped call has made in the folder, the next one removes.
+/// Cancel safe: the next call removes what a dropped one has created in the directory.
 pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
     let path = folder::choose(folder)?;
     let store = match Local::open(Some(&path)).await {
         Ok(store) => store,
         Err(Error::InvalidUrl { reason }) => {
-            let advice = "choose a folder on a disk of this machine with local:/some/folder";
-            return Ok(vec![Check("folder").problem(reason, advice)]);
+            let advice = "choose a directory on a disk of this machine with local:/some/directory";
+            return Ok(vec![Check("directory").problem(reason, advice)]);
         }
         Err(error) => return Err(error),
     };
     let folder = &store.state.folder;
     let path = folder.path().to_owned();
     let shown = path.display();
-    let mut findings = vec![Check("folder").fine(format!(
+    let mut findings = vec![Check("directory").fine(format!(
         "{shown} can be written to, and is on a file system of this machine"
     ))];
     findings.push(space(&path)?);
@@ -42,13 +42,13 @@ pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
             "fences grow through reboots, up to {ceiling} so far"
         )),
         None => Check("fences").problem(
-            format!("{shown} has no ceiling of fences: after a reboot they may begin anew"),
-            "stop the programs that use the folder, and put the file back from a backup",
+            format!("{shown} has no ceiling of fences: after a reboot they may start over"),
+            "stop the programs that use the directory, and put the file back from a backup",
         ),
     });
     let sessions = presence::sessions(folder).map_err(|error| fault::io(&path, &error))?;
     let dead = store.state.dead_among(sessions.iter().copied()).len();
-    // One of them is this look.
+    // One of them is the doctor itself.
     let clients = (sessions.len() - dead).saturating_sub(1);
     let names = store.list(None).await?.len();
     let found = format!("other clients: {clients}, names held or waited for: {names}");
@@ -56,7 +56,7 @@ pub async fn doctor(folder: Option<&Path>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// How much room is left.
+/// Checks the free space.
 fn space(path: &Path) -> Result<Finding> {
     let found = rustix::fs::statvfs(path).map_err(|error| fault::io(path, &error.into()))?;
     Ok(room(found.f_bavail.saturating_mul(found.f_frsize)))
@@ -65,17 +65,17 @@ fn space(path: &Path) -> Result<Finding> {
 fn room(free: u64) -> Finding {
     let found = format!("{} MiB are free", free >> 20);
     if free < LEAST {
-        let advice = "make room: a lock that cannot be written is not granted";
+        let advice = "free some space: a lock that cannot be written is not granted";
         return Check("space").problem(found, advice);
     }
     if free < LITTLE {
-        let advice = "make room before it is used up: then no lock can be taken or renewed";
+        let advice = "free some space before it runs out: then no lock can be taken or renewed";
         return Check("space").warning(found, advice);
     }
     Check("space").fine(found)
 }
 
-/// Less than a state of a few thousand names takes.
+/// Less than the state of a few thousand names needs.
 const LEAST: u64 = 1 << 20;
 const LITTLE: u64 = 64 << 20;
 

@@ -1,4 +1,4 @@
-//! Turns what the system reports into errors that say what to do.
+//! Maps errors of the system to errors that say what to do.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,7 @@ pub(super) const KIND: &str = "local";
 
 /// Nothing was changed; `why` is a sentence for operators.
 pub(super) fn unavailable(why: impl Into<BoxError>) -> Error {
-    Error::Unavailable {
-        driver: KIND,
-        source: why.into(),
-    }
+    Error::unavailable(KIND, why)
 }
 
 /// The files cannot be trusted; `why` is a sentence with the remedy.
@@ -29,24 +26,23 @@ pub(super) fn io(path: &Path, error: &io::Error) -> Error {
     let path = path.display();
     let why = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "{path} is not writable for this user: choose another folder with \
-             local:/some/folder, or let your group write to it"
+            "{path} is not writable for this user: choose another directory with \
+             local:/some/directory, or let your group write to it"
         ),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("no space is left for {path}: free some, and try again")
         }
         io::ErrorKind::ReadOnlyFilesystem => format!(
-            "{path} is on a read-only file system: choose another folder with local:/some/folder"
+            "{path} is on a read-only file system: choose another directory with local:/some/directory"
         ),
         io::ErrorKind::NotADirectory => {
-            format!("{path} is not a folder: choose another with local:/some/folder")
+            format!("{path} is not a directory: choose another with local:/some/directory")
         }
         _ => format!("{path} cannot be used: {error}"),
     };
+    use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
-        io::ErrorKind::PermissionDenied
-        | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::NotADirectory => unavailable(Lasting(why.into())),
+        PermissionDenied | ReadOnlyFilesystem | NotADirectory => unavailable(Lasting(why.into())),
         _ => unavailable(why),
     }
 }
@@ -55,9 +51,9 @@ pub(super) fn io(path: &Path, error: &io::Error) -> Error {
 pub(super) fn lmdb(path: &Path, error: heed::Error) -> Error {
     use heed::MdbError;
     match error {
-        // LMDB's word for a write that stopped half way.
+        // What LMDB returns for an incomplete write.
         heed::Error::Io(error) if error.raw_os_error() == Some(EIO) => unavailable(format!(
-            "{} cannot be written: look whether its disk is full or fails",
+            "{} cannot be written: check whether its disk is full or failing",
             path.display()
         )),
         heed::Error::Io(error) => io(path, &error),

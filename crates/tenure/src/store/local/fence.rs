@@ -1,14 +1,14 @@
-//! The durable ceiling of fences, so that they grow through reboots without a sync per grant.
+//! A durable upper bound of fences, so that they grow across reboots without a sync per grant.
 //!
-//! The next fence is counted in the state, which a power cut may lose. The ceiling stands on the
-//! disk: it is raised, and synced, before a fence at or above it is given out. After a loss of
-//! the state, counting goes on from the ceiling.
+//! The next fence is in the state, which a power cut may destroy. The upper bound (ceiling) is on
+//! disk: it is raised, and synced, before a fence at or above it is issued. If the state is lost,
+//! fences continue from the ceiling.
 
 use crate::error::Result;
 use crate::store::local::fault;
 use crate::store::local::folder::Folder;
 
-/// The ceiling's file in the store's folder.
+/// The ceiling's file in the store's directory.
 pub(super) const FILE: &str = "fence";
 
 /// How far the ceiling is raised each time: one sync for so many fences.
@@ -31,13 +31,13 @@ pub(super) fn raise(folder: &Folder, next: u64) -> Result<u64> {
     Ok(ceiling)
 }
 
-/// Without the ceiling nobody knows where to go on.
+/// Without the ceiling, nobody knows which fences were issued.
 pub(super) fn lost(folder: &Folder, what: &str) -> crate::Error {
     let path = folder.path();
     let file = path.join(FILE);
     fault::damaged(format!(
         "{} {what}: put it back from a backup; or, if nothing checks fences, stop the programs \
-         that use {} and delete that folder",
+         that use {} and delete that directory",
         file.display(),
         path.display()
     ))
@@ -53,7 +53,7 @@ fn parse(text: &str) -> Option<u64> {
     (text == write(ceiling)).then_some(ceiling)
 }
 
-/// FNV-1a: enough to tell a torn or mistyped number from a whole one.
+/// FNV-1a: enough to detect a torn or mistyped number.
 fn checksum(number: u64) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let bytes = number.to_le_bytes();

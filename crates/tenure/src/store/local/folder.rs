@@ -1,4 +1,4 @@
-//! The folder of a store: where it is, who may use it, and which files stand in it.
+//! The directory of a store: where it is, who may use it, and which files it contains.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -10,23 +10,23 @@ use crate::store::ledger::Session;
 use crate::store::local::safe_dir::{DRAFT, Location, SafeDir};
 use crate::store::local::{KIND, fault};
 
-/// The newest layout of the folder that this version knows.
+/// The newest layout of the directory that this version knows.
 const FORMAT: u32 = 2;
 
-/// A folder that is fit to hold a store.
+/// A directory that is fit to hold a store.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     location: Location,
-    /// The folder itself, whatever happens to its path.
+    /// The directory itself, whatever happens to its path.
     dir: SafeDir,
-    /// The folder of the clients.
+    /// The directory of the clients.
     pub(super) clients: SafeDir,
     boot: Box<str>,
 }
 
 impl Folder {
-    /// Makes the folder if need be, and refuses one that locks cannot rely on.
+    /// Creates the directory if needed, and refuses one that is not safe for locks.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |error| fault::io(path, &error);
         let mut private = DirBuilder::new();
@@ -51,7 +51,7 @@ impl Folder {
         &self.path
     }
 
-    /// The file that every change and every reader locks.
+    /// Opens the file that every reader and writer locks.
     pub(super) fn lock_file(&self) -> Result<File> {
         let lock = self.dir.open_or_make(LOCK_FILE);
         lock.map_err(|error| fault::io(&self.path.join(LOCK_FILE), &error))
@@ -71,7 +71,7 @@ impl Folder {
         }
     }
 
-    /// Whether others who open the folder by its path find this state.
+    /// Whether others who open the directory by its path find this state.
     pub(super) fn is_found_with(&self, state: &File) -> io::Result<bool> {
         self.location.has(&self.state_name(), state)
     }
@@ -80,7 +80,7 @@ impl Folder {
         format!("state-{}.mdb", self.boot)
     }
 
-    /// Makes the state of this boot, which `fill` writes.
+    /// Creates the state of this boot, which `fill` writes.
     pub(super) fn make_state(&self, fill: impl FnOnce(&File) -> heed::Result<()>) -> Result<File> {
         let made = self.dir.replace(&self.state_name(), fill);
         made.map_err(|error| fault::lmdb(&self.state(), error))
@@ -99,7 +99,7 @@ impl Folder {
         Ok(Some(content))
     }
 
-    /// Replaces a small file so that a crash leaves the old or the new one, also on the disk.
+    /// Replaces a small file atomically and durably.
     pub(super) fn replace(&self, file: &str, content: &str) -> io::Result<()> {
         self.dir.replace(file, |mut new| {
             new.write_all(content.as_bytes())?;
@@ -108,16 +108,16 @@ impl Folder {
         self.dir.sync()
     }
 
-    /// Removes what a session left behind; what is gone already is fine.
+    /// Removes the files of a session, if they exist.
     pub(super) fn remove_client(&self, session: Session) {
         for name in [socket_name(session), presence_name(session)] {
-            // Without the right to remove it (a sticky folder), its own user will.
+            // Where this user may not remove it (a sticky directory), its own user will.
             let _ = self.clients.remove(name.as_ref());
         }
         self.clients.remove_draft(&draft_name(session));
     }
 
-    /// Checks that this version knows the layout; `None` in a folder that is being made.
+    /// Checks that this version knows the layout; `None` in a directory that is being created.
     pub(super) fn format(&self) -> Result<Option<()>> {
         let Some(text) = self.read(FORMAT_FILE)? else {
             return Ok(None);
@@ -140,30 +140,30 @@ impl Folder {
                 .into(),
             ))),
             _ => Err(fault::damaged(format!(
-                "{} does not say 'tenure local {FORMAT}': this is not a folder of tenure, choose \
-                 another with local:/some/folder",
+                "{} does not say 'tenure local {FORMAT}': this is not a directory of tenure, choose \
+                 another with local:/some/directory",
                 self.path.join(FORMAT_FILE).display()
             ))),
         }
     }
 
-    /// Marks the folder as made; the last step of making it.
+    /// Marks the directory as complete; the last step of creating it.
     pub(super) fn write_format(&self) -> Result<()> {
         let path = self.path.join(FORMAT_FILE);
         self.replace(FORMAT_FILE, &format!("tenure local {FORMAT}\n"))
             .map_err(|error| fault::io(&path, &error))
     }
 
-    /// Deletes the states of earlier boots and half made files.
+    /// Deletes the states of earlier boots and incomplete files.
     ///
-    /// After a boot every holder on this machine is dead, and a file that a power cut may have
-    /// torn must not be read.
+    /// After a boot no holder of this machine is alive, and a file that a power cut may have torn must
+    /// not be read.
     pub(super) fn remove_earlier_boots(&self) -> Result<()> {
         let names = self.dir.names();
         for name in names.map_err(|error| fault::io(&self.path, &error))? {
             let file = name.to_string_lossy();
             if file.ends_with(DRAFT) || file.starts_with("state-") && file != self.state_name() {
-                // Nobody reads it, so it may stay where only its own user may remove it.
+                // Nobody reads it, so it may stay if only its own user may remove it.
                 let _ = self.dir.remove(Path::new(&name));
             }
         }
@@ -171,7 +171,7 @@ impl Folder {
     }
 }
 
-/// The file that shows that a session lives.
+/// The file that shows that a session is alive.
 pub(super) fn presence_name(session: Session) -> String {
     format!("{session:032x}")
 }
@@ -181,12 +181,12 @@ pub(super) fn socket_name(session: Session) -> String {
     format!("{session:032x}{SOCKET_END}")
 }
 
-/// Where the inbox of a session is made.
+/// Where the inbox of a session is created.
 pub(super) fn draft_name(session: Session) -> String {
     format!("{session:032x}{DRAFT}")
 }
 
-/// The folder that a URL names, or the user's own.
+/// Returns the directory of a URL, or the user's own.
 pub(super) fn choose(named: Option<&Path>) -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     match named {
@@ -195,19 +195,20 @@ pub(super) fn choose(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The user's own folder, by the XDG base directories: a relative path there counts as none.
+/// Returns the user's own directory, by the XDG base directories: a relative path counts as unset.
 fn default_folder(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf> {
     let absolute = |path: &PathBuf| path.is_absolute();
     let home = home.filter(absolute).map(|home| home.join(".local/state"));
     match state_home.filter(absolute).or(home) {
         Some(state) => Ok(state.join("tenure")),
         None => Err(Error::InvalidUrl {
-            reason: "neither XDG_STATE_HOME nor HOME is set: write local:/some/folder".to_owned(),
+            reason: "neither XDG_STATE_HOME nor HOME is set: write local:/some/directory"
+                .to_owned(),
         }),
     }
 }
 
-/// The name that the kernel gives to the time since it started.
+/// Returns the kernel's id of this boot.
 fn boot_id() -> Result<Box<str>> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(path).map_err(|error| {
@@ -226,15 +227,15 @@ fn refuse_shared_file_system(path: &Path, dir: &SafeDir) -> Result<()> {
         None => Ok(()),
         Some(kind) => Err(Error::InvalidUrl {
             reason: format!(
-                "{} is on {kind}, where file locks and shared memory of several machines do not \
-                 hold: choose a folder on a disk of this machine with local:/some/folder",
+                "{} is on {kind}, where file locks and shared memory are not reliable between machines: \
+                 choose a directory on a disk of this machine with local:/some/directory",
                 path.display()
             ),
         }),
     }
 }
 
-/// Names the file system if several machines, or a machine and its guests, may share it.
+/// Returns the kind of file system if several machines, or a machine and its guests, may share it.
 fn shared_file_system(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x0000_6969 => "NFS",
@@ -261,10 +262,10 @@ const FORMAT_FILE: &str = "format";
 /// The file that is locked.
 pub(super) const LOCK_FILE: &str = "lock";
 
-/// How the names of sockets end.
+/// The suffix of sockets.
 pub(super) const SOCKET_END: &str = ".sock";
 
-/// No file of ours that is read as a whole is longer.
+/// The largest file that is read as a whole.
 const SMALL: u64 = 4096;
 
 #[cfg(test)]
@@ -285,7 +286,10 @@ mod tests {
     #[test]
     fn without_a_home_the_error_says_what_to_write() {
         let error = default_folder(None, None).unwrap_err();
-        assert!(error.to_string().contains("local:/some/folder"), "{error}");
+        assert!(
+            error.to_string().contains("local:/some/directory"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -315,7 +319,7 @@ mod tests {
         };
         assert_eq!(
             source.to_string(),
-            "/x/y is not writable for this user: choose another folder with local:/some/folder, \
+            "/x/y is not writable for this user: choose another directory with local:/some/directory, \
              or let your group write to it"
         );
     }

@@ -1,4 +1,4 @@
-//! Lets in one at a time: a flag among the tasks of this process, a file lock among processes.
+//! Mutual exclusion: a flag among the tasks of this process, a file lock among processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -10,20 +10,20 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::fork::Origin;
 
-/// How long to wait for others. A change takes microseconds, so who takes longer stands still.
+/// How long to wait for others. A change takes microseconds, so a process that takes longer is stopped.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often to try before a wait: some tens of microseconds, longer than a change takes.
+/// How often to try before sleeping: for tens of microseconds, longer than a change takes.
 const TRIES: u32 = 100;
 
-/// The entrance to the state: both locks are taken before it is read or changed.
+/// Guards the state: both locks are taken before it is read or changed.
 #[derive(Debug)]
 pub(super) struct Gate(Arc<Locks>);
 
-/// A file lock belongs to the open file, so that the tasks which share it need one of their own.
+/// A file lock belongs to the open file, so the tasks that share it need a lock of their own.
 ///
-/// That one is not handed from task to task: whoever runs when it is free may take it. A change
-/// is much shorter than waking the next in line, which everybody else would have to wait for.
+/// That lock is not handed from task to task: any running task may take it when it is free. A change is
+/// much shorter than waking the next in line, for which everybody else would have to wait.
 #[derive(Debug)]
 struct Locks {
     taken: AtomicBool,
@@ -33,11 +33,11 @@ struct Locks {
     origin: Origin,
 }
 
-/// The time in which nobody else reads or changes the state; it ends when dropped.
+/// A critical section: nobody else reads or changes the state until it is dropped.
 #[derive(Debug)]
 pub(super) struct Section(Turn);
 
-/// The time in which no other task of this process tries the file lock.
+/// The exclusive right of a task of this process to try the file lock.
 #[derive(Debug)]
 struct Turn(Arc<Locks>);
 
@@ -51,24 +51,24 @@ impl Gate {
         }))
     }
 
-    /// Whether this is the copy of a forked child, which lets nobody in.
+    /// Whether this is the copy of a forked child, which must not be used.
     pub(super) fn is_inherited(&self) -> bool {
         !self.0.origin.is_here()
     }
 
-    /// Waits for the others, for [`PATIENCE`] at the longest.
+    /// Waits for the others, for at most [`PATIENCE`].
     ///
-    /// The common case neither waits nor leaves the thread. A longer wait never blocks the
-    /// caller's thread, because the one inside may have been stopped for good.
+    /// The common case neither waits nor leaves the thread. A longer wait never blocks the caller's
+    /// thread, because the process inside may have been stopped for good.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) if another process stands still inside; another kind
-    /// in a forked child.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if another process is stopped inside; another kind in a
+    /// forked child.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a section that comes too late is left again at once.
+    /// Cancel safe: a section that comes too late is left at once.
     pub(super) async fn enter(&self) -> io::Result<Section> {
         for count in 0..TRIES {
             if let Some(section) = self.try_enter()? {
@@ -76,30 +76,22 @@ impl Gate {
             }
             rest(count);
         }
-        match tokio::time::timeout(PATIENCE, self.wait()).await {
-            Ok(entered) => entered,
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
+        tokio::time::timeout(PATIENCE, self.wait()).await?
     }
 
-    /// Enters from a thread that may block, for `patience` at the longest.
+    /// Enters from a thread that may block, for at most `patience`.
     pub(super) fn enter_within(&self, patience: Duration) -> io::Result<Section> {
         let begun = Instant::now();
-        let mut count = 0;
-        loop {
+        for count in 0.. {
             if let Some(section) = self.try_enter()? {
                 return Ok(section);
             }
             if begun.elapsed() > patience {
-                return Err(io::ErrorKind::TimedOut.into());
+                break;
             }
-            if count < TRIES {
-                rest(count);
-                count += 1;
-            } else {
-                std::thread::sleep(Duration::from_micros(200));
-            }
+            rest(count);
         }
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     fn try_enter(&self) -> io::Result<Option<Section>> {
@@ -112,7 +104,7 @@ impl Gate {
     fn try_turn(&self) -> io::Result<Option<Turn>> {
         if self.is_inherited() {
             return Err(io::Error::other(
-                "this process was forked from the one that opened it, open it anew here",
+                "this process was forked from the one that opened it, open it again here",
             ));
         }
         let was_taken = self.0.taken.swap(true, Ordering::Acquire);
@@ -124,7 +116,7 @@ impl Gate {
         let mut turn = loop {
             match self.try_turn()? {
                 Some(turn) => break turn,
-                // Not missed if it happened just now: the notice is kept for the next who waits.
+                // Not missed if it happened just now: the permit is kept for the next waiter.
                 None => self.0.freed.notified().await,
             }
         };
@@ -159,16 +151,16 @@ impl Turn {
         }
     }
 
-    /// Waits in the kernel, on a thread of its own.
+    /// Waits in the kernel, on a separate thread.
     ///
     /// The thread is not one of the runtime's: a runtime that shuts down waits for its blocking
-    /// threads, and this one may wait for a stopped process. There is at most one, because it
-    /// has the turn, and it ends as soon as it has the lock, wanted or not.
+    /// threads, and this one may wait for a stopped process. There is at most one, because it has the
+    /// turn, and it ends as soon as it has the lock, whether or not anybody still wants it.
     async fn lock_on_a_thread(self) -> io::Result<Section> {
         let (entered, result) = oneshot::channel();
         let thread = std::thread::Builder::new().name("tenure-local".to_owned());
         thread.spawn(move || {
-            // If nobody waits any more, the section comes back and ends here.
+            // If nobody waits any more, the section is returned and ends here.
             let _ = entered.send(self.lock());
         })?;
         let gone = |_| Err(io::ErrorKind::Interrupted.into());
@@ -180,7 +172,7 @@ impl Drop for Section {
     fn drop(&mut self) {
         let locks = &self.0.0;
         if locks.origin.is_here() {
-            // Fails only for a file that is no file; the lock would end with it.
+            // Fails only for a bad descriptor; the lock ends with that.
             let _ = locks.file.unlock();
         }
     }
@@ -193,11 +185,13 @@ impl Drop for Turn {
     }
 }
 
-/// Spins at first; then lets others have the processor, as the one inside may need it.
+/// Spins at first; then yields the processor, which the one inside may need; at last sleeps.
 fn rest(count: u32) {
     if count < TRIES / 2 {
         std::hint::spin_loop();
-    } else {
+    } else if count < TRIES {
         std::thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -1,16 +1,15 @@
 //! Messages between clients: one datagram socket each, and a flag for what did not fit.
 //!
 //! A receiver's queue is short (`net.unix.max_dgram_qlen`, often 10). When it is full, the sender
-//! puts up a flag in the receiver's presence file and tries once more. No message is missed:
+//! sets a flag in the receiver's presence file and tries once more. No message is missed:
 //!
-//! - If the second try succeeds, the receiver has a message to read, after the flag went up.
-//! - If not, the queue was full after the flag went up, so the receiver has a message to read.
-//!   (A sender has a socket for each receiver. One for all would also be refused for what it has
-//!   sent to others who do not read.)
-//! - In both cases it reads until the queue is empty, and then at the latest looks at the flag. It
-//!   finds it up, takes it down, and asks the store again about everything. A flag that goes up
-//!   between the look and the taking down is for a change that was made before it, so that
-//!   asking shows the change.
+//! - If the second try succeeds, the receiver has a message to read after the flag was set.
+//! - If not, the queue was full after the flag was set, so the receiver has a message to read.
+//!   (A sender has one socket per receiver. A shared one would also be refused because of messages
+//!   to others who do not read.)
+//! - In both cases the receiver reads until the queue is empty, and then checks the flag. It finds
+//!   the flag set, clears it, and asks the store again about everything. A flag that is set between
+//!   the check and the clearing is about a change that was made before, so asking shows that change.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +31,7 @@ use crate::store::local::recall::Recalls;
 use crate::store::local::state::State;
 use crate::sync::Mutex;
 
-/// A notice on its way: about which name, and for whom.
+/// A notice to be sent, and the name that it is about.
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) name: Name,
@@ -47,13 +46,12 @@ struct Message<'a> {
     what: What,
 }
 
-/// The sockets that letters are sent from: one for each receiver, so that its path is looked up
-/// once.
+/// The sockets that letters are sent from: one per receiver, so that its path is looked up once.
 #[derive(Debug, Default)]
 pub(super) struct Outbox(Mutex<HashMap<Session, Arc<Sender>>>);
 
 impl Outbox {
-    /// Sends the letters without waiting; returns the sessions where nobody listens.
+    /// Sends the letters without waiting; returns the sessions that do not listen any more.
     pub(super) fn send(&self, folder: &Folder, letters: &[Letter]) -> Vec<Session> {
         let mut gone = Vec::new();
         for Letter { name, notice } in letters {
@@ -69,7 +67,7 @@ impl Outbox {
             match self.send_one(folder, to, &message) {
                 Ok(()) => {}
                 Err(error) if nobody_listens(&error) => gone.push(to),
-                // The receiver asks again when a lease ends by itself.
+                // The receiver asks again when a lease expires.
                 Err(error) => tracing::warn!(%name, %error, "a message to a client is lost"),
             }
         }
@@ -108,7 +106,7 @@ impl Outbox {
         socket.set_nonblocking(true)?;
         folder.clients.connect(&socket, &socket_name(to))?;
         if sockets.len() >= MOST_SOCKETS {
-            // Rare, and they are quickly made again; most belong to clients that have ended.
+            // Rare, and sockets are quickly created again; most belong to clients that have ended.
             sockets.clear();
         }
         let socket = Arc::new(socket);
@@ -120,19 +118,19 @@ impl Outbox {
 /// How many receivers a process keeps a socket for.
 const MOST_SOCKETS: usize = 64;
 
-/// Where a client hears what concerns it.
+/// Where a client receives its messages.
 #[derive(Debug)]
 pub(super) struct Inbox {
     socket: LeakedInChild<Receiver>,
     presence: Presence,
     recalls: Arc<Recalls>,
     state: Arc<State>,
-    /// Whether the client was told that the folder is gone.
+    /// Whether the client was told that the directory is gone.
     told_gone: AtomicBool,
 }
 
 impl Inbox {
-    /// Opens the inbox of a client that has shown up.
+    /// Opens the inbox of a client that has created its presence.
     pub(super) fn open(
         state: &Arc<State>,
         session: Session,
@@ -150,7 +148,7 @@ impl Inbox {
         })
     }
 
-    /// Where the client is told to ask again by itself.
+    /// Names that the client itself has to ask about again.
     pub(super) fn recalls(&self) -> &Arc<Recalls> {
         &self.recalls
     }
@@ -159,13 +157,12 @@ impl Inbox {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a letter or a call is taken out, or a flag changed, only to be returned at
-    /// once.
+    /// Cancel safe: a message or a call that is taken out is returned without another await.
     pub(super) async fn next(&self) -> News {
         let mut bytes = [0; 1024];
         loop {
             if self.state.is_inherited() {
-                // What comes here is for the parent.
+                // The messages are for the parent.
                 return std::future::pending().await;
             }
             match self.socket.try_recv(&mut bytes) {
@@ -201,14 +198,14 @@ impl Inbox {
     }
 }
 
-/// Reads a message; one that makes no sense is not one of ours.
+/// Parses a message; `None` if it is malformed.
 fn read(bytes: &[u8]) -> Option<News> {
     let message: Message<'_> = postcard::from_bytes(bytes).ok()?;
     let name = Name::new(message.name).ok()?;
     Some(ledger::news(name, message.claim, message.what))
 }
 
-/// Whether the socket, or the client that it belonged to, is no more.
+/// Whether the socket, or its client, no longer exists.
 fn nobody_listens(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,9 +1,8 @@
-//! Looks through a state file before LMDB maps it.
+//! Validates a state file before LMDB maps it.
 //!
-//! LMDB trusts its file: a page that is cut off or overwritten ends the process. So every page
-//! that the newest commit can reach, and every list of free pages, is read here first, by the
-//! layout of LMDB's data version 1.
-//! This takes microseconds for a usual state, and is done once per process.
+//! LMDB trusts its file: a missing or overwritten page crashes the process. So every page that the
+//! newest commit can reach, and every list of free pages, is read here first, by the layout of LMDB's
+//! data version 1. This takes microseconds for a typical state, and is done once per process.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,20 +10,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::local::fault;
 
-/// Refuses a file that LMDB could trip over.
+/// Refuses a file that LMDB could crash on.
 pub(super) fn whole(file: &File, path: &Path) -> Result<()> {
     let checked = Pages::open(file).and_then(|mut pages| pages.check());
     checked.map_err(|fault| match fault {
         Defect::Io(error) => fault::io(path, &error),
-        Defect::Wrong(what) => damaged(path, what),
+        Defect::Wrong(what) => fault::damaged_state(path, &what),
     })
-}
-
-fn damaged(path: &Path, what: &'static str) -> Error {
-    fault::damaged_state(path, &what)
 }
 
 #[derive(Debug)]
@@ -64,7 +59,7 @@ struct Pages<'a> {
     count: u64,
     /// The last page that is in use or was.
     last: u64,
-    /// The pages that have been seen, in use or free: none may be both, or in two places.
+    /// The pages seen so far, in use or free: none may appear twice.
     seen: BTreeSet<u64>,
     transaction: u64,
     /// The key before the next one of a tree.
@@ -161,7 +156,7 @@ impl<'a> Pages<'a> {
         })
     }
 
-    /// Looks at a page of a tree, and at all below it.
+    /// Checks a page of a tree, and all pages below it.
     fn tree(&mut self, kind: TreeKind, number: u64, depth: u16) -> Result<(), Defect> {
         if depth == 0 || depth > DEEPEST {
             return Err(Defect::Wrong("its tree is broken"));
@@ -179,13 +174,16 @@ impl<'a> Pages<'a> {
         for node in nodes {
             match depth {
                 1 => self.leaf(kind, &page, &node)?,
-                _ => self.tree(kind, node.below(), depth - 1)?,
+                _ => {
+                    let below = u64::from(node.low) | u64::from(node.high) << 32;
+                    self.tree(kind, below, depth - 1)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Looks at one entry of a leaf: its value must be within the file.
+    /// Checks one entry of a leaf: its value must be within the file.
     fn leaf(&mut self, kind: TreeKind, page: &[u8], node: &Node) -> Result<(), Defect> {
         let at = node.at + NODE + node.key_bytes;
         self.follow(kind, &page[node.at + NODE..at])?;
@@ -200,7 +198,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Counts a key as seen: each is larger than the one before. Free pages have the number of
+    /// Checks that a key is larger than the one before. The key of a list of free pages is the number of
     /// the transaction that freed them.
     fn follow(&mut self, kind: TreeKind, key: &[u8]) -> Result<(), Defect> {
         let key = match kind {
@@ -217,7 +215,7 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Reads a value that has pages of its own.
+    /// Reads a value on overflow pages.
     fn overflow(&mut self, number: u64, length: usize) -> Result<Vec<u8>, Defect> {
         let cut = Err(Defect::Wrong("a long entry is cut off"));
         let first = self.page(number)?;
@@ -241,7 +239,7 @@ impl<'a> Pages<'a> {
         Ok(value)
     }
 
-    /// Looks at a list of free pages: how many, and which, the largest first.
+    /// Checks a list of free pages: how many, and which, the largest first.
     fn free(&mut self, list: &[u8]) -> Result<(), Defect> {
         let broken = Err(Defect::Wrong("a list of free pages is broken"));
         let mut numbers = list.chunks_exact(8).map(|bytes| u64_at(bytes, 0));
@@ -258,7 +256,7 @@ impl<'a> Pages<'a> {
         listed.into_iter().try_for_each(|number| self.see(number))
     }
 
-    /// Counts a page as seen, once. The first two are meta pages.
+    /// Records a page as seen, once. The first two are meta pages.
     fn see(&mut self, number: u64) -> Result<(), Defect> {
         match (2..=self.last).contains(&number) && self.seen.insert(number) {
             true => Ok(()),
@@ -277,13 +275,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-impl Node {
-    fn below(&self) -> u64 {
-        u64::from(self.low) | u64::from(self.high) << 32
-    }
-}
-
-/// The entries of a page, which fill its end without a gap.
+/// Returns the entries of a page, which fill its end without a gap.
 fn nodes(page: &[u8], depth: u16) -> Result<Vec<Node>, Defect> {
     let bounds = [u16_at(page, 12), u16_at(page, 14)];
     let [lower, upper] = bounds.map(usize::from);

@@ -1,36 +1,35 @@
-//! Locks of one machine, with no server: processes share a folder.
+//! Locks of one machine, with no server: processes share a directory.
 //!
-//! # The folder
+//! # The directory
 //!
 //! | file | content |
 //! |---|---|
-//! | `format` | `tenure local 2`: the layout of this folder |
-//! | `lock` | empty; whoever reads or changes the state holds an exclusive file lock on it |
-//! | `fence` | a ceiling of all fences given out, on the disk, with a checksum |
-//! | `state-<boot>.mdb` | an LMDB file: a ledger for each name that is held or waited for, and the next fence; of one boot of the machine |
-//! | `clients/<session>` | one for each client, which holds a file lock on it as long as it lives |
+//! | `format` | `tenure local 2`: the layout of this directory |
+//! | `lock` | empty; every reader and writer of the state holds an exclusive file lock on it |
+//! | `fence` | an upper bound of all fences issued so far, synced to disk, with a checksum |
+//! | `state-<boot>.mdb` | an LMDB file for one boot of the machine: a ledger for each name that is held or waited for, and the next fence |
+//! | `clients/<session>` | one per client, which holds a file lock on it as long as it lives |
 //! | `clients/<session>.sock` | the client's inbox, a Unix datagram socket |
-//! | `*.tmp` | something that is being made, or was by a process that was killed |
+//! | `*.tmp` | a file that is being created, or was left by a process that was killed |
 //!
-//! The default folder is `tenure` in `$XDG_STATE_HOME`, or in `~/.local/state`, for its user
-//! alone. In another folder, files get the rights of the folder: whoever may write in it may
-//! lock, so that a group shares locks in a folder that the group may write to.
+//! The default directory is `tenure` in `$XDG_STATE_HOME`, or in `~/.local/state`, for its user
+//! only. In another directory, files get the permissions of the directory: everybody who may write to
+//! it may lock, so a group shares locks in a directory that the group may write to.
 //!
 //! # What it promises
 //!
-//! - Each change is one LMDB transaction, made while all others are kept out by the file lock.
-//!   A process that is killed in the midst of it has changed nothing, and the kernel drops its
-//!   lock.
-//! - The state need not survive a power cut, because every holder on the machine ends with it. A
-//!   new boot begins with a new state, and with fences from the ceiling.
-//! - A client's end is seen by its file lock. A client that waits watches the processes before
-//!   it, so that it goes on within milliseconds after one of them died. Where it cannot see them
+//! - Each change is one LMDB transaction, made while the file lock keeps all others out. A process
+//!   that is killed in the middle of it has changed nothing, and the kernel releases its file lock.
+//! - The state need not survive a power cut, because no holder on the machine does. A new boot starts
+//!   with a new state, and with fences above the upper bound.
+//! - The file lock of a client shows that it is alive. A waiting client watches the processes before
+//!   it, so that it proceeds within milliseconds after one of them dies. Where it cannot see them
 //!   (another pid namespace, a child that inherited the files), the ttl is the backstop.
 //! - The clock is the machine's boot time, which runs while the machine sleeps. It is the same in
 //!   every time namespace.
 //!
-//! Network file systems, and those which a machine shares with its guests, are refused: their
-//! file locks and mappings do not hold.
+//! Network file systems, and those that a machine shares with its guests, are refused: their file
+//! locks and memory mappings are not reliable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -75,14 +74,14 @@ use watch::Watches;
 #[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
-/// One client of the locks in a folder.
+/// One client of the locks in a directory.
 ///
-/// Dropping it ends its leases, as the end of its process does. A forked child has a copy that
-/// refuses to be used, and whose drop ends nothing; it can open the folder anew.
+/// Dropping it ends its leases, as the end of its process does. The copy in a forked child returns
+/// errors, and dropping that ends nothing; the child can open the directory itself.
 ///
-/// If the folder is deleted, moved or replaced, the next request that notices it fails with
-/// [`Damaged`](Error::Damaged), and the client is told that it has lost all its leases; the engine
-/// makes one at a third of a lease's ttl, to renew it.
+/// If the directory is deleted, moved or replaced, the next request that notices it fails with
+/// [`Damaged`](Error::Damaged), and the client is told that it has lost all its leases. The engine
+/// renews each lease after a third of its ttl, so it notices by then.
 #[derive(Debug)]
 pub struct Local {
     session: Session,
@@ -92,14 +91,14 @@ pub struct Local {
 }
 
 impl Local {
-    /// Opens the locks of a folder, and makes it if need be; without one, the user's own.
+    /// Opens the locks of a directory, and creates it if needed; without one, the user's own.
     ///
     /// # Errors
     ///
-    /// [`InvalidUrl`](Error::InvalidUrl) if there is no folder to take, or it is on a network
-    /// file system; [`Unavailable`](Error::Unavailable) if it cannot be written to;
-    /// [`Damaged`](Error::Damaged) if its files make no sense; [`Version`](Error::Version) if
-    /// they are from a newer version.
+    /// [`InvalidUrl`](Error::InvalidUrl) if no directory is given and there is no default, or if
+    /// it is on a network file system; [`Unavailable`](Error::Unavailable) if it is not writable;
+    /// [`Damaged`](Error::Damaged) if its files are damaged; [`Version`](Error::Version) if they are
+    /// from a newer version.
     ///
     /// # Panics
     ///
@@ -107,7 +106,7 @@ impl Local {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what a dropped call has made in the folder, the next one removes.
+    /// Cancel safe: the next call removes what a dropped one has created in the directory.
     pub async fn open(folder: Option<&Path>) -> Result<Self> {
         let folder = folder::choose(folder)?;
         let opened = tokio::task::spawn_blocking(move || State::open(&folder)).await;
@@ -133,7 +132,7 @@ impl Local {
         Ok(client)
     }
 
-    /// Makes one change, and tells everybody whom it concerns.
+    /// Makes one change, and notifies every client that it concerns.
     async fn change<T>(&self, change: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         let section = self.state.enter().await?;
         let (answer, letters) = self.state.change(section, self.session, change)?;
@@ -143,7 +142,7 @@ impl Local {
         Ok(answer)
     }
 
-    /// Decides a claim; also returns who is before it.
+    /// Decides a claim; also returns the sessions before it.
     fn decide(
         &self,
         claim: &Claim,
@@ -190,7 +189,7 @@ impl Driver for Local {
             let unwatched = unwatched.filter(|session| !self.watches.has(*session));
             let dead = self.state.dead_among(unwatched);
             if !dead.is_empty() {
-                // Begun anew, so that the claim is decided as if they had never been there.
+                // Started again, so that the claim is decided as if they had never been there.
                 drop(change);
                 change = Transaction::begin(&self.state, &section, self.session)?;
                 self.state.forget(&mut change, &dead)?;
@@ -216,10 +215,10 @@ impl Driver for Local {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
         let mut sorted: Vec<_> = renewals.iter().enumerate().collect();
         sorted.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
-        // Seldom enough for what each change does not look at.
+        // Renewals are rare enough for a check that is too slow for every change.
         self.state.refuse_moved()?;
         let mut answers = Vec::with_capacity(renewals.len());
-        // Others get their turn between two batches.
+        // Other clients get their turn between two batches.
         for batch in sorted.chunks(BATCH) {
             let renewed = self.change(|change| {
                 let renew = |(at, renewal): &(usize, &Renewal)| {
@@ -272,31 +271,31 @@ impl Driver for Local {
         self.change(|change| change.name(name, Ledger::evict)).await
     }
 
-    /// Every request is waited for by whoever made it.
+    /// No request runs in the background.
     async fn settled(&self) {}
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // The client of a forked child is its parent's.
+        // The client belongs to the parent of a forked child.
         if self.state.is_inherited() {
             return;
         }
         match self.state.bury_within(FAREWELL, self.session) {
             Ok(()) => self.state.folder.remove_client(self.session),
-            // Others find out by the file lock, which ends with this client.
+            // Others notice by the file lock, which ends with this client.
             Err(error) => tracing::debug!(%error, "a client ends without saying so"),
         }
     }
 }
 
-/// How many names one change reads or renews.
+/// How many names one transaction reads or renews.
 const BATCH: usize = 1_000;
 
 /// How long the end of a client may take.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// What to show of a ledger, if anything.
+/// Returns the entry of a ledger, unless it is empty.
 fn entry(name: Name, ledger: &Ledger, now: u64) -> Option<Entry> {
     let entry = ledger.entry(name, now);
     (!entry.is_empty()).then_some(entry)

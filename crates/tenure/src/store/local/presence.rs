@@ -1,7 +1,7 @@
-//! Who is alive: each client holds a lock on a file of its own, which the kernel drops with it.
+//! Who is alive: each client holds a lock on its own file, which the kernel releases when it ends.
 //!
-//! The file's first byte says whether a message to the client was lost (see `inbox`); then come
-//! the process and its pid namespace, for those who want to be told of its end.
+//! The first byte of the file says whether a message to the client was lost (see `inbox`). Then come
+//! the process id and the pid namespace, for clients that wait for its end.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -13,40 +13,40 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::store::ledger::Session;
 use crate::store::local::folder::{Folder, SOCKET_END, presence_name};
 
-/// The lifetime of this client, as others see it.
+/// The presence of this client, as others see it.
 #[derive(Debug)]
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Shows up; nobody may look for the dead meanwhile, so the caller is in a section.
+    /// Creates the presence. The caller is in a section, so that nobody looks for dead clients now.
     pub(super) fn show(folder: &Folder, session: Session) -> io::Result<Self> {
         let (pid, namespace) = (std::process::id(), pid_namespace());
         let made = folder.clients.make_with(&presence_name(session), |file| {
-            // Nobody else has the lock, unless the file was in sight; then nobody waits for it.
+            // Nobody else has the lock, unless the file was visible already; nobody waits for it then.
             file.try_lock()?;
             file.write_all_at(format!("0 {pid} {namespace}\n").as_bytes(), 0)
         });
         made.map(Self)
     }
 
-    /// Takes down the flag that a message was lost, and returns whether it was up.
+    /// Clears the flag that a message was lost, and returns whether it was set.
     pub(super) fn take_overflow(&self) -> bool {
         let mut flag = [0];
         let up = self.0.read_exact_at(&mut flag, 0).is_ok() && flag == *b"1";
-        // Left up if it cannot be taken down: then the client asks once too often.
+        // If it cannot be cleared, the client asks once too often.
         up && self.0.write_all_at(b"0", 0).is_ok()
     }
 }
 
-/// Puts up the flag that a message to the session was lost.
+/// Sets the flag that a message to the session was lost.
 pub(super) fn raise_overflow(folder: &Folder, session: Session) -> io::Result<()> {
     let file = folder.clients.open_to_write(&presence_name(session))?;
     file.write_all_at(b"1", 0)
 }
 
-/// Whether the client has ended. One that cannot be looked at counts as alive.
+/// Whether the client has ended. One whose file cannot be read counts as alive.
 ///
-/// The lock is tried in shared mode, so that two who look at once do not take each other for the
+/// The lock is tried in shared mode, so that two concurrent checks do not take each other for the
 /// client.
 pub(super) fn is_dead(folder: &Folder, session: Session) -> bool {
     match folder.clients.open_to_read(&presence_name(session)) {
@@ -68,18 +68,18 @@ pub(super) fn sessions(folder: &Folder) -> io::Result<Vec<Session>> {
     Ok(sessions)
 }
 
-/// How a client's end can be noticed.
+/// How to notice the end of a client.
 #[derive(Debug)]
 pub(super) enum Sight {
     /// It has ended.
     Dead,
     /// This becomes readable when its process ends.
     Process(OwnedFd),
-    /// Not from here: it is a part of this process, or in another pid namespace.
+    /// Not visible from here: it is in this process, or in another pid namespace.
     Hidden,
 }
 
-/// Looks for the process of a client.
+/// Finds the process of a client.
 pub(super) fn sight(folder: &Folder, session: Session) -> io::Result<Sight> {
     let file = match folder.clients.open_to_read(&presence_name(session)) {
         Ok(file) => file,
@@ -98,8 +98,8 @@ pub(super) fn sight(folder: &Folder, session: Session) -> io::Result<Sight> {
         return Ok(Sight::Hidden);
     }
     let process = pidfd_open(pid, PidfdFlags::empty());
-    // Looked at only now: if the client still lives, the number was its own when the descriptor
-    // was made, and not that of a later process.
+    // Checked only now: if the client is still alive, the pid was its own when the descriptor was
+    // opened, and not that of a later process.
     if is_unlocked(&file) {
         return Ok(Sight::Dead);
     }
@@ -116,10 +116,10 @@ fn is_unlocked(file: &File) -> bool {
     }
 }
 
-/// The namespace in which this process's number means something; 0 if unknown.
+/// The pid namespace of this process; 0 if unknown.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
-/// No file of a client is longer.
+/// The largest presence file.
 const LONGEST: u64 = 256;

@@ -17,13 +17,13 @@ use tokio::io::unix::AsyncFd;
 use crate::store::local::gate::Section;
 use crate::store::local::safe_dir::descriptor;
 
-/// Keys and values as they stand in the file.
+/// Keys and values as they are in the file.
 pub(super) type Table = Database<'static, Bytes, Bytes>;
 
 /// The mapping's size: room in the address space, not on the disk.
 const MAP_BYTES: usize = 4 << 30;
 
-/// A state file that is open.
+/// An open state file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) env: Env<WithoutTls>,
@@ -33,9 +33,9 @@ pub(super) struct Opened {
     _stand_in: OwnedFd,
 }
 
-/// Opens a file and its one table, and makes them if the file is empty.
+/// Opens a file and its one table, and creates them if the file is empty.
 ///
-/// Two flags leave to us what LMDB would do:
+/// Two flags turn off what LMDB would do:
 ///
 /// - `NO_LOCK`: nobody else reads or writes. Every transaction stands in a [`Section`], which is
 ///   at most one at a time on this machine, in this process (a mutex) and across processes (a
@@ -68,9 +68,9 @@ pub(super) fn open(file: &File, _alone: &Section) -> heed::Result<Opened> {
         dup3(file, &mut copy, DupFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     // SAFETY: there is no transaction. This maps the file anew, which is now ours: it is changed
-    // only through LMDB and only in a `Section`; it is on a local file system (see `folder`), is
+    // only through LMDB and only in a `Section`; it is on a local file system (see `folder.rs`), is
     // whole up to its last page and has pages of the size that LMDB gives to an empty file (see
-    // `check`), and is never cut short: our own code only replaces or deletes state files, which
+    // `lmdb_check.rs`), and is never cut short: our own code only replaces or deletes state files, which
     // leaves mappings intact.
     unsafe { env.resize(MAP_BYTES)? };
     let opening = env.write_txn()?;
@@ -115,7 +115,7 @@ fn copies(file: &File) -> io::Result<Vec<RawFd>> {
     Ok(copies)
 }
 
-/// Lets a task wait until a descriptor is readable.
+/// Makes a descriptor that a task can wait on until it is readable.
 pub(super) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open and stays the same until it is dropped, and the `AsyncFd`
     // owns it.

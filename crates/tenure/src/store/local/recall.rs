@@ -1,7 +1,7 @@
-//! Names to ask again about, because somebody has ended who may have had something to say.
+//! Names to ask about again, because a process has ended that may not have sent its messages.
 //!
 //! A process that is killed between a change and its messages leaves a client that holds a lock
-//! and does not know it. So whoever waits behind a process asks again when that process ends.
+//! without knowing it. So a client that waits behind a process asks again when that process ends.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::driver::News;
 use crate::name::Name;
 use crate::sync::Mutex;
 
-/// How many names are kept apart; more than these count as all.
+/// How many names are remembered one by one; more than these count as all.
 const MOST: usize = 1_000;
 
 /// A set of names; `None` in it stands for all.
@@ -34,7 +34,7 @@ impl Names {
     }
 }
 
-/// What one client has to ask again about, until it hears of it.
+/// The names that one client has to ask about again.
 #[derive(Debug, Default)]
 pub(super) struct Recalls {
     names: Names,
@@ -42,7 +42,7 @@ pub(super) struct Recalls {
 }
 
 impl Recalls {
-    /// Calls back everything that waited behind somebody who has ended.
+    /// Adds all names that waited behind a session that has ended.
     pub(super) fn call(&self, names: &Names) {
         while let Some(name) = names.pop() {
             self.names.add(name);

@@ -1,9 +1,9 @@
-//! An open folder in which others may write: what stands in it is never trusted by its name.
+//! An open directory that others may write to: its contents are never trusted by name.
 //!
-//! Whoever shares the folder can put a link, a pipe or another file in place of one of ours at any
-//! moment, and root must not be led out of the folder by it. So everything is opened relative to
-//! the open folder, without following links and without waiting, and its kind is checked on what
-//! was opened. Rights are given to open files alone, never to names.
+//! Everybody who shares the directory can replace one of our files by a link, a pipe or another file
+//! at any moment, and that must not lead root out of the directory. So everything is opened relative
+//! to the open directory, without following links and without blocking, and its type is checked after
+//! it was opened. Permissions are set on open files only, never by name.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::random::random_u128;
 
-/// An open folder, and who may use its files.
+/// An open directory, and who may use its files.
 #[derive(Debug)]
 pub(super) struct SafeDir {
     handle: File,
@@ -26,7 +26,7 @@ pub(super) struct SafeDir {
 }
 
 impl SafeDir {
-    /// Opens the folder that a path leads to.
+    /// Opens the directory that a path leads to.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -34,7 +34,7 @@ impl SafeDir {
         Ok(Self { handle, access })
     }
 
-    /// Opens a folder in this one, and makes it with the same rights if need be.
+    /// Opens a directory in this one, and creates it with the same permissions if needed.
     pub(super) fn open_or_make_dir(&self, name: &str) -> io::Result<Self> {
         let handle = match self.open_dir(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -47,12 +47,12 @@ impl SafeDir {
         Ok(Self { handle, access })
     }
 
-    /// The way to this folder, also if it was moved.
+    /// A path to this directory that stays valid if it is moved.
     pub(super) fn path(&self) -> PathBuf {
         descriptor(&self.handle)
     }
 
-    /// The names of all that is in the folder.
+    /// Returns the names of all entries.
     pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
         let entries = fs::read_dir(self.path())?;
         entries.map(|entry| Ok(entry?.file_name())).collect()
@@ -63,7 +63,7 @@ impl SafeDir {
         self.open_file(name, OFlags::RDONLY)
     }
 
-    /// Opens a file to read and write it, which must have no second name elsewhere.
+    /// Opens a file to read and write it; refuses a file with a second hard link.
     pub(super) fn open_to_write(&self, name: &str) -> io::Result<File> {
         let file = self.open_file(name, OFlags::RDWR)?;
         if file.metadata()?.nlink() > 1 {
@@ -74,26 +74,26 @@ impl SafeDir {
         Ok(file)
     }
 
-    /// Opens a file to read and write it, and makes it with the folder's rights if need be.
+    /// Opens a file to read and write it, and creates it with the directory's permissions if needed.
     pub(super) fn open_or_make(&self, name: &str) -> io::Result<File> {
         match self.open_to_write(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             found => return found,
         }
         match self.make(name) {
-            // Another process made it in between.
+            // Another process has created it in between.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open_to_write(name),
             made => made,
         }
     }
 
-    /// Makes a new file that has its rights before it has a name: until then another user would
-    /// be refused, and for good if this process were killed in between.
+    /// Creates a file that has its permissions before it has a name. Otherwise another user would be
+    /// refused in between, and for good if this process were killed then.
     pub(super) fn make(&self, name: &str) -> io::Result<File> {
         self.make_with(name, |_| Ok(()))
     }
 
-    /// The same; `fill` has the file while others cannot see it yet.
+    /// The same; `fill` gets the file before others can see it.
     pub(super) fn make_with(
         &self,
         name: &str,
@@ -103,7 +103,7 @@ impl SafeDir {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let (file, in_sight) = match rustix::fs::openat(at, ".", flags, PRIVATE_FILE) {
             Ok(file) => (File::from(file), false),
-            // Some file systems know no files without a name.
+            // Some file systems do not support files without a name.
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(at, name, flags, PRIVATE_FILE)?;
@@ -120,8 +120,8 @@ impl SafeDir {
         Ok(file)
     }
 
-    /// Makes a file, and gives it its name once `fill` has written it: a crash leaves what was
-    /// there before, or the new file as a whole.
+    /// Creates a file, and gives it its name once `fill` has written it: a crash leaves the old file or
+    /// the complete new one.
     pub(super) fn replace<E: From<io::Error>>(
         &self,
         name: &str,
@@ -144,16 +144,16 @@ impl SafeDir {
         Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?)
     }
 
-    /// Makes changes of names survive a power cut.
+    /// Syncs the directory, so that renames survive a power cut.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.handle.sync_all()
     }
 
-    /// Makes a socket that has the rights of the folder before it has its name.
+    /// Creates a socket that has the permissions of the directory before it has its name.
     ///
-    /// A socket gets its rights by a name, so it is made where nobody else can exchange it.
-    /// `draft` is the name of that place; [`remove_draft`](Self::remove_draft) takes away what a
-    /// killed process leaves of it.
+    /// The permissions of a socket can only be set by name, so it is created in a private directory
+    /// called `draft`, where nobody else can replace it. [`remove_draft`](Self::remove_draft) removes
+    /// what a killed process leaves of that.
     pub(super) fn bind(&self, name: &str, draft: &str) -> io::Result<UnixDatagram> {
         let private = self.make_private_dir(draft)?;
         let bound = UnixDatagram::bind(descriptor(&private).join(SOCKET)).and_then(|socket| {
@@ -166,16 +166,16 @@ impl SafeDir {
         bound
     }
 
-    /// Removes the place where a socket is made.
+    /// Removes the private directory of a socket.
     pub(super) fn remove_draft(&self, draft: &str) {
         if let Ok(private) = self.open_dir(draft) {
-            // Where another user may not remove it, nobody uses it either.
+            // If another user may not remove it, nobody uses it either.
             let _ = rustix::fs::unlinkat(&private, SOCKET, AtFlags::empty());
             let _ = rustix::fs::unlinkat(&self.handle, draft, AtFlags::REMOVEDIR);
         }
     }
 
-    /// Connects to a socket in the folder.
+    /// Connects to a socket in the directory.
     pub(super) fn connect(&self, socket: &UnixDatagram, name: &str) -> io::Result<()> {
         let file = open_at(&self.handle, name, OFlags::PATH)?;
         let found = file.metadata()?;
@@ -186,7 +186,7 @@ impl SafeDir {
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // A pipe, or a file with a lease on it, would make its opener wait.
+        // Opening a pipe, or a file with a lease on it, would block.
         let file = open_at(&self.handle, name, flags | OFlags::NONBLOCK)?;
         match file.metadata()?.is_file() {
             true => Ok(file),
@@ -198,7 +198,7 @@ impl SafeDir {
         open_at(&self.handle, name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Makes a folder; like a file, it has its rights before it has its name.
+    /// Creates a directory that, like a file, has its permissions before it has its name.
     fn make_dir(&self, name: &str) -> io::Result<()> {
         let draft = draft();
         let made = self.make_private_dir(&draft)?;
@@ -210,18 +210,18 @@ impl SafeDir {
         }
         rustix::fs::unlinkat(at, &draft, AtFlags::REMOVEDIR)?;
         match named {
-            // Some file systems cannot keep from replacing what is there.
+            // Some file systems do not support NOREPLACE.
             Err(Errno::INVAL | Errno::NOSYS) => match self.make_private_dir(name) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => self.access.give_to(&made?, self.access.mode),
             },
-            // Another process made it in between.
+            // Another process has created it in between.
             Err(Errno::EXIST) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Makes a folder in which only this user can write, and makes sure that it is that one.
+    /// Creates a directory that only this user can write to, and checks that it was not replaced.
     fn make_private_dir(&self, name: &str) -> io::Result<File> {
         rustix::fs::mkdirat(&self.handle, name, Mode::RWXU)?;
         let made = self.open_dir(name)?;
@@ -229,12 +229,12 @@ impl SafeDir {
         let own = found.uid() == rustix::process::geteuid().as_raw();
         match own && found.mode() & 0o077 == 0 {
             true => Ok(made),
-            false => Err(io::Error::other("a new folder in it was exchanged")),
+            false => Err(io::Error::other("a new directory in it was replaced")),
         }
     }
 }
 
-/// Where a folder is, to see whether others find the same one there.
+/// The location of a directory, to check whether its path still leads to it.
 #[derive(Debug)]
 pub(super) struct Location {
     parent: File,
@@ -242,7 +242,7 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Notes the place of a folder by its path, which has no links.
+    /// Records the location of a directory by its path, which contains no links.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let (parent, name) = match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => (parent, Path::new(name)),
@@ -255,7 +255,7 @@ impl Location {
         })
     }
 
-    /// Whether the file of that name is this one. Without the right to see that, it counts as yes.
+    /// Whether the file of that name is this one. Without the permission to look, it counts as yes.
     pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
         let ours = rustix::fs::fstat(file)?;
         match rustix::fs::statat(&self.parent, self.name.join(name), AtFlags::empty()) {
@@ -266,10 +266,10 @@ impl Location {
     }
 }
 
-/// Who may use the folder, and so its files.
+/// Who may use the directory, and so its files.
 #[derive(Debug, Clone, Copy)]
 struct Access {
-    /// The folder's mode.
+    /// The directory's mode.
     mode: u32,
     owner: u32,
     group: u32,
@@ -285,42 +285,42 @@ impl Access {
         })
     }
 
-    /// Who may write in the folder may read and write its files; others get nothing, because
-    /// already a reader of the lock file could keep everybody out.
+    /// Users who may write to the directory may read and write its files. Others get no access, because
+    /// even a reader of the lock file could lock everybody out.
     fn file_mode(self) -> u32 {
         let writers = self.mode & 0o222;
         writers | (writers << 1)
     }
 
-    /// Sets owner, group and mode by hand: the umask must not decide who shares a lock, and root
-    /// must not lock a user out of the user's own folder.
+    /// Sets owner, group and mode explicitly: the umask must not decide who shares a lock, and root
+    /// must not lock users out of their own directories.
     fn give_to(self, file: &File, mode: u32) -> io::Result<()> {
         let found = file.metadata()?;
         let root = rustix::process::geteuid().is_root();
         let owner = (root && found.uid() != self.owner).then_some(self.owner);
         let shared = root || mode & 0o070 != 0;
         let group = (shared && found.gid() != self.group).then_some(self.group);
-        // By this way to what is open: a handle that only names a file cannot be changed itself.
+        // By the path of the descriptor: an `O_PATH` handle cannot be changed itself.
         let path = descriptor(file);
         if owner.is_some() || group.is_some() {
-            // Refused to a user outside the group, who is here by the rights of all others.
+            // Refused to a user outside the group, who has access by the permissions for others.
             let _ = std::os::unix::fs::chown(&path, owner, group);
         }
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
 }
 
-/// A name that nobody else uses.
+/// Returns a unique name.
 fn draft() -> String {
     format!("{:032x}{DRAFT}", random_u128())
 }
 
-/// Opens what has a name in an open folder; a link is an error.
+/// Opens an entry of an open directory; a link is an error.
 fn open_at(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(folder, name, flags, Mode::empty()) {
         Ok(file) => Ok(File::from(file)),
-        // A folder is asked for, and a link is none.
+        // With O_DIRECTORY, a link is NOTDIR.
         Err(Errno::LOOP | Errno::NOTDIR) if is_link(folder, name) => {
             Err(io::Error::other("it is a link, which is not followed here"))
         }
@@ -332,15 +332,15 @@ fn is_link(folder: &File, name: &str) -> bool {
     rustix::fs::readlinkat(folder, name, Vec::new()).is_ok()
 }
 
-/// The way to an open file, whatever its name or its path.
+/// Returns a path to an open file, whatever its name is now.
 pub(super) fn descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// How the names of files end that are not yet whole.
+/// The suffix of incomplete files.
 pub(super) const DRAFT: &str = ".tmp";
 
-/// The name of a socket that is being made.
+/// The name of a socket that is being created.
 const SOCKET: &str = "socket";
 
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);

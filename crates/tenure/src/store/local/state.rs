@@ -1,4 +1,4 @@
-//! The state of one folder, shared by all clients of this process.
+//! The state of one directory, shared by all clients of this process.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,31 +23,31 @@ use crate::store::local::transaction::{Counter, FENCE, LOCK, Transaction};
 use crate::store::local::{fault, fence, lmdb_check, presence, raw};
 use crate::sync::Mutex;
 
-/// Kept free on the disk for the state, so that releases still work when the disk is full.
+/// Reserved on disk for the state, so that releases still work when the disk is full.
 const RESERVED_BYTES: u64 = 1 << 20;
 
-/// One open folder.
+/// One open directory.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) folder: Folder,
     pub(super) db: Opened,
     pub(super) clock: BootClock,
-    /// Which file is locked, as the state knows it.
+    /// The inode of the lock file, as recorded in the state.
     pub(super) lock: [u8; 8],
-    /// Set for good once the folder is deleted, moved or replaced: all leases are lost.
+    /// Set for good once the directory is deleted, moved or replaced: all leases are lost.
     pub(super) gone: SetOnce<()>,
     gate: Gate,
     outbox: Outbox,
-    /// The state file, and the largest size that it was seen to have.
+    /// The state file, and the largest size seen so far.
     file: File,
     size: AtomicU64,
     path: PathBuf,
 }
 
 impl State {
-    /// Opens the folder's state, or shares it with the other clients of this process.
+    /// Opens the directory's state, or shares it with the other clients of this process.
     ///
-    /// Blocks on the disk, and for the others' changes.
+    /// Blocks on disk I/O, and while others make changes.
     pub(super) fn open(path: &Path) -> Result<Arc<Self>> {
         /// One mapping, one lock file and one outbox for all clients.
         static OPEN: Mutex<Option<HashMap<PathBuf, Weak<State>>>> = Mutex::new(None);
@@ -104,11 +104,11 @@ impl State {
         self.entered(self.gate.enter_within(patience))
     }
 
-    /// Refuses a section of a state that others cannot see any more, or that was cut short: to
-    /// read what is missing of a mapped file ends the process.
+    /// Refuses a section of a state that was deleted, or that was truncated: reading beyond the end of
+    /// a mapped file kills the process.
     fn entered(&self, entered: io::Result<Section>) -> Result<Section> {
         let section = entered.map_err(|error| refused(self.folder.path(), &error))?;
-        // Not the times: after a look at them the kernel makes the next write note a finer one, which
+        // Not the times: once they were queried, the kernel records a finer one at the next write, which
         // costs more than the rest of a change.
         let wanted = StatxFlags::NLINK | StatxFlags::SIZE;
         let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, wanted);
@@ -118,7 +118,7 @@ impl State {
         }
         let size = found.stx_size;
         if size < self.size.fetch_max(size, Ordering::Relaxed) {
-            return Err(self.damaged(&"it was cut short"));
+            return Err(self.damaged(&"it was truncated"));
         }
         Ok(section)
     }
@@ -140,11 +140,11 @@ impl State {
         Ok((answer, going.commit()?))
     }
 
-    /// Sends letters. A receiver that turns out dead is forgotten, and what was granted to it
-    /// goes to the next.
+    /// Sends letters. A receiver that turns out to be dead is forgotten, and what was granted to it goes
+    /// to the next.
     pub(super) async fn send(&self, letters: Vec<Letter>) {
         let gone = self.outbox.send(&self.folder, &letters);
-        // The kernel expects a sender to sleep soon, and puts the receiver on its processor.
+        // The kernel expects a sender to sleep soon, and schedules the receiver on its processor.
         std::thread::yield_now();
         if gone.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl State {
     pub(super) async fn bury(&self, suspects: Vec<Session>) -> Result<usize> {
         let mut buried = 0;
         let mut suspects = suspects;
-        // Ends, because each round but the last takes a dead client's files away.
+        // Ends, because each round but the last removes the files of a dead client.
         while !suspects.is_empty() {
             let section = self.enter().await?;
             let (dead, letters) = self.bury_in(section, &suspects)?;
@@ -191,7 +191,7 @@ impl State {
         Ok((dead.len(), change.commit()?))
     }
 
-    /// Forgets dead sessions within a change that is going on, and takes their files away.
+    /// Forgets dead sessions within an open transaction, and removes their files.
     pub(super) fn forget(&self, change: &mut Transaction<'_>, dead: &[Session]) -> Result<()> {
         for session in dead {
             change.forget(*session)?;
@@ -201,7 +201,7 @@ impl State {
         Ok(())
     }
 
-    /// Those of the sessions that are dead; only asked in a section.
+    /// Returns the dead ones among the sessions; called only in a section.
     pub(super) fn dead_among(&self, sessions: impl Iterator<Item = Session>) -> Vec<Session> {
         sessions
             .filter(|session| presence::is_dead(&self.folder, *session))
@@ -217,7 +217,7 @@ impl State {
         fault::damaged_state(&self.path, what)
     }
 
-    /// Notices that the folder's path leads elsewhere, or nowhere.
+    /// Notices that the directory's path leads elsewhere, or nowhere.
     pub(super) fn refuse_moved(&self) -> Result<()> {
         let found = self.folder.is_found_with(&self.file);
         match found.map_err(|error| fault::io(&self.path, &error))? {
@@ -242,8 +242,8 @@ impl State {
         change.commit().map_err(|error| self.fault(error))
     }
 
-    /// A file of the folder is not the one that others use, so that they may be granted what is
-    /// held here.
+    /// A file of the directory is not the one that others use, so they may be granted what is held
+    /// here.
     pub(super) fn lost(&self, file: &Path) -> Error {
         // Later ones find the same.
         let _ = self.gone.set(());
@@ -251,7 +251,7 @@ impl State {
     }
 }
 
-/// Makes what is missing of the folder; returns the state file.
+/// Creates what is missing in the directory; returns the state file.
 fn make(folder: &Folder, section: &Section) -> Result<File> {
     let made = folder.format()?;
     let found = folder.state_file()?;
@@ -287,7 +287,7 @@ fn fill(file: &File, alone: &Section, fences: &Counter) -> heed::Result<()> {
     change.commit()
 }
 
-/// A file is missing or new that clients which are still alive have in use.
+/// Refuses a file that is missing or new although live clients use it.
 fn refuse_if_in_use(folder: &Folder, _alone: &Section, path: &Path) -> Result<()> {
     let sessions = presence::sessions(folder).map_err(|error| fault::io(folder.path(), &error))?;
     let mut sessions = sessions.into_iter();
@@ -309,8 +309,8 @@ fn refused(folder: &Path, error: &io::Error) -> Error {
         return fault::io(folder, error);
     }
     fault::unavailable(format!(
-        "another process stands still in the middle of a change of {}: look for a stopped \
-         program, and continue or kill it",
+        "another process is stopped in the middle of a change of {}: find the stopped program, and \
+         continue or kill it",
         folder.display()
     ))
 }

@@ -14,30 +14,29 @@ use crate::store::local::inbox::Letter;
 use crate::store::local::state::State;
 use crate::store::local::{KIND, fault, fence};
 
-/// The next fence and the durable ceiling. Names have no control characters, so that keys which
-/// begin with one are ours.
+/// The next fence and the durable ceiling. Names have no control characters, so keys that begin with
+/// one are ours.
 pub(super) const FENCE: &[u8] = b"\0fence";
 
-/// Which file the processes of this state lock, so that a second one is noticed.
+/// The inode of the file that the processes of this state lock, so that a second one is noticed.
 pub(super) const LOCK: &[u8] = b"\0lock";
 
-/// The last name that the sweep has looked at.
+/// The last name that the sweep has visited.
 const SWEEP: &[u8] = b"\0sweep";
 
-/// Every so many changes, on average, look at so many ledgers: two for each that a change may
-/// leave behind, so that the expired never outnumber the others.
+/// How many changes pass between two sweeps on average, and how many ledgers a sweep visits: two for
+/// each that a change may leave behind, so that expired ledgers never outnumber the others.
 const SWEEP_EVERY: u32 = 64;
 const SWEEP_LEDGERS: usize = 128;
 
-/// Room for a usual ledger.
+/// The size of a typical ledger.
 const LEDGER_BYTES: usize = 512;
 
-/// A transaction that is going on; dropped without [`commit`](Self::commit), it changes nothing.
-#[derive(Debug)]
+/// An open transaction; dropped without [`commit`](Self::commit), it changes nothing.
 pub(super) struct Transaction<'a> {
     state: &'a State,
     _alone: PhantomData<&'a Section>,
-    txn: Txn<'a>,
+    txn: RwTxn<'a>,
     session: Session,
     now: Nanos,
     fences: Counter,
@@ -45,27 +44,24 @@ pub(super) struct Transaction<'a> {
     dirty: bool,
 }
 
-/// Ledgers that were looked at.
+/// A page of ledgers.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Those that were wanted.
+    /// The ledgers that match.
     pub(super) found: Vec<(Name, Ledger)>,
-    /// After which name to go on; `None` at the end.
+    /// The name after which to continue; `None` at the end.
     pub(super) next: Option<Name>,
 }
 
 impl<'a> Transaction<'a> {
     /// Begins a change on behalf of a session.
     pub(super) fn begin(state: &'a State, _alone: &'a Section, session: Session) -> Result<Self> {
-        let txn = state
-            .db
-            .env
-            .write_txn()
-            .map_err(|error| state.fault(error))?;
+        let txn = state.db.env.write_txn();
+        let txn = txn.map_err(|error| state.fault(error))?;
         let mut change = Self {
             state,
             _alone: PhantomData,
-            txn: Txn(txn),
+            txn,
             session,
             now: state.clock.now(),
             fences: Counter::default(),
@@ -112,7 +108,7 @@ impl<'a> Transaction<'a> {
             self.store(key, &ledger)?;
         } else if existed {
             self.dirty = true;
-            let deleted = self.state.db.table.delete(&mut self.txn.0, key);
+            let deleted = self.state.db.table.delete(&mut self.txn, key);
             deleted.map_err(|error| self.state.fault(error))?;
         }
         Ok(answer)
@@ -128,7 +124,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Looks at up to `count` ledgers after a name, and returns those that are wanted.
+    /// Reads up to `count` ledgers after a name, and returns those that are `wanted`.
     pub(super) fn page(
         &self,
         after: Option<&Name>,
@@ -138,7 +134,7 @@ impl<'a> Transaction<'a> {
         // Names begin above the control characters, and so after our own keys.
         let from: &[u8] = after.map_or(b"\x1f", |name| name.as_str().as_bytes());
         let range = (Bound::Excluded(from), Bound::Unbounded);
-        let rows = self.state.db.table.range(&self.txn.0, &range);
+        let rows = self.state.db.table.range(&self.txn, &range);
         let mut page = Page {
             found: Vec::new(),
             next: None,
@@ -163,8 +159,7 @@ impl<'a> Transaction<'a> {
         Ok(page)
     }
 
-    /// Ends what has expired in the next few ledgers, so that names which nobody uses any more
-    /// do not pile up.
+    /// Removes what has expired in the next few ledgers, so that unused names do not accumulate.
     pub(super) fn sweep(&mut self) -> Result<()> {
         let cursor = self.value(SWEEP)?.and_then(|key| str::from_utf8(key).ok());
         let cursor = cursor.and_then(|text| Name::new(text).ok());
@@ -180,16 +175,15 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Makes the change last, and returns the letters to send once the section is left.
+    /// Commits the change, and returns the letters to send once the section is left.
     ///
     /// # Errors
     ///
-    /// [`Indeterminate`](Error::Indeterminate) if the change may have been made all the same,
-    /// others if not.
+    /// [`Indeterminate`](Error::Indeterminate) if the change may have been made, others if not.
     pub(super) fn commit(mut self) -> Result<Vec<Letter>> {
         if self.dirty && fastrand::u32(..SWEEP_EVERY) == 0 {
             match self.sweep() {
-                // Whoever asks for the damaged name is told; others are not to suffer for it.
+                // A caller that asks for the damaged name gets the error; others are not affected.
                 Err(error @ Error::Damaged { .. }) => tracing::warn!(%error, "not swept"),
                 swept => swept?,
             }
@@ -198,21 +192,18 @@ impl<'a> Transaction<'a> {
         if !self.dirty {
             return Ok(self.letters);
         }
-        let change = self.txn.0.id();
-        let Err(error) = self.txn.0.commit() else {
+        let change = self.txn.id();
+        let Err(error) = self.txn.commit() else {
             return Ok(self.letters);
         };
-        // Nobody else can have changed anything since, so the file itself says what happened.
+        // Nobody else can have changed anything since, so the file itself shows the outcome.
         if self.state.db.env.info().last_txn_id < change {
             return Err(self.state.fault(error));
         }
-        Err(Error::Indeterminate {
-            driver: KIND,
-            source: error.into(),
-        })
+        Err(Error::indeterminate(KIND, error))
     }
 
-    /// Keeps the fences that were given out, below a ceiling that is on the disk.
+    /// Stores the next fence, which stays below the ceiling on disk.
     fn put_fences(&mut self) -> Result<()> {
         if self.fences.next == self.fences.first {
             return Ok(());
@@ -224,7 +215,7 @@ impl<'a> Transaction<'a> {
         self.put(FENCE, &fences)
     }
 
-    /// Writes a ledger back, unless it is as before: a refusal changes nothing.
+    /// Writes a ledger back, unless it is unchanged.
     fn store(&mut self, key: &[u8], ledger: &Ledger) -> Result<()> {
         let bytes = postcard::to_extend(ledger, Vec::with_capacity(LEDGER_BYTES));
         let bytes = bytes.map_err(|error| fault::unavailable(error.to_string()))?;
@@ -236,27 +227,18 @@ impl<'a> Transaction<'a> {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.dirty = true;
-        let put = self.state.db.table.put(&mut self.txn.0, key, value);
+        let put = self.state.db.table.put(&mut self.txn, key, value);
         put.map_err(|error| self.state.fault(error))
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        let value = self.state.db.table.get(&self.txn.0, key);
+        let value = self.state.db.table.get(&self.txn, key);
         value.map_err(|error| self.state.fault(error))
     }
 
     fn ledger(&self, bytes: &[u8]) -> Result<Ledger> {
         let ledger = postcard::from_bytes(bytes);
-        ledger.map_err(|_| self.state.damaged(&"a lock's record makes no sense"))
-    }
-}
-
-/// LMDB's transaction, which shows nothing of itself.
-struct Txn<'a>(RwTxn<'a>);
-
-impl std::fmt::Debug for Txn<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Txn({})", self.0.id())
+        ledger.map_err(|_| self.state.damaged(&"a lock's record is malformed"))
     }
 }
 
@@ -267,7 +249,7 @@ pub(super) struct Counter {
     first: u64,
     /// The next fence now.
     next: u64,
-    /// The fence from which on the file must be raised first.
+    /// The first fence that may only be issued after the file was raised.
     ceiling: u64,
 }
 

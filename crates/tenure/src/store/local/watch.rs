@@ -17,8 +17,8 @@ use crate::store::local::state::State;
 use crate::store::local::{fault, raw};
 use crate::sync::Mutex;
 
-/// How many processes one client watches; the oldest watch makes room for a new one, and the
-/// ttl stands in for it.
+/// How many processes one client watches. A new watch replaces the oldest one, for which the ttl is
+/// the backstop.
 const MOST: usize = 256;
 
 /// The watches of one client; they end with it.
@@ -38,7 +38,7 @@ struct Watch {
 }
 
 impl Watches {
-    /// No watches yet; what they find is told through `recalls`.
+    /// Starts without watches; what they find goes to `recalls`.
     pub(super) fn new(recalls: &Arc<Recalls>) -> Self {
         Self {
             going: Mutex::default(),
@@ -54,9 +54,9 @@ impl Watches {
         same.any(|watch| !watch.task.is_finished())
     }
 
-    /// Watches sessions that hold `name`, or stand before the client in line for it.
+    /// Watches sessions that hold `name`, or are before the client in its line.
     ///
-    /// The caller is in a section, so that nobody forgets such a session before the name is noted.
+    /// The caller is in a section, so that nobody forgets such a session before the name is recorded.
     pub(super) fn add(&self, state: &Arc<State>, sessions: Vec<Session>, name: &Name) {
         let mut watches = self.going.lock();
         watches.retain(|watch| !watch.task.is_finished());
@@ -82,8 +82,8 @@ impl Watches {
         let behind = Arc::clone(&names);
         let task = tokio::spawn(async move {
             match until_buried(&state, session).await {
-                Ok(End::Seen) => recalls.call(&behind),
-                Ok(End::Hidden) => {}
+                Ok(true) => recalls.call(&behind),
+                Ok(false) => {}
                 Err(error) => tracing::warn!(
                     %error, "cannot watch another client, its leases end by their ttl"
                 ),
@@ -100,7 +100,7 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        // A forked child has none of the threads that could end a task.
+        // A forked child has no thread that could abort a task.
         if !self.origin.is_here() {
             return;
         }
@@ -110,34 +110,29 @@ impl Drop for Watches {
     }
 }
 
-/// What became of a watch.
-enum End {
-    /// The session has ended, and holds nothing any more.
-    Seen,
-    /// Not seen from here, or its files are still open elsewhere; its ttl stands in.
-    Hidden,
-}
-
-/// Waits for the process's end, then frees what the session held.
-async fn until_buried(state: &State, session: Session) -> Result<End> {
+/// Waits for the process's end, then frees what the session held; returns whether it did.
+///
+/// If the process is not visible from here, or the files of the session are still open elsewhere, its
+/// ttl is the backstop.
+async fn until_buried(state: &State, session: Session) -> Result<bool> {
     let failed = |error| fault::io(state.folder.path(), &error);
     match presence::sight(&state.folder, session).map_err(failed)? {
         Sight::Dead => {}
-        Sight::Hidden => return Ok(End::Hidden),
+        Sight::Hidden => return Ok(false),
         Sight::Process(process) => {
             let process = LeakedInChild::new(raw::readable(process).map_err(failed)?);
             process.readable().await.map_err(failed)?.retain_ready();
         }
     }
-    // The kernel closes a dead process's files before it tells; a child that has not yet run
-    // its own program may keep them open for a moment.
+    // The kernel closes the files of a dead process before it reports its end, but a child that has
+    // not yet executed its own program may keep them open for a moment.
     for pause_ms in [0, 1, 10, 100, 1_000] {
         if pause_ms > 0 {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
         if state.bury(vec![session]).await? > 0 {
-            return Ok(End::Seen);
+            return Ok(true);
         }
     }
-    Ok(End::Hidden)
+    Ok(false)
 }

@@ -1,4 +1,4 @@
-//! The commands that a user needs: the one list of all that the driver and its scripts call.
+//! The commands that a user needs: one list of everything that the driver and its scripts call.
 
 use crate::store::redis::compare::Native;
 use crate::store::redis::keys::{Keys, escaped};
@@ -11,32 +11,32 @@ pub(crate) struct Right {
     pub(crate) rule: &'static str,
     /// Whether it is called.
     needed: fn(&Use) -> bool,
-    /// A call of it, as words, that changes nothing where `<key>` is a string.
+    /// An example call, as words; it changes nothing if `<key>` is a string.
     call: &'static str,
 }
 
-/// What of the driver is in use.
+/// The parts of the driver that are in use.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Use {
     hash: bool,
-    /// Strings are compared by scripts, by a command of the server, or by `WATCH`.
+    /// Strings are compared by a script, by a native command of the server, or with `WATCH`.
     script: bool,
     delex: bool,
     delifeq: bool,
     watch: bool,
-    /// Each grant of a string has a fence, given by a script unless those are off.
+    /// Each grant of a string has a fence, issued by a script unless scripts are off.
     fence_script: bool,
     fence_time: bool,
     cluster: bool,
     sentinel: bool,
     database: bool,
     replicas: bool,
-    /// It is one of several servers that vote.
+    /// The server is one of several that vote.
     voter: bool,
 }
 
 impl Use {
-    /// What a URL makes use of, on a server that has a `native` compare-and-delete or none.
+    /// Returns what a URL uses, on a server with or without a `native` compare-and-delete.
     pub(crate) fn of(settings: &Settings, native: Option<Native>) -> Self {
         let mut of = Self {
             cluster: settings.is_cluster(),
@@ -59,7 +59,7 @@ impl Use {
         of
     }
 
-    /// What a server is used for that votes with others.
+    /// Returns what a server that votes with others is used for.
     pub(crate) fn of_voter(settings: &Settings) -> Self {
         Self {
             voter: true,
@@ -67,7 +67,7 @@ impl Use {
         }
     }
 
-    /// Whether the fence of a string has a key of its own.
+    /// Whether the fence of a string has its own key.
     pub(crate) fn has_fence_keys(&self) -> bool {
         self.fence_script
     }
@@ -84,19 +84,19 @@ impl Use {
         self.hash || self.script || self.fence_script
     }
 
-    /// Whether the server knows who listens to an inbox, so that scripts ask for that.
+    /// Whether the server knows who is subscribed to an inbox, so that scripts ask for it.
     fn counts_listeners(&self) -> bool {
         self.hash && !self.cluster && !self.replicas && !self.voter
     }
 }
 
 impl Right {
-    /// All that are needed, in the order of their names.
+    /// Returns all commands that are needed, sorted by name.
     pub(crate) fn needed(of: Use) -> impl Iterator<Item = &'static Self> {
         RIGHTS.iter().filter(move |right| (right.needed)(&of))
     }
 
-    /// A call with this key and this channel, which changes nothing if the key is a string.
+    /// Returns a call with this key and channel; it changes nothing if the key is a string.
     pub(crate) fn call<'a>(&self, key: &'a str, channel: &'a str) -> Vec<&'a str> {
         let word = |word: &'static str| match word {
             "<key>" => key,
@@ -107,7 +107,7 @@ impl Right {
     }
 }
 
-/// The rule that lets a user do all that locks need, and nothing else.
+/// Returns the ACL rule that allows a user everything that locks need, and nothing else.
 pub(crate) fn line(settings: &Settings, of: Use) -> String {
     let user = settings.access.user.as_deref().unwrap_or("tenure");
     let mut words = vec![user.to_owned(), "on".to_owned(), ">PASSWORD".to_owned()];
@@ -127,13 +127,13 @@ pub(crate) fn line(settings: &Settings, of: Use) -> String {
 /// The patterns of all keys of a store.
 fn key_patterns(settings: &Settings, of: Use) -> impl Iterator<Item = String> {
     let prefix = escaped(&settings.prefix);
-    // The fence of a string has the whole key of its lock in braces.
+    // The key of a string's fence contains the whole key of the lock in braces.
     let fences = of.has_fence_keys() && !prefix.is_empty();
     let fences = fences.then(|| format!("{{{prefix}*"));
     std::iter::once(format!("{prefix}*")).chain(fences)
 }
 
-/// A word as `redis-cli` reads it back.
+/// Quotes a word for `redis-cli`.
 fn quoted(word: &str) -> String {
     if word.contains([' ', '"', '\'', '\\']) {
         format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
@@ -146,7 +146,7 @@ const fn right(rule: &'static str, needed: fn(&Use) -> bool, call: &'static str)
     Right { rule, needed, call }
 }
 
-/// All commands. A call with a wrong argument is refused after the user's rights were checked.
+/// All commands. The server checks the permissions before it refuses a wrong argument.
 #[rustfmt::skip]
 const RIGHTS: &[Right] = &[
     right("client|caching", |of| of.string() && !of.cluster, "CLIENT CACHING YES"),
@@ -169,7 +169,7 @@ const RIGHTS: &[Right] = &[
     right("hincrby", |of| of.hash, "HINCRBY <key> field x"),
     right("hkeys", |of| of.hash, "HKEYS <key>"),
     right("hmget", |of| of.hash, "HMGET <key> field"),
-    // Half a pair.
+    // An incomplete field-value pair.
     right("hset", |of| of.hash, "HSET <key> field x half"),
     right("info", |of| of.voter, "INFO server"),
     right("lindex", |of| of.hash, "LINDEX <key> 0"),

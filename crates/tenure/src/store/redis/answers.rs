@@ -1,4 +1,4 @@
-//! What scripts answer, read once.
+//! Parses the replies of the scripts.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// Reads an answer; `None` if it is no grant.
+    /// Parses a reply; `None` if it is not a grant.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (numbers, joins) = match text.strip_suffix(" joins") {
@@ -32,20 +32,20 @@ impl Granted {
             None => (numbers, None),
         };
         Some(Self {
-            fence: Fence::new(fence.parse().ok()?)?,
+            fence: read_fence(fence.as_bytes())?,
             clock_us,
             joins,
         })
     }
 
-    /// The answer to a claim. The fences behind one that is shared are not this claim's.
+    /// Returns the answer to a claim. A claim that shares a fence has none of the reserved ones.
     pub(crate) fn to(self, claim: &Claim) -> Answer {
         let fences = if self.joins { 1 } else { claim.fences.max(1) };
         Answer::Granted(Grant::new(self.fence, claim.ttl).with_fences(fences))
     }
 }
 
-/// Reads an answer to a claim that is no grant: taken, or a place in line.
+/// Parses a reply to a claim that is not a grant: taken, or a place in line.
 pub(crate) fn waits(answer: &Value) -> Result<Answer> {
     match answer {
         Value::Int(0) => Ok(Answer::Busy),
@@ -56,7 +56,7 @@ pub(crate) fn waits(answer: &Value) -> Result<Answer> {
     }
 }
 
-/// Reads an answer to a claim that is neither a grant nor a number.
+/// Parses a reply to a claim that is neither a grant nor a number.
 pub(crate) fn refused(claim: &Claim, answer: &[u8]) -> Error {
     if answer == b"conflict" {
         let name = claim.name.clone();
@@ -65,7 +65,7 @@ pub(crate) fn refused(claim: &Claim, answer: &[u8]) -> Error {
     fault::garbled()
 }
 
-/// Reads what became of one renewal.
+/// Parses the result of one renewal.
 pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Result<Renewed> {
     let Value::BulkString(answer) = answer else {
         return Err(fault::garbled());
@@ -76,7 +76,7 @@ pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Result<Renewed> {
     }
 }
 
-/// Reads what became of a release.
+/// Parses the result of a release.
 pub(crate) fn released(answer: &Value) -> Result<Released> {
     match answer {
         Value::Int(left) => match u32::try_from(*left) {
@@ -88,7 +88,7 @@ pub(crate) fn released(answer: &Value) -> Result<Released> {
     }
 }
 
-/// Reads a fence.
+/// Parses a fence.
 pub(crate) fn read_fence(text: &[u8]) -> Option<Fence> {
     Fence::new(std::str::from_utf8(text).ok()?.parse().ok()?)
 }

@@ -1,5 +1,4 @@
-//! Changes a string only if it has a certain value: by a command of the server's own, by a script,
-//! or by `WATCH`.
+//! Compare-and-set of a string: with a native command of the server, with a script, or with `WATCH`.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::store::redis::link::Link;
 use crate::store::redis::script::Script;
 use crate::store::redis::watch::Watch;
 
-/// Compares and changes in the way that suits a server.
+/// Compares and changes strings in the way that the server supports.
 #[derive(Debug)]
 pub(crate) struct Compare {
     way: Way,
@@ -28,7 +27,7 @@ enum Way {
     Watch(Watch),
 }
 
-/// A compare-and-delete of the server's own; both also know `SET … IFEQ`.
+/// A native compare-and-delete; servers that have one also have `SET … IFEQ`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Native {
     /// `DELEX … IFEQ`.
@@ -38,10 +37,10 @@ pub(crate) enum Native {
 }
 
 impl Native {
-    /// What asks for it.
+    /// The command that asks the server which one it has.
     pub(crate) const ASK: [&str; 4] = ["COMMAND", "INFO", "DELEX", "DELIFEQ"];
 
-    /// Which one the answer to [`ASK`](Self::ASK) names, if any.
+    /// Parses the reply to [`ASK`](Self::ASK).
     pub(crate) fn read(answer: &Value) -> Option<Self> {
         let Value::Array(commands) = answer else {
             return None;
@@ -58,8 +57,8 @@ impl Native {
 }
 
 impl Compare {
-    /// Finds out which way the server has. Without a command of its own, or where it will not say,
-    /// it is a script, or `WATCH` if it runs none.
+    /// Finds out which way the server supports. If it has no native command or does not say so, that
+    /// is a script, or `WATCH` if the server runs no scripts.
     pub(crate) async fn find(link: &Link, runs_scripts: bool) -> Self {
         let mut cmd = redis::cmd(Native::ASK[0]);
         cmd.arg(&Native::ASK[1..]);
@@ -76,12 +75,12 @@ impl Compare {
         }
     }
 
-    /// Whether the server has neither a command for it nor scripts.
+    /// Whether the server has neither a native command nor scripts.
     pub(crate) fn is_by_watch(&self) -> bool {
         matches!(self.way, Way::Watch(_))
     }
 
-    /// Writes a value that ends so long from now, if the key has the claim; returns whether it had.
+    /// Writes a value with this ttl if the key holds the claim; returns whether it did.
     pub(crate) async fn set(
         &self,
         link: &Link,
@@ -111,14 +110,14 @@ impl Compare {
                 if value != claim {
                     change.cmd("SET").arg(key).arg(value).ignore();
                 }
-                // Unlike SET, this is not refused by a server that is full.
+                // Unlike SET, this works on a server that is out of memory.
                 change.cmd("PEXPIRE").arg(key).arg(ttl);
                 watch.change(link, key, claim, change).await
             }
         }
     }
 
-    /// Deletes the key, if it has the claim; returns whether it had.
+    /// Deletes the key if it holds the claim; returns whether it did.
     pub(crate) async fn delete(&self, link: &Link, key: &str, claim: &ClaimId) -> Result<bool> {
         let claim = claim.as_str();
         match &self.way {
@@ -128,16 +127,12 @@ impl Compare {
                 is_one(&link.call(&self.delete, &cmd).await?)
             }
             Way::Native(native) => {
-                let mut cmd = match native {
-                    Native::Delex => redis::cmd("DELEX"),
-                    Native::Delifeq => redis::cmd("DELIFEQ"),
+                let mut cmd = redis::Cmd::new();
+                match native {
+                    Native::Delex => cmd.arg("DELEX").arg(key).arg("IFEQ"),
+                    Native::Delifeq => cmd.arg("DELIFEQ").arg(key),
                 };
-                cmd.arg(key);
-                if *native == Native::Delex {
-                    cmd.arg("IFEQ");
-                }
-                cmd.arg(claim);
-                is_one(&link.send(&cmd).await?)
+                is_one(&link.send(cmd.arg(claim)).await?)
             }
             Way::Watch(watch) => {
                 let mut change = Pipeline::new();

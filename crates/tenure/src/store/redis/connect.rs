@@ -1,4 +1,4 @@
-//! How a connection is made: to which address, as which user, and what it is prepared for.
+//! Connecting: to which address, as which user, and how the connection is prepared.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::redis::fault;
 use crate::store::redis::sentinel::{self, Master};
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
-/// A connection that requests can be sent on.
+/// A connection to send requests on.
 #[derive(Clone)]
 pub(crate) enum Connection {
     /// To one server.
@@ -26,31 +26,31 @@ pub(crate) enum Connection {
     Cluster(ClusterConnection),
 }
 
-/// What a server's clocks show.
+/// The clocks of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// When it started, at the latest.
     pub(crate) started: Instant,
-    /// Its time, and when it was heard.
+    /// Its time, and when it was received.
     pub(crate) clock_us: u64,
     pub(crate) heard: Instant,
 }
 
-/// What to do on each new connection before anybody uses it.
+/// What to do on each new connection before it is used.
 #[derive(Debug, Clone)]
 pub(crate) enum Greeting {
-    /// Listen to this channel.
+    /// Subscribe to this channel.
     Subscribe(String),
-    /// Listen to this channel, and ask since when the server is up.
+    /// Subscribe to this channel, and ask for the server's uptime and clock.
     Join(String),
-    /// Be told of keys that change after they were read on request.
+    /// Enable client-side caching, so that the server reports changes of keys that were read.
     Track,
     /// Nothing.
     Nothing,
 }
 
-/// Makes a connection, to this master if sentinels named one, and prepares it; returns also what the
-/// server's clocks show, if the greeting asks for it.
+/// Connects, to this master if sentinels named one, and prepares the connection; also returns the
+/// server's clocks if the greeting asks for them.
 pub(crate) async fn connect(
     settings: &Settings,
     master: Option<&Master>,
@@ -107,7 +107,7 @@ async fn connect_cluster(
         .connection_timeout(settings.connect_timeout)
         .response_timeout(settings.timeout)
         .overall_response_timeout(None)
-        // It would also send again what a node may have carried out, and tell of the second answer.
+        // A retry would also repeat requests that a node may have executed, and report the second reply.
         .retries(0)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
         .push_sender(listener);
@@ -130,14 +130,16 @@ impl Connection {
         match self {
             Self::Server(connection) => connection.send_packed_command(cmd).await,
             Self::Cluster(connection) => {
-                let (mut refusals, mut ask) = (Refusals::default(), None);
+                let (mut refusals, mut ask) = (0, None);
                 loop {
                     let answer = match ask {
                         None => connection.req_packed_command(cmd).await,
                         Some(node) => send_asking(connection, cmd, node).await,
                     };
                     match answer {
-                        Err(error) if refusals.allow(&error).await => ask = node_to_ask(&error),
+                        Err(error) if may_repeat(&error, &mut refusals).await => {
+                            ask = node_to_ask(&error);
+                        }
                         answer => break answer,
                     }
                 }
@@ -150,10 +152,10 @@ impl Connection {
         match self {
             Self::Server(connection) => pipeline.query_async(connection).await,
             Self::Cluster(connection) => {
-                let mut refusals = Refusals::default();
+                let mut refusals = 0;
                 loop {
                     match pipeline.query_async(connection).await {
-                        Err(error) if refusals.allow(&error).await => {}
+                        Err(error) if may_repeat(&error, &mut refusals).await => {}
                         answer => break answer,
                     }
                 }
@@ -162,24 +164,19 @@ impl Connection {
     }
 }
 
-/// How often a cluster has refused a request.
-#[derive(Debug, Default)]
-struct Refusals(u32);
-
-impl Refusals {
-    /// Returns whether to send the request again, after a pause: only if it was not carried out.
-    async fn allow(&mut self, error: &RedisError) -> bool {
-        if !fault::is_refused(error) || self.0 == MOST_REFUSALS {
-            return false;
-        }
-        // Meanwhile the client learns where the slot is.
-        sleep(SHORTEST_PAUSE * 2_u32.pow(self.0)).await;
-        self.0 += 1;
-        true
+/// Returns, after a pause, whether to send a request again that a cluster refused: only if it was
+/// not carried out. Counts the refusals.
+async fn may_repeat(error: &RedisError, refusals: &mut u32) -> bool {
+    if !fault::is_refused(error) || *refusals == MOST_REFUSALS {
+        return false;
     }
+    // Meanwhile the client learns where the slot is.
+    sleep(SHORTEST_PAUSE * 2_u32.pow(*refusals)).await;
+    *refusals += 1;
+    true
 }
 
-/// The node that has a key although the slot is not its own yet, if the error names it.
+/// Returns the node of an `ASK` redirect: it has the key, although it does not own the slot yet.
 fn node_to_ask(error: &RedisError) -> Option<SingleNodeRoutingInfo> {
     if error.kind() != ErrorKind::Server(ServerErrorKind::Ask) {
         return None;
@@ -250,7 +247,7 @@ impl Settings {
             .set_redis_settings(redis))
     }
 
-    /// Connects to one server or sentinel, for as long as it takes.
+    /// Connects to one server or sentinel, without a timeout.
     pub(crate) async fn connect(
         &self,
         address: ConnectionAddr,
@@ -306,13 +303,13 @@ impl crate::store::redis::url::Tls {
     }
 }
 
-/// Asks what the server's clocks show.
+/// Asks for the server's clocks.
 async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times> {
     let info: String = redis::cmd("INFO")
         .arg("server")
         .query_async(connection)
         .await?;
-    // Not when it was asked: if the question was held up on its way, the server would seem to be up for
+    // Not when the request was sent: if that was delayed on its way, the server would seem to be up for
     // longer than it is, and its clock to be further ahead.
     let heard = Instant::now();
     let number = |field: &str| {
@@ -320,18 +317,18 @@ async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times>
         let text = lines.find_map(|line| line.strip_prefix(field))?;
         text.trim().parse::<u64>().ok()
     };
-    // The server counts the ends of seconds, so the first may have been a moment. A server that
-    // does not say so is taken for one that has just started.
+    // The uptime is rounded up: the first second may have been a moment. A server that does not report
+    // its uptime counts as one that has just started.
     let uptime = number("uptime_in_seconds:").map_or(0, |seconds| seconds.saturating_sub(1));
     let started = heard.checked_sub(Duration::from_secs(uptime));
     Ok(Times {
-        // The clock of this machine may not reach so far back.
+        // The clock of this machine may not reach that far back.
         started: started.unwrap_or(heard),
         clock_us: number("server_time_usec:").unwrap_or(0),
         heard,
     })
 }
 
-/// How long to wait after a node has refused a request, twice as long each time; and how often.
+/// The first pause after a node has refused a request, which doubles each time; and how many pauses.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const MOST_REFUSALS: u32 = 7;

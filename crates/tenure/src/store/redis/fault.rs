@@ -1,4 +1,4 @@
-//! What the client library or the server reports, as this crate's error: the one place for it.
+//! Maps errors of the client library and of the server to this crate's errors.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::error::{BoxError, Error, Lasting};
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) error: Error,
-    /// Whether to look for a server anew: this one is gone, or is no master any more.
+    /// Whether to reconnect: the server is gone, or is no longer a master.
     pub(crate) reconnect: bool,
 }
 
-/// A server's refusal in words, with what to do about it.
+/// An error reply of a server, with what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{advice} ({code})")]
 struct Refusal {
@@ -23,14 +23,14 @@ struct Refusal {
 }
 
 impl Fault {
-    /// Tells a fault of a request that was sent.
+    /// Maps the error of a request that was sent.
     ///
-    /// An error that the server gives before it runs a command means that nothing was changed;
-    /// whatever else may have happened on the way, the request may have taken effect.
+    /// If the server refused the command before it ran, nothing was changed. After any other error the
+    /// request may have taken effect.
     pub(crate) fn of(error: RedisError) -> Self {
         let code = code_of(&error).unwrap_or_default().to_owned();
         let Some(advice) = advice(&code) else {
-            // As text: the client's error says the same once more as its own source.
+            // As text: the source of the client's error repeats it.
             let text = error.to_string();
             return Self {
                 reconnect: error.kind() == ErrorKind::Io,
@@ -56,7 +56,8 @@ impl Fault {
     }
 }
 
-/// Whether a node of a cluster did not carry a request out, or never saw it, and another may.
+/// Whether a node of a cluster did not execute a request, or never saw it, so that it can be sent to
+/// another node.
 pub(crate) fn is_refused(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
     match error.kind() {
@@ -67,14 +68,14 @@ pub(crate) fn is_refused(error: &RedisError) -> bool {
     }
 }
 
-/// Whether the server forgot a script, so that it has to be sent in full.
+/// Whether the server does not know a script, so that it has to be sent in full.
 pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// The word that a server's refusal begins with.
+/// Returns the error code of a reply.
 ///
-/// Redis 7.0 has none for a command that the user may not run inside a script.
+/// Redis 7.0 sends no code if the user may not run a command inside a script.
 fn code_of(error: &RedisError) -> Option<&str> {
     let detail = error.detail().unwrap_or_default();
     if detail.starts_with("The user executing the script") {
@@ -83,17 +84,17 @@ fn code_of(error: &RedisError) -> Option<&str> {
     error.code()
 }
 
-/// Whether an error came from a command inside a script: what ran before it has happened.
+/// Whether an error came from a command inside a script: the commands before it took effect.
 ///
-/// A script's first write is refused before anything is changed, and so are its reads; but the
-/// error alone does not say which command it was.
+/// A script's first write and its reads are refused before anything is changed, but the error alone
+/// does not say which command it was.
 fn in_script(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     let refused_before = ["READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"];
     detail.contains("script: ") && !refused_before.contains(&error.code().unwrap_or_default())
 }
 
-/// What a refusal means, and what helps; `None` for one that may have come too late.
+/// Explains an error code and what to do about it; `None` if the request may have taken effect.
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
         "READONLY" => "the server is a replica, and locks need its master",
@@ -116,52 +117,36 @@ fn advice(code: &str) -> Option<&'static str> {
 }
 
 pub(crate) fn unavailable(source: impl Into<BoxError>) -> Error {
-    Error::Unavailable {
-        driver: DRIVER,
-        source: source.into(),
-    }
+    Error::unavailable(DRIVER, source)
 }
 
 pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
-    Error::Indeterminate {
-        driver: DRIVER,
-        source: source.into(),
+    Error::indeterminate(DRIVER, source)
+}
+
+/// The error for a reply that no script sends.
+pub(crate) fn garbled() -> Error {
+    indeterminate("unexpected reply of the server")
+}
+
+/// Explains why a connection cannot be made.
+fn why_unreachable(encrypted: bool, error: &RedisError) -> String {
+    let known = match error.kind() {
+        ErrorKind::RESP3NotSupported => Some("tenure needs Redis 6.2 or newer"),
+        ErrorKind::AuthenticationFailed => advice("WRONGPASS"),
+        ErrorKind::Parse => Some("the server did not reply in the Redis protocol"),
+        _ => None,
+    };
+    match code_of(error).and_then(advice).or(known) {
+        Some(known) => known.to_owned(),
+        None => format!("{error}{}", hint(encrypted, error)),
     }
 }
 
-/// An answer that no script gives.
-pub(crate) fn garbled() -> Error {
-    indeterminate("the server's answer makes no sense")
-}
-
-/// The error when a connection cannot be made: nothing was sent.
-#[cfg(any(test, feature = "doctor"))]
-pub(crate) fn unreachable(place: &str, encrypted: bool, error: &RedisError) -> Error {
-    Trouble::of(place, encrypted, error).error()
-}
-
-/// What it says.
-fn why_unreachable(place: &str, encrypted: bool, error: &RedisError) -> String {
-    let why = match code_of(error).and_then(advice) {
-        Some(advice) => advice.to_owned(),
-        None if error.kind() == ErrorKind::RESP3NotSupported => {
-            "tenure needs Redis 6.2 or newer".to_owned()
-        }
-        None if error.kind() == ErrorKind::AuthenticationFailed => {
-            "the user name or the password is wrong".to_owned()
-        }
-        None if error.kind() == ErrorKind::Parse => {
-            "what answers there does not speak as Redis does".to_owned()
-        }
-        None => format!("{error}{}", hint(encrypted, error)),
-    };
-    format!("no connection to {place}: {why}")
-}
-
-/// What may be behind an error of the system.
+/// Suggests a cause for an I/O error: TLS on one side only.
 ///
-/// A server that is not encrypted waits for the end of what looks like a strange command; one that is
-/// hangs up on what is no greeting.
+/// A server without TLS takes the handshake for an incomplete command and waits for its end. A server
+/// with TLS closes the connection.
 fn hint(encrypted: bool, error: &RedisError) -> &'static str {
     match encrypted {
         true if error.is_timeout() => {
@@ -177,7 +162,7 @@ fn hint(encrypted: bool, error: &RedisError) -> &'static str {
     }
 }
 
-/// The same for everybody who asks while there is no connection, written down once.
+/// Why there is no connection, for every request that fails because of it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
 pub(crate) struct Trouble {
@@ -186,10 +171,14 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Takes down why a connection cannot be made.
+    /// Describes why a connection cannot be made.
     pub(crate) fn of(place: &str, encrypted: bool, error: &RedisError) -> Self {
         Self {
-            why: why_unreachable(place, encrypted, error).into(),
+            why: format!(
+                "no connection to {place}: {}",
+                why_unreachable(encrypted, error)
+            )
+            .into(),
             lasts: lasts(error),
         }
     }
@@ -199,7 +188,7 @@ impl Trouble {
     }
 }
 
-/// Whether it takes somebody to change a setting.
+/// Whether the error persists until somebody changes a setting.
 fn lasts(error: &RedisError) -> bool {
     let code = code_of(error).unwrap_or_default();
     let kinds = [
@@ -256,11 +245,11 @@ mod tests {
                 refusal.extract_error().unwrap_err()
             };
             assert_eq!(Fault::of(error()).error.may_pass(), passes, "{said}");
-            let unreachable = unreachable("a:1", false, &error());
+            let unreachable = Trouble::of("a:1", false, &error()).error();
             assert_eq!(unreachable.may_pass(), passes, "{said}");
         }
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
-        assert!(unreachable("a:1", false, &refused).may_pass());
+        assert!(Trouble::of("a:1", false, &refused).error().may_pass());
     }
 
     #[test]
@@ -271,14 +260,14 @@ mod tests {
             (io::ErrorKind::TimedOut, true, "leave the s out"),
         ];
         for (kind, encrypted, said) in cases {
-            let why = why_unreachable("a:1", encrypted, &io::Error::from(kind).into());
+            let why = why_unreachable(encrypted, &io::Error::from(kind).into());
             assert!(why.contains(said), "{why}");
-            let other = why_unreachable("a:1", !encrypted, &io::Error::from(kind).into());
+            let other = why_unreachable(!encrypted, &io::Error::from(kind).into());
             assert!(!other.contains("rediss://"), "{other}");
         }
         for encrypted in [false, true] {
             let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
-            let why = why_unreachable("a:1", encrypted, &refused);
+            let why = why_unreachable(encrypted, &refused);
             assert!(!why.contains("rediss://"), "{why}");
         }
     }

@@ -1,4 +1,4 @@
-//! The default layout: a hash with the owner as field, changed by scripts alone.
+//! The default layout: a hash with the owner as field, changed only by scripts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,31 +31,31 @@ use crate::store::vote::{Number, Vote};
 /// One client of locks in the default layout.
 #[derive(Debug)]
 pub(crate) struct Hash {
-    link: Link,
+    pub(crate) link: Link,
     keys: Keys,
     scripts: Scripts,
     session: String,
-    /// What ledger.lua needs to know of this client.
+    /// What ledger.lua needs to know about this client.
     about_us: String,
-    /// Who most leases are for: this process, with no reason given.
+    /// The holder of most leases: this process, without a reason.
     usual: (About, String),
     fence_memory_ms: u64,
-    /// How many keys a lock's call names: all of them where they may move to another node.
+    /// How many keys of a lock each call names: all of them in a cluster, where they may move.
     keys_each: usize,
     heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
 }
 
 impl Hash {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
-        // In a cluster a node does not know of listeners on other nodes; and a grant that replicas
-        // have to confirm first has to be asked for.
+        // In a cluster a node does not know the subscribers of other nodes. With replicas, a grant that
+        // was handed over has to be confirmed by them first.
         let confirm = settings.is_cluster() || settings.replicas > 0;
         let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
         Self::open_with(settings, confirm_ms, Scripts::new()).await
     }
 
-    /// Opens a client that hands leases over for so long until they are confirmed, 0 if they need
-    /// not be.
+    /// Opens a client; a lease that it hands over lasts `confirm_ms` unless confirmed. 0 means that no
+    /// confirmation is needed.
     pub(crate) async fn open_with(
         settings: Settings,
         confirm_ms: u64,
@@ -66,7 +66,7 @@ impl Hash {
         Ok(client)
     }
 
-    /// Begins to open a client of one of several servers that vote, and goes on until it succeeds.
+    /// Starts to open a client of one of several servers that vote, and retries until it succeeds.
     pub(crate) fn start_voter(settings: Settings, scripts: Scripts) -> Self {
         Self::start(settings, CONFIRM_MS, scripts, Greeting::Join)
     }
@@ -75,12 +75,7 @@ impl Hash {
         self.link.settings()
     }
 
-    /// The connection to the server, to see how it is.
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    /// The same client once more, on the runtime of the caller. It is told nothing.
+    /// Opens the same client again, on the runtime of the caller. The copy receives no news.
     pub(crate) fn again(&self) -> Self {
         let session = self.session.clone();
         let greeting = if self.link.votes() {
@@ -144,7 +139,7 @@ impl Hash {
             Number::AtLeast(fence) => cmd.arg(fence),
             Number::Exactly(fence) => cmd.arg(fence.get()).arg("exactly"),
         };
-        let dated = self.link.call_dated(script, &cmd).await?;
+        let dated = self.link.request(Some(script), &cmd).await?;
         let (answer, joins, clock_us) = match dated.answer {
             Value::BulkString(text) => match Granted::read(&text) {
                 Some(
@@ -165,7 +160,7 @@ impl Hash {
         })
     }
 
-    /// A claim's call, but for what most claims leave out.
+    /// Returns the call of a claim without its optional arguments.
     fn claiming(&self, claim: &Claim) -> (&Script, Cmd) {
         let script = match (claim.mode, &claim.owner) {
             (Mode::Exclusive, None) => &self.scripts.acquire,
@@ -180,7 +175,7 @@ impl Hash {
         (script, cmd)
     }
 
-    /// The beginning of every call: the keys of a lock, and what ledger.lua needs.
+    /// Returns the start of every call: the keys of a lock, and what ledger.lua needs.
     fn call(&self, script: &Script, name: &Name) -> Cmd {
         let mut cmd = script.call(self.keys_each);
         add_keys(&mut cmd, &self.keys, name, self.keys_each);
@@ -188,7 +183,7 @@ impl Hash {
         cmd
     }
 
-    /// Whose a lease is to the scripts: this client's, or nobody's.
+    /// Returns the session of a lease as the scripts know it: this client's, or none.
     fn who(&self, life: Life) -> &str {
         match life {
             Life::Client => &self.session,
@@ -196,7 +191,7 @@ impl Hash {
         }
     }
 
-    /// What the lease says of its holder.
+    /// Returns what the lease records about its holder.
     fn holder(&self, claim: &Claim) -> Cow<'_, str> {
         let (usual, text) = &self.usual;
         let of_client = claim.life == Life::Client;
@@ -216,11 +211,11 @@ impl Hash {
         })
     }
 
-    /// Waits until enough replicas have what a call wrote, which got this answer.
+    /// Waits until enough replicas have the writes of a call that got this answer.
     ///
-    /// The call is repeated right before: `WAIT` counts what was written by its own connection and
-    /// to its own server, and either may have changed since. The repeat changes nothing more, and
-    /// is answered alike unless the server forgot.
+    /// The call is repeated right before `WAIT`, which only covers writes of its own connection to its
+    /// own server, and either may have changed since. The call is idempotent: it gets the same answer
+    /// unless the server has lost the lock.
     async fn confirm_by_replicas(&self, call: &Cmd, answer: &Value) -> Result<()> {
         let settings = self.link.settings();
         if settings.replicas == 0 {
@@ -232,9 +227,9 @@ impl Hash {
         let mut pipeline = redis::Pipeline::new();
         pipeline.add_command(call.clone()).add_command(wait);
         let answers = self.link.send_all(&pipeline, patience).await;
-        let confirmed = match &answers.map_err(in_doubt)?[..] {
+        let confirmed = match &answers.map_err(Error::in_doubt)?[..] {
             [again, Value::Int(confirmed)] if again == answer => *confirmed,
-            [_, Value::Int(_)] => return Err(fault::indeterminate("the server forgot the lock")),
+            [_, Value::Int(_)] => return Err(fault::indeterminate("the server has lost the lock")),
             _ => return Err(fault::garbled()),
         };
         if confirmed < i64::from(settings.replicas) {
@@ -292,7 +287,7 @@ impl Driver for Hash {
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let (script, mut cmd) = self.claiming(claim);
-        // What most claims are is left out.
+        // The defaults are left out.
         if claim.mode != Mode::Exclusive || claim.wait == Wait::No {
             cmd.arg(write_mode(claim.mode));
         }
@@ -346,7 +341,7 @@ impl Driver for Hash {
             match heard.recv().await {
                 Some(Heard::Message(message)) => {
                     match inbox::read(&message, &self.keys) {
-                        // Whoever handed it over may not have waited for any replica.
+                        // The client that handed it over may not have waited for any replica.
                         Some(News::Granted { name, .. }) if self.settings().replicas > 0 => {
                             return News::AskAgain(Some(name));
                         }
@@ -387,7 +382,7 @@ impl Driver for Hash {
         Ok(snapshot.holders())
     }
 
-    /// Every request is waited for by whoever made it.
+    /// No request runs in the background.
     async fn settled(&self) {}
 
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
@@ -399,15 +394,7 @@ impl Driver for Hash {
     }
 }
 
-/// What is known after a call that took effect, when what follows it fails: never that nothing did.
-fn in_doubt(error: Error) -> Error {
-    match error {
-        Error::Unavailable { source, .. } => fault::indeterminate(source),
-        other => other,
-    }
-}
-
-/// Adds a fence, or nothing for any.
+/// Adds a fence, or an empty argument for any.
 fn add_fence(cmd: &mut Cmd, fence: Option<Fence>) {
     match fence {
         Some(fence) => cmd.arg(fence.get()),
@@ -415,18 +402,18 @@ fn add_fence(cmd: &mut Cmd, fence: Option<Fence>) {
     };
 }
 
-/// Whole milliseconds, rounded up: a lease never ends before its time, or a thousand years.
+/// Converts to whole milliseconds, rounded up so that no lease ends early; at most a thousand years.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let whole = u64::try_from(duration.as_micros().div_ceil(1000));
     whole.unwrap_or(LONGEST_MS).clamp(1, LONGEST_MS)
 }
 
-/// What the server takes for an expiry and scripts can count: beyond it, the server would refuse the
-/// expiry of a lease that is written already.
+/// A limit below what servers accept as an expiry: beyond that, the server would refuse the expiry of
+/// a lease that the script has already written.
 const LONGEST_MS: u64 = 1000 * 365 * 86_400_000;
 
-/// How many leases one script renews: the server does nothing else meanwhile.
+/// How many leases one script renews: it blocks the server meanwhile.
 const BATCH: usize = 100;
 
-/// Long enough for a message and an answer; a waiter that died costs the others no longer.
+/// Long enough for a message and a reply; a dead waiter delays the others no longer than this.
 const CONFIRM_MS: u64 = 5000;

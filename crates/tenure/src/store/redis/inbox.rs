@@ -1,14 +1,15 @@
-//! What scripts write to a client's inbox, as news.
+//! Parses the messages that scripts publish to a client's inbox.
 
 use std::time::Duration;
 
 use crate::driver::{Grant, Loss, News};
-use crate::name::{ClaimId, Fence};
+use crate::name::ClaimId;
+use crate::store::redis::answers::read_fence;
 use crate::store::redis::keys::Keys;
 
-/// Reads a message: a letter, what belongs to it, a line break, and the key of the lease.
+/// Parses a message: a letter, its arguments, a line break, and the key of the lease.
 ///
-/// `None` if it is not one of ours.
+/// Returns `None` for a message of somebody else.
 pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
     let message = std::str::from_utf8(message).ok()?;
     let (what, key) = message.split_once('\n')?;
@@ -20,7 +21,7 @@ pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
         "a" => Some(News::AskAgain(Some(name))),
         "g" => {
             let mut words = rest.splitn(5, ' ');
-            let fence = fence_of(words.next()?)?;
+            let fence = read_fence(words.next()?.as_bytes())?;
             let fences = words.next()?.parse().ok()?;
             let valid = Duration::from_millis(words.next()?.parse().ok()?);
             let after_us: i64 = words.next()?.parse().ok()?;
@@ -28,39 +29,32 @@ pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
                 name,
                 claim: ClaimId::new(words.next()?).ok()?,
                 grant: Grant::new(fence, valid).with_fences(fences),
-                // Negative if the server's clock went back meanwhile.
+                // Negative if the server's clock was set back in the meantime.
                 after: Duration::from_micros(u64::try_from(after_us).unwrap_or(0)),
             })
         }
-        "l" => {
+        "l" | "w" => {
             let (fence, claim) = rest.split_once(' ')?;
-            Some(News::Lost {
-                name,
-                claim: ClaimId::new(claim).ok()?,
-                fence: fence_of(fence)?,
-                loss: Loss::Evicted,
-            })
-        }
-        "w" => {
-            let (fence, claim) = rest.split_once(' ')?;
-            Some(News::Wanted {
-                name,
-                claim: ClaimId::new(claim).ok()?,
-                fence: fence_of(fence)?,
+            let (fence, claim) = (read_fence(fence.as_bytes())?, ClaimId::new(claim).ok()?);
+            let loss = Loss::Evicted;
+            Some(match letter {
+                "l" => News::Lost {
+                    name,
+                    claim,
+                    fence,
+                    loss,
+                },
+                _ => News::Wanted { name, claim, fence },
             })
         }
         _ => None,
     }
 }
 
-fn fence_of(text: &str) -> Option<Fence> {
-    Fence::new(text.parse().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Name;
+    use crate::name::{Fence, Name};
 
     #[test]
     fn each_message_is_news() {

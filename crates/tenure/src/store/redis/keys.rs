@@ -18,8 +18,8 @@ impl Keys {
 
     /// The key of a name's lease: `<prefix>{<name>}`.
     ///
-    /// The braces are a hash tag, so that all keys of a lock live in one slot of a cluster. A tag
-    /// ends at the first closing brace, so a name's own are written `%7D`.
+    /// The braces are a hash tag, so that all keys of a lock are in one slot of a cluster. A tag
+    /// ends at the first closing brace, so those of the name are escaped as `%7D`.
     pub(crate) fn lease(&self, name: &Name) -> String {
         let name = name.as_str();
         let mut key = String::with_capacity(self.prefix.len() + name.len() + 2);
@@ -40,7 +40,7 @@ impl Keys {
         key
     }
 
-    /// The name whose lease has this key, or whose line.
+    /// Returns the name whose lease or line has this key.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix('{')?;
         let rest = rest.strip_suffix(LINE).unwrap_or(rest);
@@ -51,7 +51,7 @@ impl Keys {
         Name::new(&decode(text).ok()?).ok()
     }
 
-    /// What the inbox of every client begins with.
+    /// The prefix of all inboxes.
     pub(crate) fn inboxes(&self) -> String {
         format!("{}inbox:", self.prefix)
     }
@@ -62,7 +62,7 @@ impl Keys {
     }
 }
 
-/// A text as a pattern that matches nothing else.
+/// Escapes a text for a glob pattern.
 pub(crate) fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The connection: one for everything, kept up by one task, for any kind of deployment.
+//! One connection for everything, kept up by one task, for any kind of deployment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +17,9 @@ use crate::store::redis::sentinel::{self, Latest, Looked, Master};
 use crate::store::redis::timeout::in_time;
 use crate::store::redis::url::{Servers, Settings};
 
-/// One connection to a deployment, made again whenever it breaks.
+/// One connection to a deployment, which is replaced whenever it breaks.
 ///
-/// Requests and the client's inbox share it, so that whoever can ask can also be told.
+/// Requests and the client's inbox share it, so that a client that can send can also receive.
 #[derive(Debug)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
@@ -29,65 +29,65 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    /// The connection of the moment; `None` while there is none.
+    /// The current connection; `None` while there is none.
     current: watch::Sender<Option<Numbered>>,
     /// The number of the latest connection that is known to be dead.
     dead: AtomicU64,
-    /// The number of the latest connection to a server that is not the master any more.
+    /// The number of the latest connection to a server that is no longer the master.
     left: AtomicU64,
     /// When the sentinels were last asked.
     looked: Arc<Looked>,
     /// Why there is none.
     trouble: watch::Sender<Option<Trouble>>,
-    /// Rung when the connection of the moment has to be replaced.
+    /// Rung when the current connection has to be replaced.
     broken: Notify,
-    /// Rung when somebody waits for the next try to connect.
+    /// Rung when somebody waits for the next attempt to connect.
     hurry: Notify,
     greeting: Greeting,
 }
 
-/// A connection, and how many there were before it: old news must not end a new one.
+/// A connection and its number: a late report about an old one must not close a new one.
 #[derive(Debug, Clone)]
 struct Numbered {
     number: u64,
     connection: Connection,
-    /// What the server's clocks show, if the greeting asked for it.
+    /// The server's clocks, if the greeting asked for them.
     times: Option<Times>,
 }
 
 /// One connection to one server that is never replaced: once it is lost, every request fails.
 ///
-/// Not for a cluster, whose connection mends itself.
+/// Not for a cluster, whose connection reconnects by itself.
 #[derive(Debug)]
 pub(crate) struct Pinned<'a> {
     shared: &'a Shared,
     connection: Numbered,
 }
 
-/// What the connection hears of its own accord.
+/// What the server sends unasked.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A message in the inbox.
     Message(Vec<u8>),
     /// A key that was read has changed.
     Changed(Vec<Vec<u8>>),
-    /// The connection was made anew: what was said meanwhile is lost.
+    /// The connection was replaced: messages in between are lost.
     Again,
 }
 
-/// What a server answers to a call, and what is known of when.
+/// The reply of a server, and what is known about its time.
 #[derive(Debug)]
 pub(crate) struct Dated {
     pub(crate) answer: Value,
-    /// Since when the server is up, where the greeting asked for it.
+    /// When the server started, if the greeting asked for it.
     pub(crate) started: Option<Instant>,
-    /// Whether the call had to be sent once more: requests that were made after it may have been
-    /// carried out before it.
+    /// Whether the call had to be sent again: requests that were sent after it may have been executed
+    /// before it.
     pub(crate) delayed: bool,
 }
 
 impl Link {
-    /// Connects, and keeps connected until dropped.
+    /// Connects, and stays connected until dropped.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Link {
         Ok((link, heard))
     }
 
-    /// Begins to connect, and keeps connected until dropped, whatever becomes of the first try.
+    /// Starts to connect, and stays connected until dropped, even if the first attempt fails.
     pub(crate) fn start(
         settings: Settings,
         greeting: Greeting,
@@ -124,11 +124,11 @@ impl Link {
         (Self { shared, task }, heard)
     }
 
-    /// Waits until there is a connection, or the next try to make one has failed.
+    /// Waits until there is a connection, or the next attempt has failed.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if it has failed; the link goes on trying.
+    /// [`Error::Unavailable`] if it has failed; the link keeps trying.
     pub(crate) async fn next_try(&self) -> Result<()> {
         let mut current = self.shared.current.subscribe();
         let mut trouble = self.shared.trouble.subscribe();
@@ -163,16 +163,10 @@ impl Link {
 
     /// Sends a command, and waits for its answer.
     pub(crate) async fn send(&self, cmd: &Cmd) -> Result<Value> {
-        let Numbered {
-            number,
-            mut connection,
-            ..
-        } = self.shared.connection().await?;
-        let answer = in_time(self.shared.settings.timeout, connection.send(cmd)).await;
-        self.shared.answered(number, answer)
+        Ok(self.request(None, cmd).await?.answer)
     }
 
-    /// Sends some commands in one go, and waits for all answers.
+    /// Sends a pipeline, and waits for all replies.
     pub(crate) async fn send_all(
         &self,
         pipeline: &Pipeline,
@@ -181,7 +175,7 @@ impl Link {
         self.pinned().await?.send_all(pipeline, extra).await
     }
 
-    /// Returns the connection of the moment, for requests that have to share one.
+    /// Returns the current connection, for requests that have to share one.
     pub(crate) async fn pinned(&self) -> Result<Pinned<'_>> {
         Ok(Pinned {
             shared: &self.shared,
@@ -191,13 +185,12 @@ impl Link {
 
     /// Calls a script by its hash, and in full if the server does not know it.
     pub(crate) async fn call(&self, script: &Script, call: &Cmd) -> Result<Value> {
-        self.call_dated(script, call)
-            .await
-            .map(|dated| dated.answer)
+        Ok(self.request(Some(script), call).await?.answer)
     }
 
-    /// The same, with since when the server is up that answered, where the greeting asked for it.
-    pub(crate) async fn call_dated(&self, script: &Script, call: &Cmd) -> Result<Dated> {
+    /// Sends a command, or calls a script if the command is a call of one; returns the answer and
+    /// what is known about its time.
+    pub(crate) async fn request(&self, script: Option<&Script>, cmd: &Cmd) -> Result<Dated> {
         let mut delayed = false;
         let Numbered {
             number,
@@ -205,12 +198,12 @@ impl Link {
             times,
         } = self.shared.connection().await?;
         let patience = self.shared.settings.timeout;
-        let answer = match in_time(patience, connection.send(call)).await {
-            Ok(Err(error)) if fault::is_unknown_script(&error) => {
+        let answer = match (in_time(patience, connection.send(cmd)).await, script) {
+            (Ok(Err(error)), Some(script)) if fault::is_unknown_script(&error) => {
                 delayed = true;
-                in_time(patience, connection.send(&script.in_full(call))).await
+                in_time(patience, connection.send(&script.in_full(cmd))).await
             }
-            answer => answer,
+            (answer, _) => answer,
         };
         Ok(Dated {
             answer: self.shared.answered(number, answer)?,
@@ -219,7 +212,7 @@ impl Link {
         })
     }
 
-    /// Returns what the server's clock shows now, as it was when the connection was made, where the
+    /// Returns the current time of the server, extrapolated from when the connection was made, if the
     /// greeting asked for it.
     pub(crate) fn clock_us(&self) -> Option<u64> {
         let times = self.shared.current.borrow().as_ref()?.times?;
@@ -234,7 +227,7 @@ impl Link {
 }
 
 impl Pinned<'_> {
-    /// Sends some commands in one go, and waits for all answers.
+    /// Sends a pipeline, and waits for all replies.
     pub(crate) async fn send_all(
         &mut self,
         pipeline: &Pipeline,
@@ -254,10 +247,10 @@ impl Drop for Link {
 }
 
 impl Shared {
-    /// Returns the connection of the moment, or waits a little for the next.
+    /// Returns the current connection, or waits a little for the next one.
     ///
-    /// Where others vote too, nobody waits for one server alone. So requests to it are also carried
-    /// out in the order in which they were made.
+    /// Does not wait for one of several servers that vote. So requests to it are also executed in the
+    /// order in which they were made.
     async fn connection(&self) -> Result<Numbered> {
         if !self.looked.is_recent() {
             let asked = timeout(self.settings.patience(), self.looked.until_recent()).await;
@@ -294,7 +287,7 @@ impl Shared {
         })
     }
 
-    /// Takes in how a request ended.
+    /// Handles the result of a request.
     fn answered<T>(
         &self,
         number: u64,
@@ -302,7 +295,7 @@ impl Shared {
     ) -> Result<T> {
         match answer {
             Ok(Ok(_)) if self.has_left(number) => Err(fault::indeterminate(
-                "the server that answered is not the master any more",
+                "the server that answered is no longer the master",
             )),
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
@@ -313,7 +306,7 @@ impl Shared {
                 Err(fault.error)
             }
             Err(_) => {
-                // Nothing is heard on a connection that is cut without a word.
+                // A connection may be cut without notice.
                 self.replace(number);
                 let timeout = self.settings.timeout;
                 Err(fault::indeterminate(format!("no answer in {timeout:?}")))
@@ -321,12 +314,12 @@ impl Shared {
         }
     }
 
-    /// Whether a connection is to a server that is not the master any more.
+    /// Whether a connection leads to a server that is no longer the master.
     fn has_left(&self, number: u64) -> bool {
         number <= self.left.load(Ordering::SeqCst)
     }
 
-    /// Lets go of a connection, if it is still the one of the moment.
+    /// Drops a connection, if it is still the current one.
     fn replace(&self, number: u64) {
         self.dead.fetch_max(number, Ordering::SeqCst);
         let ended = self.current.send_if_modified(|current| {
@@ -341,7 +334,7 @@ impl Shared {
         }
     }
 
-    /// Makes a connection, and a new one whenever the last is broken.
+    /// Connects, and reconnects whenever the connection breaks.
     async fn keep_up(self: Arc<Self>, hear: mpsc::UnboundedSender<Heard>) {
         let (mut number, mut latest, mut last) = (0, Latest::default(), None);
         loop {
@@ -352,7 +345,7 @@ impl Shared {
                     Ok(master) => break master,
                     Err(error) => error,
                 };
-                let (place, encrypted) = (self.settings.place(), self.settings.is_encrypted());
+                let (place, encrypted) = (self.settings.place(), self.settings.tls.is_some());
                 let trouble = Trouble::of(&place, encrypted, &error);
                 tracing::debug!("{trouble}");
                 self.trouble.send_replace(Some(trouble));
@@ -393,7 +386,7 @@ impl Shared {
         }
     }
 
-    /// Makes the connection of the moment, and prepares it; returns the master that sentinels named.
+    /// Makes the current connection, and prepares it; returns the master that sentinels named.
     async fn connect(
         self: &Arc<Self>,
         number: u64,
@@ -427,13 +420,13 @@ impl Shared {
         }));
         self.trouble.send_replace(None);
         if self.dead.load(Ordering::SeqCst) >= number {
-            // It broke before anybody could see it.
+            // It broke before anybody used it.
             self.replace(number);
         }
         Ok(master)
     }
 
-    /// Takes in what a connection hears.
+    /// Returns what handles the messages of a connection.
     fn listener(
         self: &Arc<Self>,
         number: u64,
@@ -452,7 +445,7 @@ impl Shared {
                 PushKind::Invalidate => Heard::Changed(changed(push.data)),
                 PushKind::Disconnection => {
                     if shared.settings.is_cluster() {
-                        // The cluster's connection mends itself; news may be lost all the same.
+                        // The cluster's connection reconnects by itself, but messages may be lost.
                         Heard::Again
                     } else {
                         shared.replace(number);
@@ -466,7 +459,7 @@ impl Shared {
     }
 }
 
-/// The keys of an invalidation; none stands for all of them.
+/// The keys of an invalidation; an empty list stands for all keys.
 fn changed(data: Vec<Value>) -> Vec<Vec<u8>> {
     let keys = data.into_iter().flat_map(|value| match value {
         Value::Array(keys) => keys,

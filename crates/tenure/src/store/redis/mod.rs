@@ -4,20 +4,19 @@
 //! |---|---|
 //! | `url` | what a URL says: servers, access, layout, times |
 //! | `link` | the one connection, kept up through restarts and failovers |
-//! | `patience` | how long an answer is waited for |
-//! | `connect`, `sentinel` | how it is made, and where the master is |
+//! | `timeout` | how long to wait for a reply |
+//! | `connect`, `sentinel` | how it is made; finding the master |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
-//! | `string`, `watch` | the layout that other libraries share, also without scripts |
+//! | `string`, `compare`, `watch` | the layout that other libraries share, also without scripts |
 //! | `slots` | which master of a cluster has which keys |
-//! | `answers`, `inbox`, `look`, `scan` | what scripts answer, tell and show |
-//! | `parts` | renewals that fail one by one |
+//! | `answers`, `inbox`, `snapshot`, `scan` | replies, messages and lists |
+//! | `parts` | batches of renewals that fail independently |
 //! | `keys` | from names to keys and back |
 //! | `fault` | what errors mean |
 //! | `acl` | the commands that a user needs |
 //! | `doctor` | settings of a deployment that endanger locks |
 //!
-//! What is promised for each kind of deployment, and what every key holds, stands in
-//! `docs/stores/redis.md`.
+//! `docs/stores/redis.md` says what is promised for each kind of deployment, and what every key holds.
 
 #[cfg(feature = "doctor")]
 pub(crate) mod acl;
@@ -81,11 +80,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Driver>> {
     })
 }
 
-/// Chooses how TLS is computed, unless the program has chosen already.
+/// Installs a TLS crypto provider, unless the program has installed one.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn use_a_crypto_provider(settings: &Settings) {
     if settings.tls.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if another thread was quicker.
+        // Fails only if another thread was faster.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }

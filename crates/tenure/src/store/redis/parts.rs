@@ -1,4 +1,4 @@
-//! Renewals that are sent in parts, each of which may fail by itself.
+//! Batches of renewals, each of which may fail independently.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use crate::driver::Renewed;
 use crate::error::Result;
 
-/// Runs all at once, and returns what came of each, in their order.
+/// Runs all futures concurrently, and returns their outputs in order.
 pub(crate) async fn all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<(Pin<Box<_>>, Option<T>)> = futures
         .into_iter()
@@ -32,7 +32,7 @@ pub(crate) async fn all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
         .collect()
 }
 
-/// Puts together what came of each part and its length; an error only if no part was answered.
+/// Combines the results of all batches with their lengths; an error only if every batch failed.
 pub(crate) fn put_together(
     parts: impl Iterator<Item = (usize, Result<Vec<Renewed>>)>,
 ) -> Result<Vec<Renewed>> {

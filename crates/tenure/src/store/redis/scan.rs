@@ -1,4 +1,4 @@
-//! All names of a store, found by looking through its keys.
+//! Finds all names of a store by scanning its keys.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::store::redis::url::Host;
 
 /// Returns the names that are held or waited for, sorted.
 pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
-    // `None` is the one server that the link leads to.
+    // `None` is the one server of the link.
     let servers = match link.connection().await? {
         Connection::Server(_) => vec![None],
         Connection::Cluster(cluster) => {
@@ -57,7 +57,7 @@ fn scan(cursor: u64, keys: &Keys) -> redis::Cmd {
     cmd
 }
 
-/// Takes the names out of one answer; returns where to go on.
+/// Collects the names of one reply; returns the next cursor.
 fn take(answer: Value, keys: &Keys, names: &mut BTreeSet<Name>) -> Result<u64> {
     let answer = <(u64, Vec<Vec<u8>>)>::from_redis_value(answer);
     let (cursor, found) = answer.map_err(|_| fault::garbled())?;

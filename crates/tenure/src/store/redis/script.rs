@@ -1,4 +1,4 @@
-//! The scripts, and how they are sent: by their hash, and once in full to a server that forgot them.
+//! The scripts, and how they are sent: by their hash, or in full to a server that does not know them.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ impl Script {
 
     /// A call by hash.
     pub(crate) fn call(&self, count: usize) -> Cmd {
-        // Room for what most calls have, so that nothing is copied while the rest is added.
+        // Room for most calls, so that adding arguments reallocates nothing.
         let mut cmd = Cmd::with_capacity(16, 384);
         cmd.arg("EVALSHA").arg(&self.hash).arg(count);
         cmd
@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// By its hash: the text would fill pages wherever a guard is shown.
+/// Shows the hash only: the text would fill pages wherever a guard is printed.
 impl std::fmt::Debug for Script {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Script").field(&self.hash).finish()
@@ -127,7 +127,7 @@ macro_rules! lua {
     };
 }
 
-/// The short way stands first: it needs none of the rules, and is what most calls take.
+/// The fast path comes first: it needs none of the rules, and most calls take it.
 const ACQUIRE: &str = lua!("take", "ledger", "acquire");
 const JOIN: &str = lua!("ledger", "acquire");
 const RELEASE: &str = lua!("give", "ledger", "release");

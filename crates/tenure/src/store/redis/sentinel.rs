@@ -30,41 +30,53 @@ pub(crate) struct Master {
 
 /// Asks all sentinels for the master, and returns the one of the largest epoch.
 ///
-/// Waits for those that are slow only until most of them have answered, and a moment more: one that
-/// cannot be reached says nothing of what the slow ones know.
+/// A slow sentinel may know of a later failover, so one answer is not enough: the call returns once
+/// none of the others has said anything for a second, or for a moment if a majority has answered.
+/// Sentinels that cannot be reached do not count towards the majority, because they say nothing
+/// about what the slow ones know.
 pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     let mut asked = JoinSet::new();
     let sentinels = Sentinel::all(settings);
     let count = sentinels.len();
     for sentinel in sentinels {
         asked.spawn(async move {
-            let mut connection = sentinel.connect(|_| Ok::<_, ()>(())).await?;
-            sentinel.ask(&mut connection).await
+            let connection = sentinel.connect(|_| Ok::<_, ()>(())).await?;
+            RedisResult::Ok(Said::Hello(Box::new(sentinel), connection))
         });
     }
     let (mut newest, mut answers): (Option<Master>, usize) = (None, 0);
     let mut fault: RedisError = (ErrorKind::Io, "no sentinel answers").into();
     // The other half is for the connection to the master.
-    let mut deadline = Instant::now() + settings.connect_timeout / 2;
-    while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
-        answers += usize::from(matches!(answer, Ok(Ok(_))));
-        match answer {
-            Ok(Ok(master))
-                if newest
-                    .as_ref()
-                    .is_none_or(|newest| newest.epoch < master.epoch) =>
-            {
-                newest = Some(master);
+    let end = Instant::now() + settings.connect_timeout / 2;
+    let mut deadline = end;
+    while let Ok(Some(said)) = timeout_at(deadline, asked.join_next()).await {
+        match said {
+            Ok(Ok(Said::Hello(sentinel, mut connection))) => {
+                asked.spawn(async move { sentinel.ask(&mut connection).await.map(Said::Master) });
             }
-            Ok(Ok(_)) => {}
+            Ok(Ok(Said::Master(master))) => {
+                answers += 1;
+                let is_newer = |newest: &Master| newest.epoch < master.epoch;
+                if newest.as_ref().is_none_or(is_newer) {
+                    newest = Some(master);
+                }
+            }
             Ok(Err(error)) => fault = error,
             Err(_) => fault = (ErrorKind::Client, "asking a sentinel has panicked").into(),
         }
-        if 2 * answers > count {
-            deadline = deadline.min(Instant::now() + A_MOMENT);
+        if answers > 0 {
+            let has_majority = 2 * answers > count;
+            let patience = if has_majority { A_MOMENT } else { ANSWER };
+            deadline = end.min(Instant::now() + patience);
         }
     }
     newest.ok_or(fault)
+}
+
+/// What a sentinel has said to a client that looks for the master.
+enum Said {
+    Hello(Box<Sentinel>, MultiplexedConnection),
+    Master(Master),
 }
 
 /// Refuses a server that the sentinels still call master but that is none any more.
@@ -280,17 +292,18 @@ impl Sentinel {
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Master> {
         let name = &self.name;
         // The epoch first, so that an address never has a larger one than its own.
-        let mut cmd = redis::cmd("SENTINEL");
-        cmd.arg("MASTER").arg(name);
-        let fields: RedisResult<HashMap<String, String>> = cmd.query_async(connection).await;
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("SENTINEL").arg("MASTER").arg(name);
+        pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
+        pipeline.arg(name).ignore_errors();
+        type Fields = HashMap<String, String>;
+        let (fields, address): (RedisResult<Fields>, RedisResult<Option<(String, u16)>>) =
+            pipeline.query_async(connection).await?;
         let epoch = fields.ok().and_then(|fields| {
             let epoch = fields.get("config-epoch")?;
             epoch.parse().ok()
         });
-        let mut cmd = redis::cmd("SENTINEL");
-        cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let address: Option<(String, u16)> = cmd.query_async(connection).await?;
-        let Some((host, port)) = address else {
+        let Some((host, port)) = address? else {
             let why = "the sentinels know no master of that name";
             let unknown = (ErrorKind::MasterNameNotFoundBySentinel, why, name.clone());
             return Err(unknown.into());
@@ -316,7 +329,8 @@ fn silent(_: tokio::time::error::Elapsed) -> RedisError {
 /// How often a sentinel is asked that tells nothing.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// How long a sentinel that is listened to may take for an answer.
+/// How long a sentinel may take to answer, if the client is subscribed to it or another sentinel
+/// has named a master already.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// How long an answer of all sentinels is believed: longer than it takes to ask one that is silent.

@@ -8,7 +8,7 @@ use crate::store::redis::fault;
 use crate::store::redis::link::Link;
 use crate::store::redis::url::{Host, Servers};
 
-/// Slots that follow each other, and the servers that have them.
+/// A range of slots, and the servers that own it.
 #[derive(Debug)]
 pub(crate) struct Range {
     pub(crate) first: u16,
@@ -19,14 +19,14 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Whether the slot of this key is among them.
+    /// Whether the range contains the slot of this key.
     pub(crate) fn has(&self, key: &str) -> bool {
-        // The number itself is not to be had.
+        // The client library does not reveal the number.
         let slot = Some(Slot::for_key(key));
         (self.first..=self.last).any(|number| Slot::new(number) == slot)
     }
 
-    /// Reads a range: the first slot, the last, the master, and its replicas.
+    /// Parses a range: the first slot, the last, the master, and its replicas.
     fn read(range: &Value, asked: &str) -> Option<Self> {
         let Value::Array(parts) = range else {
             return None;
@@ -44,7 +44,7 @@ impl Range {
     }
 }
 
-/// Reads a node: its name or address, its port, and more. One that does not know its own name is
+/// Parses a node: its name or address, its port, and more. A node that does not know its own name is
 /// at the host that was asked.
 fn host(node: &Value, asked: &str) -> Option<Host> {
     let Value::Array(node) = node else {
@@ -58,7 +58,7 @@ fn host(node: &Value, asked: &str) -> Option<Host> {
     })
 }
 
-/// Reads the answer to `CLUSTER SLOTS` of a server.
+/// Parses a server's reply to `CLUSTER SLOTS`.
 pub(crate) fn read(slots: &Value, asked: &str) -> Result<Vec<Range>> {
     let Value::Array(ranges) = slots else {
         return Err(fault::garbled());

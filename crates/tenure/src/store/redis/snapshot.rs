@@ -1,4 +1,4 @@
-//! Who holds a name and who waits for it: reads what `look.lua` and `evict.lua` return.
+//! Who holds a name and who waits for it: parses the replies of `look.lua` and `evict.lua`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(crate) struct Snapshot {
     ends: Vec<(String, u64)>,
     line: Vec<String>,
     places: HashMap<String, String>,
-    /// How many listen to each waiter's inbox; empty where that cannot be known.
+    /// The number of subscribers of each waiter's inbox; empty where that is unknown.
     listeners: Vec<u64>,
 }
 
-/// What the scripts return: the server's time, what is left of the lease's key, the lease, the ends,
-/// the line, the places and the listeners.
+/// What the scripts return: the server's time, the ttl of the lease's key, the lease, the ends, the
+/// line, the places and the subscribers.
 type Answer = (
     u64,
     i64,
@@ -35,14 +35,14 @@ type Answer = (
 );
 
 impl Snapshot {
-    /// Takes a script's answer apart; `None` if it makes no sense.
+    /// Parses a script's reply; `None` if it is malformed.
     pub(crate) fn read(answer: Value) -> Option<Self> {
         let (now_us, left_ms, lease, ends, line, places, listeners): Answer =
             FromRedisValue::from_redis_value(answer).ok()?;
         let ends = ends.into_iter().map(|(id, end)| Some((id, whole(end)?)));
         Some(Self {
             now_us,
-            // Negative for a key that is not there or does not expire.
+            // Negative for a key that does not exist or does not expire.
             left_ms: u64::try_from(left_ms).unwrap_or(0),
             lease,
             ends: ends.collect::<Option<_>>()?,
@@ -52,7 +52,7 @@ impl Snapshot {
         })
     }
 
-    /// Says who holds the name and who waits.
+    /// Returns who holds the name and who waits.
     pub(crate) fn entry(&self, name: Name) -> Entry {
         Entry {
             name,
@@ -76,7 +76,7 @@ impl Snapshot {
             .iter()
             .find(|(field, _)| !field.starts_with(|letter: char| letter.is_control()))?;
         let mut words = head.splitn(4, ' ');
-        // A fence is the time of its grant, or a little more after many grants at once.
+        // A fence is the time of its grant, or slightly later after a burst of grants.
         let (fence, who) = (words.next()?, words.next()?);
         let about = words.nth(1)?;
         Some(Holder {
@@ -100,18 +100,12 @@ impl Snapshot {
             .collect();
         found.sort_by_key(|(since, holder)| (*since, holder.fence));
         let mut holders: Vec<_> = found.into_iter().map(|(_, holder)| holder).collect();
-        // The owner's field also counts what has run out, until somebody changes the name.
-        let mut depths: HashMap<_, u32> = HashMap::new();
-        for holder in holders.iter().filter(|holder| holder.depth > 0) {
-            *depths.entry(holder.owner.clone()).or_default() += 1;
-        }
-        for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
-            holder.depth = depths[&holder.owner];
-        }
+        // The owner's field also counts expired claims, until the next change of the name.
+        count_owners(&mut holders);
         holders
     }
 
-    /// One of those that may be several, and since when it holds; its depth is that of itself alone.
+    /// Returns one of several holders and when it was granted; its depth counts itself only.
     fn one_of_many(&self, id: &str, end: u64) -> Option<(u64, Holder)> {
         let (who, claim) = id.split_once(':')?;
         let (part, owner) = split_owner(self.lease.get(&format!("\u{3}{id}"))?, claim);
@@ -138,7 +132,7 @@ impl Snapshot {
         Some((since.parse().ok()?, holder))
     }
 
-    /// Lists those in line who are alive, first to last.
+    /// Lists the live waiters, first to last.
     fn waiters(&self) -> Vec<Waiter> {
         let line = self.line.iter().enumerate();
         let here = line.filter(|(index, _)| self.listeners.get(*index) != Some(&0));
@@ -169,12 +163,23 @@ impl Snapshot {
     }
 }
 
-/// Takes apart what is known of a claim and its owner; one without is its own.
+/// Sets the depth of each holder to the number of live claims that its owner has among them.
+pub(crate) fn count_owners(holders: &mut [Holder]) {
+    let mut depths: HashMap<Owner, u32> = HashMap::new();
+    for holder in holders.iter().filter(|holder| holder.depth > 0) {
+        *depths.entry(holder.owner.clone()).or_default() += 1;
+    }
+    for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
+        holder.depth = depths[&holder.owner];
+    }
+}
+
+/// Splits off the owner of a claim; a claim without an owner is its own.
 fn split_owner<'a>(text: &'a str, claim: &'a str) -> (&'a str, &'a str) {
     text.split_once('\n').unwrap_or((text, claim))
 }
 
-/// What ends the lease of a client, of nobody, or of a name that stays taken.
+/// Returns what ends the lease of a client, of nobody, or of a name that stays taken.
 fn life(who: &str) -> Life {
     match who {
         "-" | "!" => Life::Ttl,
@@ -206,7 +211,7 @@ fn read_mode(text: &str) -> Option<Mode> {
 /// Writes who asks: the process, the machine, and the reason if there is one.
 pub(crate) fn write_about(about: &About) -> String {
     let About { reason, host, pid } = about;
-    // A machine's name has no spaces; one that has must not look like a reason.
+    // Host names have no spaces; one that does must not be parsed as a reason.
     let host = if host.contains(' ') { "?" } else { host };
     match reason {
         Some(reason) => format!("{pid} {host} {reason}"),

@@ -1,7 +1,7 @@
 //! The layout that other libraries share: a string with the claim's id, `SET NX PX`.
 //!
-//! Exclusive locks alone, and no line: whoever asks first after a release gets in. Waiters are
-//! told by the server when the key changes (client-side caching), whoever changed it.
+//! Exclusive locks only, and no line: the first to ask after a release is granted the lock. The
+//! server tells waiters when the key changes (client-side caching), whoever changed it.
 
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::Arc;
@@ -38,11 +38,11 @@ pub(crate) struct StringLocks {
     fences: bool,
     compare: Compare,
     acquire: Script,
-    /// The fences of what this client holds: a string has no room for them.
+    /// The fences of this client's leases: a string has no room for them.
     held: Mutex<Held>,
-    /// What this client waits for, and which claims: one may give up while another goes on.
+    /// The names that this client waits for, with the claims: one may give up while another waits on.
     awaited: Mutex<HashMap<Name, HashSet<ClaimId>>>,
-    /// This client's own releases, which the server does not tell it of.
+    /// This client's own releases, about which the server does not tell it.
     freed: mpsc::UnboundedSender<Name>,
     news: tokio::sync::Mutex<Inbox>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct StringLocks {
 struct Inbox {
     heard: mpsc::UnboundedReceiver<Heard>,
     freed: mpsc::UnboundedReceiver<Name>,
-    /// Names that changed together, still to be told.
+    /// Names that changed together and were not returned yet.
     unread: Vec<Name>,
 }
 
@@ -59,7 +59,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Held {
     fences: HashMap<ClaimId, (Fence, Instant)>,
-    /// When so many are there, those that are over are thrown out.
+    /// The size at which expired entries are removed.
     sweep_at: usize,
 }
 
@@ -71,14 +71,6 @@ impl Held {
             self.sweep_at = 2 * self.fences.len().max(64);
         }
         self.fences.insert(claim.clone(), (fence, now + ttl));
-    }
-
-    fn fence(&self, claim: &ClaimId) -> Option<Fence> {
-        self.fences.get(claim).map(|(fence, _)| *fence)
-    }
-
-    fn remove(&mut self, claim: &ClaimId) {
-        self.fences.remove(claim);
     }
 }
 
@@ -142,7 +134,7 @@ impl StringLocks {
         }
     }
 
-    /// Takes the lock without a script; its fence is the server's time alone.
+    /// Takes the lock without a script; its fence is the server's time.
     async fn take_by_transaction(
         &self,
         claim: &Claim,
@@ -164,18 +156,18 @@ impl StringLocks {
         }
         let (seconds, micros) =
             <(u64, u64)>::from_redis_value(time.clone()).map_err(|_| fault::garbled())?;
-        // Room for so many passes in each microsecond.
+        // Room for that many local hand-overs in each microsecond.
         let fence = (seconds * 1_000_000 + micros).saturating_mul(u64::from(MOST_FENCES));
         Ok(Fence::new(fence))
     }
 
-    /// Lets the lock end so long from now, if it is the claim's; returns whether it is.
+    /// Restarts the ttl if the claim holds the lock; returns whether it does.
     async fn extend(&self, key: &str, claim: &ClaimId, ttl: Duration) -> Result<bool> {
         let value = claim.as_str();
         self.compare.set(&self.link, key, claim, value, ttl).await
     }
 
-    /// Asks to be told when the key changes; returns when to ask again even so.
+    /// Asks to be told when the key changes; returns when to ask again at the latest.
     async fn watch(&self, claim: &Claim, key: &str) -> Result<Duration> {
         self.start_waiting(claim);
         let is_cluster = self.link.settings().is_cluster();
@@ -191,11 +183,11 @@ impl StringLocks {
         let left = match left {
             // Freed between the two requests.
             -2 => Duration::ZERO,
-            // A lock that never ends: other libraries make such.
+            // Other libraries create locks that never expire.
             -1 => A_WHILE,
             left => Duration::from_millis(left.unsigned_abs()),
         };
-        // A cluster tells nothing of changed keys.
+        // A cluster does not report changed keys.
         Ok(if is_cluster { left.min(POLL) } else { left })
     }
 
@@ -212,7 +204,7 @@ impl StringLocks {
         Ok(Renewed::Lost(self.why_not(&key).await?))
     }
 
-    /// Why a claim does not hold a lock.
+    /// Returns why a claim does not hold a lock.
     async fn why_not(&self, key: &str) -> Result<Loss> {
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
@@ -222,9 +214,10 @@ impl StringLocks {
         })
     }
 
-    /// The fence of a lease that this client was granted.
+    /// Returns the fence of a lease of this client.
     fn fence_of(&self, claim: &ClaimId) -> Option<Fence> {
-        self.held.lock().fence(claim)
+        let held = self.held.lock();
+        held.fences.get(claim).map(|(fence, _)| *fence)
     }
 
     fn start_waiting(&self, claim: &Claim) {
@@ -244,7 +237,7 @@ impl StringLocks {
         }
     }
 
-    /// Wakes this client's own waiters, of whose release the server tells it nothing.
+    /// Wakes this client's own waiters: the server does not tell a client about its own changes.
     fn tell_freed(&self, name: &Name) {
         if self.awaited.lock().contains_key(name) {
             // The receiver lives as long as this client.
@@ -266,13 +259,13 @@ impl StringLocks {
             Some(claim) => (claim, 0),
             None => (&*value, 1),
         };
-        // Other programs write what they like.
+        // Other programs may write anything.
         let claim = ClaimId::new(claim).unwrap_or_else(|_| ClaimId::unique());
         let fence = self.fence_of(&claim).unwrap_or_else(no_fence);
         let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
         let mut holder = Holder::new(claim, fence, About::new("?", 0), left);
         holder.depth = depth;
-        // Nobody can tell by the string.
+        // The string does not say.
         holder.life = Life::Ttl;
         let mut entry = Entry::new(name.clone());
         entry.holders.push(holder);
@@ -330,7 +323,7 @@ impl Driver for StringLocks {
         self.stop_waiting(claim);
         let key = self.key(&claim.name);
         let freed = self.compare.delete(&self.link, &key, &claim.id).await?;
-        self.held.lock().remove(&claim.id);
+        self.held.lock().fences.remove(&claim.id);
         if freed {
             self.tell_freed(&claim.name);
         }
@@ -362,7 +355,7 @@ impl Driver for StringLocks {
             set.await?
         };
         if freed {
-            self.held.lock().remove(claim);
+            self.held.lock().fences.remove(claim);
             self.tell_freed(&release.name);
             Ok(Released::Freed { left: 0 })
         } else {
@@ -403,10 +396,10 @@ impl Driver for StringLocks {
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>> {
         match only {
             Some(name) => Ok(self.look(name).await?.into_iter().collect()),
-            None => Err(unable(
-                "list",
-                "layout=string cannot tell locks from other strings: name the lock",
-            )),
+            None => Err(Error::InvalidOption {
+                option: "list",
+                reason: "layout=string cannot tell locks from other strings: name the lock".into(),
+            }),
         }
     }
 
@@ -419,7 +412,7 @@ impl Driver for StringLocks {
         Ok(evicted.map_or_else(Vec::new, |entry| entry.holders))
     }
 
-    /// Every request is waited for by whoever made it.
+    /// No request runs in the background.
     async fn settled(&self) {}
 
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
@@ -443,23 +436,16 @@ pub(crate) fn fence_key(key: &str) -> String {
     }
 }
 
-fn unable(option: &'static str, reason: &str) -> Error {
-    Error::InvalidOption {
-        option,
-        reason: reason.to_owned(),
-    }
-}
-
 /// The fence of every grant where fences are off: it protects nothing.
 fn no_fence() -> Fence {
     Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"))
 }
 
-/// How many fences fit between the microseconds of a server without scripts: as many as the engine
-/// sets aside for passing a lease on.
+/// How many fences fit into a microsecond of a server without scripts: as many as the engine reserves
+/// for passing a lease on.
 const MOST_FENCES: u32 = 64;
 
-/// What the value begins with while a lock stays taken by nobody.
+/// The prefix of the value while a lock stays taken by nobody.
 const STAYS_TAKEN: &str = "!";
 
 const A_WHILE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Waiting for an answer, but not for ever.
+//! A timeout that does not expire merely because the process was suspended.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// Waits for an answer in shares of the time that it may take.
+/// Waits for an answer in slices of the timeout.
 ///
-/// If this process stands still for long, only one share is over when it goes on, and what has come
-/// meanwhile, or comes now because the whole machine stood still, is heard.
+/// If this process is suspended for long, only one slice is over when it resumes. So it still receives
+/// a reply that arrived in the meantime, or arrives now because the whole machine was suspended.
 pub(crate) async fn in_time<T>(
     patience: Duration,
     answer: impl Future<Output = T>,
 ) -> Result<T, Elapsed> {
     let mut answer = pin!(answer);
-    for _ in 1..SHARES {
-        if let Ok(answer) = timeout(patience / SHARES, &mut answer).await {
+    for _ in 1..SLICES {
+        if let Ok(answer) = timeout(patience / SLICES, &mut answer).await {
             return Ok(answer);
         }
     }
-    timeout(patience / SHARES, answer).await
+    timeout(patience / SLICES, answer).await
 }
 
-const SHARES: u32 = 4;
+const SLICES: u32 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -15,15 +15,15 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     pub(crate) tls: Option<Tls>,
     pub(crate) layout: Layout,
-    /// What every key and channel begins with.
+    /// The prefix of every key and channel.
     pub(crate) prefix: String,
     /// How many replicas have to confirm a grant, 0 for none.
     pub(crate) replicas: u32,
-    /// How long they have for it.
+    /// How long they may take.
     pub(crate) replicas_timeout: Duration,
-    /// How long an answer may take.
+    /// How long a reply may take.
     pub(crate) timeout: Duration,
-    /// How long getting a connection may take.
+    /// How long connecting may take.
     pub(crate) connect_timeout: Duration,
     /// How long the last fence of a name is remembered after its last grant.
     pub(crate) fence_memory: Duration,
@@ -45,7 +45,7 @@ pub(crate) enum Servers {
         /// How to log in to the sentinels themselves.
         access: Access,
     },
-    /// A cluster, by some of its nodes.
+    /// A cluster, given by some of its nodes.
     Cluster(Vec<Host>),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Access {
     pub(crate) database: i64,
 }
 
-/// Certificates besides the machine's own.
+/// Certificates besides those of the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) ca: Option<PathBuf>,
@@ -103,7 +103,7 @@ impl Settings {
         settings.replicas = options.number("replicas")?.unwrap_or(0);
         settings.replicas_timeout = options.duration("replicas_timeout")?.unwrap_or(SECOND);
         if layout != Layout::Hash && settings.replicas > 0 {
-            return Err(invalid("replicas=… goes with layout=hash alone"));
+            return Err(invalid("replicas=… requires layout=hash"));
         }
         let sentinel = Access {
             user: options.text("sentinel_user"),
@@ -117,7 +117,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a URL, and takes out the options that make sense for any Redis server.
+    /// Reads a URL, and takes the options that apply to any Redis server.
     pub(crate) fn of_server(url: &StoreUrl, options: &mut Options, layout: Layout) -> Result<Self> {
         let (servers, database) = servers(url)?;
         let access = Access {
@@ -127,7 +127,7 @@ impl Settings {
         };
         if access.user.is_some() && access.password.is_none() {
             return Err(invalid(
-                "a password follows the user: user:password@host; any will do for one who needs none",
+                "a user needs a password: user:password@host; any password works for a user without one",
             ));
         }
         if matches!(servers, Servers::Cluster(_)) && access.database != 0 {
@@ -163,12 +163,7 @@ impl Settings {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// Whether connections are encrypted.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    /// Where the store is, for messages: no password.
+    /// Returns where the store is, for messages; never contains a password.
     pub(crate) fn place(&self) -> String {
         let list = |hosts: &[Host]| {
             let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
@@ -191,7 +186,12 @@ fn servers(url: &StoreUrl) -> Result<(Servers, i64)> {
         "unix" => (Servers::Socket(path.into()), ""),
         "cluster" => (Servers::Cluster(hosts), path),
         "sentinel" => {
-            let (master, database) = path.split_once('/').unwrap_or((path, ""));
+            // The name may contain slashes: only a number after the last one is a database.
+            let is_number = |text: &str| text.is_empty() || text.parse::<i64>().is_ok();
+            let (master, database) = match path.rsplit_once('/') {
+                Some((master, database)) if is_number(database) => (master, database),
+                _ => (path, ""),
+            };
             if master.is_empty() {
                 return Err(invalid(
                     "a sentinel URL names the master: redis+sentinel://host1,host2/mymaster",
@@ -229,7 +229,7 @@ fn family_and_kind(url: &StoreUrl) -> (&str, &str) {
         .unwrap_or((url.scheme, url.scheme))
 }
 
-/// Whether the scheme means TLS, which this build has to have.
+/// Whether the scheme means TLS, which this build must support.
 fn is_encrypted(url: &StoreUrl) -> Result<bool> {
     let (family, _) = family_and_kind(url);
     match matches!(family, "rediss" | "valkeys") {
@@ -241,9 +241,9 @@ fn is_encrypted(url: &StoreUrl) -> Result<bool> {
 fn layout(options: &mut Options) -> Result<Layout> {
     let (scripts, fences) = (options.switch("scripts")?, options.switch("fences")?);
     match options.text("layout").as_deref() {
-        None | Some("hash") if !scripts || !fences => Err(invalid(
-            "scripts=off and fences=off go with layout=string alone",
-        )),
+        None | Some("hash") if !scripts || !fences => {
+            Err(invalid("scripts=off and fences=off require layout=string"))
+        }
         None | Some("hash") => Ok(Layout::Hash),
         Some("string") => Ok(Layout::String { scripts, fences }),
         Some(_) => Err(invalid("layout is hash or string")),
@@ -253,7 +253,7 @@ fn layout(options: &mut Options) -> Result<Layout> {
 fn prefix(options: &mut Options, layout: Layout) -> Result<String> {
     let usual = match layout {
         Layout::Hash => "tenure:",
-        // The very key that the name says, so that other libraries find it.
+        // The key is the name itself, so that other libraries find it.
         Layout::String { .. } => "",
     };
     let prefix = options.raw("prefix").unwrap_or_else(|| usual.to_owned());
@@ -304,6 +304,16 @@ mod tests {
             Settings::parse("redis+sentinel://a,b:5/main/2?sentinel_password=x").unwrap();
         assert_eq!(sentinel.place(), "main of a:26379,b:5");
         assert_eq!(sentinel.access.database, 2);
+        for (path, master, database) in [
+            ("a%2Fb", "a/b", 0),
+            ("a%2Fb/", "a/b", 0),
+            ("a%2Fb/3", "a/b", 3),
+            ("a%2F3/0", "a/3", 0),
+        ] {
+            let sentinel = Settings::parse(&format!("redis+sentinel://h/{path}")).unwrap();
+            assert_eq!(sentinel.place(), format!("{master} of h:26379"));
+            assert_eq!(sentinel.access.database, database);
+        }
         let cluster = Settings::parse("rediss+cluster://a:1,b:2").unwrap();
         assert!(cluster.is_cluster());
         let socket = Settings::parse("unix:/run/redis.sock?db=4").unwrap();
@@ -340,6 +350,7 @@ mod tests {
             "redis://u:secret@h?passwort=secret",
             "redis://u:secret@h?prefix=%7Ba",
             "redis+sentinel://u:secret@h",
+            "redis+sentinel://u:secret@h//1",
             "redis+cluster://u:secret@h/1",
             "unix:secret",
         ] {

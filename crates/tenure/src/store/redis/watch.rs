@@ -1,4 +1,4 @@
-//! Changes by `WATCH`, `MULTI` and `EXEC`, for servers that run no scripts.
+//! Compare-and-set with `WATCH`, `MULTI` and `EXEC`, for servers that run no scripts.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::store::redis::link::Link;
 use crate::store::redis::slots;
 use crate::store::redis::url::{Servers, Settings};
 
-/// Links on which one change is made at a time, so that nobody else's `EXEC` ends a `WATCH`.
+/// Links that are used for one change at a time, so that no other `EXEC` ends a `WATCH`.
 ///
 /// A server forgets a `WATCH` with its connection. So each change is made on one connection to one
 /// server, and fails if that is lost: on another connection `EXEC` would change whatever is there.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// One link; in a cluster, whose own connection mends itself, one to each master in use.
+    /// One link; in a cluster, whose connection reconnects by itself, one to each master in use.
     links: Mutex<Vec<(Servers, Link)>>,
 }
 
 impl Watch {
-    /// Makes one change if a key has this value and keeps it until the change is made.
+    /// Makes a change if the key has this value, and still has it when the change is made.
     ///
-    /// The change is made if its last command answers 1.
+    /// The change was made if its last command returns 1.
     pub(crate) async fn change(
         &self,
         deployment: &Link,
@@ -36,7 +36,7 @@ impl Watch {
         let mut links = self.links.lock().await;
         let mut own = link_to(&mut links, deployment, key).await?.pinned().await?;
         let mut look = Pipeline::new();
-        // What an attempt before this one watched, and did not change.
+        // Ends the WATCH of an earlier attempt that changed nothing.
         look.cmd("UNWATCH");
         look.cmd("WATCH").arg(key);
         look.cmd("GET").arg(key);
@@ -45,13 +45,13 @@ impl Watch {
             return Ok(false);
         }
         change.atomic();
-        // Nothing came back if the key changed meanwhile.
+        // The reply is empty if the key has changed.
         let answers = own.send_all(&change, Duration::ZERO).await?;
         Ok(matches!(answers.last(), Some(Value::Int(1))))
     }
 }
 
-/// The link to the server that has a key, made if there is none.
+/// Returns the link to the server that has a key, and opens it if there is none.
 async fn link_to<'a>(
     links: &'a mut Vec<(Servers, Link)>,
     deployment: &Link,
@@ -67,7 +67,7 @@ async fn link_to<'a>(
             let masters: Vec<_> = masters.collect();
             links.retain(|(servers, _)| masters.contains(servers));
             let own = ranges.into_iter().find(|range| range.has(key));
-            let own = own.ok_or_else(|| fault::unavailable("no node has the slot of the key"))?;
+            let own = own.ok_or_else(|| fault::unavailable("no node owns the slot of the key"))?;
             Servers::One(own.master)
         }
         servers => servers.clone(),

@@ -1,6 +1,6 @@
-//! What this client has asked for, and which nodes have it.
+//! The claims of this client, and which nodes have them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -8,8 +8,9 @@ use crate::clock::Tick;
 use crate::driver::Claim;
 use crate::name::{ClaimId, Fence, Name};
 use crate::random::SeededMap;
+use crate::sync::Mutex;
 
-/// All claims of this client that wait or hold, and those that it takes back.
+/// All claims of this client that wait or hold, and those that are being withdrawn.
 #[derive(Debug)]
 pub(crate) struct Claims {
     /// A bit for each node.
@@ -21,67 +22,67 @@ pub(crate) struct Claims {
 struct Table {
     held: SeededMap<ClaimId, Held>,
     leaving: SeededMap<ClaimId, Leaving>,
-    /// When so many are there, those that are over are thrown out.
+    /// The size at which expired entries are removed.
     sweep_at: usize,
 }
 
-/// One claim, and what became of it.
+/// One claim and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) claim: Arc<Claim>,
-    /// When it was first asked for.
+    /// When it was first requested.
     began: Instant,
     /// The fence of the grant, once the claim has won.
     pub(crate) fence: Option<Fence>,
-    /// How many fences are set aside for the grant.
+    /// How many fences are reserved for the grant.
     pub(crate) fences: u32,
     /// Until when the grant is safely ours.
     pub(crate) until: Tick,
     /// The nodes that have granted it, a bit each, as far as is known.
     has: u64,
-    /// The nodes that have something of it or may have, a bit each, as far as is known.
+    /// The nodes that have or may have a lease or place of it, a bit each, as far as is known.
     touched: u64,
-    /// Whether somebody else wants the name, and whether that was told.
+    /// Whether somebody else wants the name, and whether the holder was told.
     wanted: bool,
     told: bool,
-    /// How often it has given way to others after a split vote.
+    /// How often it has yielded to others after a split vote.
     gave_way: u32,
-    /// How often it has stayed after a split vote since it last gave way.
+    /// How often it has stayed after a split vote since it last yielded.
     stayed: u32,
 }
 
-/// A claim that is taken back; of the nodes, a bit each.
+/// A claim that is being withdrawn; one bit per node.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// Those that have something of the claim, or may have.
+    /// Nodes that have or may have a lease or place of the claim.
     touched: u64,
-    /// Those that were sent a withdrawal or a release and have not confirmed it. Were the claim
-    /// asked for again, it might take away what the node grants then.
+    /// Nodes that were sent a withdrawal or a release and have not confirmed it. If the claim is
+    /// requested again, that may undo what the node grants then.
     unconfirmed: u64,
-    /// Those of them whose answer is still to come: it sees to what late answers tell of.
+    /// Those of them whose reply is outstanding: it takes care of late votes.
     in_flight: u64,
-    /// Those of them that may have granted the claim after they took it back.
+    /// Those of them that may have granted the claim after they withdrew it.
     overtaken: u64,
     until: Tick,
 }
 
-/// What a node has said to a withdrawal or a release.
+/// The reply of a node to a withdrawal or a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undone {
     /// Nothing of the claim is left there.
     Gone,
     /// It had no lease; it may still have a place in line.
     NotHeld,
-    /// Nothing that was heard.
+    /// No reply arrived.
     Unknown,
 }
 
-/// What was known of a claim when it is asked for.
+/// What is known about a claim when it is requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// When it was first asked for.
+    /// When it was first requested.
     pub(crate) began: Instant,
-    /// When it was asked for.
+    /// When it was requested.
     pub(crate) at: Tick,
     pub(crate) is_new: bool,
 }
@@ -94,13 +95,13 @@ impl Claims {
         }
     }
 
-    /// Notes that a claim is asked for.
+    /// Records that a claim is requested.
     pub(crate) fn begin(&self, claim: &Arc<Claim>, now: Tick) -> Asked {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.sweep(now);
         let is_over = |held: &Held| held.fence.is_some() && held.until <= now;
         if table.held.get(&claim.id).is_some_and(is_over) {
-            // This is another grant, if it is one.
+            // A grant now would be a new one.
             table.held.remove(&claim.id);
         }
         let mut is_new = false;
@@ -115,23 +116,23 @@ impl Claims {
         }
     }
 
-    /// Notes that a claim is over and is to be taken back.
+    /// Records that a claim is over and is being withdrawn.
     pub(crate) fn leave(&self, id: &ClaimId, until: Tick) {
-        let mut table = self.lock();
-        // Of a claim that is not known here, any node may have something.
+        let mut table = self.table.lock();
+        // Any node may have something of an unknown claim.
         let held = table.held.remove(id);
         let touched = held.map_or(self.all, |held| held.touched);
         table.leave(id, touched, until);
     }
 
-    /// Notes that a claim is to be taken back to let others pass; returns how often it was so.
+    /// Records that a claim yields to others; returns how often it has.
     pub(crate) fn give_way(&self, id: &ClaimId, until: Tick) -> u32 {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let Some(held) = table.held.get_mut(id) else {
             return 1;
         };
         held.lost();
-        // What it gets from now on is new.
+        // Grants from now on are new.
         held.began = Instant::now();
         (held.gave_way, held.stayed) = (held.gave_way + 1, 0);
         let (times, touched) = (held.gave_way, held.touched);
@@ -139,7 +140,7 @@ impl Claims {
         times
     }
 
-    /// Notes that a claim stays after a split vote; returns how often it has since it last gave way.
+    /// Records that a claim stays after a split vote; returns how often it has since it last yielded.
     pub(crate) fn stay(&self, id: &ClaimId) -> u32 {
         let stayed = self.change(id, |held| {
             held.stayed += 1;
@@ -148,17 +149,17 @@ impl Claims {
         stayed.unwrap_or(1)
     }
 
-    /// Notes that a withdrawal or a release is sent to a node.
+    /// Records that a withdrawal or a release is sent to a node.
     pub(crate) fn sent(&self, id: &ClaimId, node: usize) {
-        if let Some(leaving) = self.lock().leaving.get_mut(id) {
+        if let Some(leaving) = self.table.lock().leaving.get_mut(id) {
             leaving.unconfirmed |= 1 << node;
             leaving.in_flight |= 1 << node;
         }
     }
 
-    /// Notes what the node has said to it; returns whether it may still have something of the claim.
+    /// Records the node's reply to it; returns whether the node may still have something of the claim.
     pub(crate) fn settled(&self, id: &ClaimId, node: usize, undone: Undone) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let Some(leaving) = table.leaving.get_mut(id) else {
             return false;
         };
@@ -179,10 +180,10 @@ impl Claims {
         is_left
     }
 
-    /// Notes that a node turned out to have something of a claim that is over; returns whether what
-    /// is on its way there sees to it.
+    /// Records that a node turned out to have something of a claim that is over; returns whether a
+    /// request in flight takes care of it.
     pub(crate) fn is_seen_to(&self, id: &ClaimId, node: usize, overtaken: bool) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let leaving = table.leaving.get_mut(id);
         leaving.is_some_and(|leaving| {
             leaving.touched |= 1 << node;
@@ -194,9 +195,9 @@ impl Claims {
         })
     }
 
-    /// Notes that a node may have something of a claim, if the claim is over; returns whether it is.
+    /// Records that a node may have something of a claim, if the claim is over; returns whether it is.
     pub(crate) fn is_over(&self, id: &ClaimId, node: usize, until: Tick) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let is_over = !table.held.contains_key(id);
         if is_over {
             table.leave(id, 1 << node, until);
@@ -204,9 +205,9 @@ impl Claims {
         is_over
     }
 
-    /// The nodes that may still take back what they grant to the claim, a bit each.
+    /// Returns the nodes that may still withdraw what they grant to the claim, a bit each.
     pub(crate) fn unconfirmed(&self, id: &ClaimId) -> u64 {
-        let table = self.lock();
+        let table = self.table.lock();
         table
             .leaving
             .get(id)
@@ -214,24 +215,19 @@ impl Claims {
     }
 
     pub(crate) fn find(&self, id: &ClaimId) -> Option<Held> {
-        self.lock().held.get(id).cloned()
+        self.table.lock().held.get(id).cloned()
     }
 
     /// Changes a claim, unless it is over; returns what `change` returns.
     pub(crate) fn change<T>(&self, id: &ClaimId, change: impl FnOnce(&mut Held) -> T) -> Option<T> {
-        self.lock().held.get_mut(id).map(change)
+        self.table.lock().held.get_mut(id).map(change)
     }
 
     /// The claims of this client on a name.
     pub(crate) fn on(&self, name: &Name) -> Vec<Held> {
-        let table = self.lock();
+        let table = self.table.lock();
         let of_name = table.held.values().filter(|held| held.claim.name == *name);
         of_name.cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while the table is half changed.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,7 +242,7 @@ impl Table {
         if self.held.len() + self.leaving.len() < self.sweep_at {
             return;
         }
-        // A lease by ttl may run out without a word.
+        // A lease by hand may expire without notice.
         self.held
             .retain(|_, held| held.fence.is_none() || held.until > now);
         self.leaving.retain(|_, leaving| leaving.until > now);
@@ -276,29 +272,29 @@ impl Held {
         self.has & (1 << node) != 0
     }
 
-    /// Notes that a node has granted it.
+    /// Records that a node has granted it.
     pub(crate) fn granted_at(&mut self, node: usize) {
         self.has |= 1 << node;
         self.touched |= 1 << node;
     }
 
-    /// Notes that some nodes have granted it, or let it stand in line, or may have.
+    /// Records that some nodes have granted or queued it, or may have.
     pub(crate) fn touch(&mut self, nodes: u64) {
         self.touched |= nodes;
     }
 
-    /// Notes that nothing is left of what nodes granted, as far as this client knows.
+    /// Records that no grant is left, as far as this client knows.
     fn lost(&mut self) {
         (self.fence, self.has) = (None, 0);
     }
 
-    /// Notes that a node has lost the grant; returns at how many it still is.
+    /// Records that a node has lost the grant; returns how many nodes still have it.
     pub(crate) fn lost_at(&mut self, node: usize) -> usize {
         self.has &= !(1 << node);
         self.has.count_ones() as usize
     }
 
-    /// Notes that the claim has won; returns whether to tell that others want the name.
+    /// Records that the claim has won; returns whether to tell the holder that others want the name.
     pub(crate) fn won(
         &mut self,
         claim: &Arc<Claim>,
@@ -313,7 +309,7 @@ impl Held {
         self.call_back()
     }
 
-    /// Notes that others want the name; returns whether to tell it now.
+    /// Records that others want the name; returns whether to tell the holder now.
     pub(crate) fn wanted(&mut self) -> bool {
         self.wanted = true;
         self.call_back()
@@ -362,7 +358,7 @@ mod tests {
             assert!(!claims.settled(&id, node, Undone::Gone));
         }
         assert_eq!(claims.unconfirmed(&id), 0);
-        assert!(claims.lock().leaving.is_empty());
+        assert!(claims.table.lock().leaving.is_empty());
     }
 
     #[test]
@@ -397,11 +393,11 @@ mod tests {
     fn what_was_never_confirmed_is_forgotten_in_time() {
         let (claims, id) = leaving();
         assert!(claims.settled(&id, 0, Undone::Unknown));
-        claims.lock().sweep_at = 0;
-        claims.lock().sweep(Tick::default() + SECOND / 2);
+        claims.table.lock().sweep_at = 0;
+        claims.table.lock().sweep(Tick::default() + SECOND / 2);
         assert_ne!(claims.unconfirmed(&id), 0);
-        claims.lock().sweep_at = 0;
-        claims.lock().sweep(Tick::default() + SECOND);
+        claims.table.lock().sweep_at = 0;
+        claims.table.lock().sweep(Tick::default() + SECOND);
         assert_eq!(claims.unconfirmed(&id), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What is left to do at single nodes: taking claims back, answers that come late, nodes that lack a lease.
+//! Work at single nodes: withdrawing claims, late replies, nodes that lack a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use crate::driver::{Answer, Claim, News, Wait};
 use crate::error::Result;
 use crate::name::{ClaimId, Fence};
-use crate::random::fraction;
 use crate::store::redlock::claims::{Claims, Held, Undone};
 use crate::store::redlock::fault::indeterminate;
 use crate::store::redlock::node::Node;
@@ -16,10 +15,10 @@ use crate::store::redlock::nodes::{Answers, Nodes, Round, succeeded};
 use crate::store::redlock::tally::{Tally, may_have_changed};
 use crate::store::vote::{Number, Vote};
 
-/// News for this client: from a node, or from the client itself.
+/// A channel for news: from a node, or from the client itself.
 pub(crate) type Tell = mpsc::UnboundedSender<(Option<usize>, News)>;
 
-/// The claims of this client, and the requests about them that nobody waits for.
+/// The claims of this client, and the background requests about them.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     pub(crate) nodes: Arc<Nodes>,
@@ -28,7 +27,7 @@ pub(crate) struct Cleanup {
 }
 
 impl Cleanup {
-    /// Withdraws a claim at a majority of the nodes; the others go on in the background.
+    /// Withdraws a claim at a majority of the nodes; the others continue in the background.
     pub(crate) async fn withdraw(self: &Arc<Self>, claim: &Claim) -> Result<()> {
         let claim = Arc::new(claim.clone());
         self.end(&claim);
@@ -41,7 +40,7 @@ impl Cleanup {
         failure.map_or(Ok(()), |text| Err(indeterminate(text)))
     }
 
-    /// Takes a claim back everywhere, also where nothing is known of it; waits for some nodes.
+    /// Withdraws a claim at all nodes, even those that may not know it; waits for some nodes.
     pub(crate) async fn undo(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) {
         self.end(claim);
         self.withdraw_everywhere(claim, wait_for).await;
@@ -55,7 +54,7 @@ impl Cleanup {
         self.nodes.background.spawn(undo);
     }
 
-    /// Takes a claim back everywhere to let others pass; returns how often it was so.
+    /// Withdraws a claim everywhere to yield to others; returns how often it has.
     pub(crate) async fn give_way(self: &Arc<Self>, claim: &Arc<Claim>, wait_for: &[usize]) -> u32 {
         let until = self.nodes.clock.now() + claim.ttl;
         let times = self.claims.give_way(&claim.id, until);
@@ -63,7 +62,7 @@ impl Cleanup {
         times
     }
 
-    /// Notes that a claim is over.
+    /// Records that a claim is over.
     pub(crate) fn end(&self, claim: &Claim) {
         let until = self.nodes.clock.now() + claim.ttl;
         self.claims.leave(&claim.id, until);
@@ -89,8 +88,8 @@ impl Cleanup {
         self.nodes.ask(withdraw, enough).await
     }
 
-    /// Takes in what nodes say to a withdrawal or a release, and goes on where something of the claim may
-    /// be left. Where the claim itself is still in flight, its late answer is seen to.
+    /// Handles the replies to a withdrawal or a release, and continues where something of the claim may
+    /// be left. Where the claim itself is still in flight, its late reply is handled.
     pub(crate) fn settle<T: Send + 'static>(
         self: &Arc<Self>,
         round: Round<T>,
@@ -116,8 +115,8 @@ impl Cleanup {
         });
     }
 
-    /// Takes a claim back at one node; if that fails, a task goes on that nobody waits for. It ends when
-    /// the lease would be over anyway.
+    /// Withdraws a claim at one node. If that fails, a background task retries until the lease would have
+    /// expired.
     async fn clean_up(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) {
         if self.is_taken_back(node, claim).await {
             return;
@@ -128,7 +127,7 @@ impl Cleanup {
             let give_up = clock.now() + claim.ttl;
             let mut pause = SHORTEST_PAUSE;
             while clock.now() < give_up {
-                clock.sleep(pause.mul_f64(0.5 + fraction())).await;
+                clock.sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
                 if cleanup.is_taken_back(node, &claim).await {
                     return;
                 }
@@ -137,10 +136,10 @@ impl Cleanup {
         });
     }
 
-    /// Tries to take a claim back at one node; returns whether there is nothing left to do.
+    /// Tries to withdraw a claim at one node; returns whether nothing is left to do.
     async fn is_taken_back(&self, node: usize, claim: &Claim) -> bool {
         let until = self.nodes.clock.now() + claim.ttl;
-        // A claim that is asked for again is not to be undone.
+        // A claim that was requested again must not be undone.
         if !self.claims.is_over(&claim.id, node, until) {
             return true;
         }
@@ -155,7 +154,7 @@ impl Cleanup {
         withdrawn.map(|()| is_left)
     }
 
-    /// Notes what a vote left behind at the nodes, and sees to the answers that come later.
+    /// Records what a vote left at the nodes, and handles the replies that arrive later.
     pub(crate) fn watch_late_votes(
         self: &Arc<Self>,
         round: Round<Vote>,
@@ -189,7 +188,7 @@ impl Cleanup {
                 self.repair(node, &claim.id).await;
             }
             (Some(None), Some(_)) => {
-                // It may have made a majority. A closed channel means that the client is being dropped.
+                // This may complete a majority. A closed channel means that the client is being dropped.
                 let again = News::AskAgain(Some(claim.name.clone()));
                 let _ = self.tell.send((None, again));
             }
@@ -197,23 +196,23 @@ impl Cleanup {
         }
     }
 
-    /// Takes back what a node has turned out to have of a claim that is over.
+    /// Withdraws what a node turned out to have of a claim that is over.
     async fn undo_late_vote(
         self: &Arc<Self>,
         node: usize,
         claim: &Arc<Claim>,
         vote: &Result<Vote>,
     ) {
-        // A withdrawal that is in flight was sent after the claim, and is carried out after it; but a
-        // claim that was delayed may have been overtaken.
+        // A withdrawal in flight was sent after the claim, and is executed after it, unless the claim was
+        // delayed.
         let overtaken = vote.as_ref().map_or(true, |vote| vote.delayed);
         if !self.claims.is_seen_to(&claim.id, node, overtaken) {
             self.clean_up(node, claim).await;
         }
     }
 
-    /// Gives a node that lacks a lease, or has it under a smaller number, the lease under its fence, while
-    /// that is safely ours; returns whether the node has it now.
+    /// Restores a lease with its fence at a node that lacks it or has it with a smaller number, while it
+    /// is safely ours; returns whether the node has it now.
     pub(crate) async fn repair(self: &Arc<Self>, node: usize, id: &ClaimId) -> bool {
         let Some((held, fence)) = self.safely_held(id) else {
             return false;
@@ -221,7 +220,7 @@ impl Cleanup {
         let claim = not_waiting(&held.claim);
         let number = Number::Exactly(fence);
         let vote = self.nodes.all[node].vote(&claim, number).await;
-        // Looked at again: the answer may have come too late, or the lease may be released.
+        // Checked again: the reply may be too late, or the lease may have been released.
         let Some((_, fence)) = self.safely_held(id) else {
             self.undo_late_vote(node, &claim, &vote).await;
             return false;
@@ -240,7 +239,7 @@ impl Cleanup {
             .spawn(async move { cleanup.repair(node, &id).await });
     }
 
-    /// A claim whose grant is safely ours, and its fence.
+    /// Returns a claim whose grant is safely ours, and its fence.
     pub(crate) fn safely_held(&self, id: &ClaimId) -> Option<(Held, Fence)> {
         let held = self.claims.find(id)?;
         let fence = held.fence.filter(|_| self.nodes.clock.now() < held.until)?;
@@ -248,7 +247,7 @@ impl Cleanup {
     }
 }
 
-/// The same claim for one who holds already, and would not wait.
+/// Returns the same claim for a holder, which does not wait.
 pub(crate) fn not_waiting(claim: &Claim) -> Arc<Claim> {
     Arc::new(Claim {
         wait: Wait::No,
@@ -256,7 +255,7 @@ pub(crate) fn not_waiting(claim: &Claim) -> Arc<Claim> {
     })
 }
 
-/// The number under which a node has granted a claim.
+/// Returns the fence of a node's grant.
 fn granted_fence(vote: &Vote) -> Option<Fence> {
     match vote.answer {
         Answer::Granted(grant) => Some(grant.fence),
@@ -264,7 +263,7 @@ fn granted_fence(vote: &Vote) -> Option<Fence> {
     }
 }
 
-/// What the answer to a withdrawal says.
+/// Interprets the reply to a withdrawal.
 fn undone(withdrawn: &Result<()>) -> Undone {
     match withdrawn {
         Ok(()) => Undone::Gone,

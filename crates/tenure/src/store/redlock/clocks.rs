@@ -1,4 +1,4 @@
-//! The clocks of the nodes, as far as they are known: where the next fence may begin.
+//! The clocks of the nodes, as far as they are known: the lower bound of the next fence.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use crate::clock::Tick;
 use crate::store::redlock::nodes::Answers;
 use crate::store::vote::Vote;
 
-/// How the nodes' clocks were last seen.
+/// The last known clocks of the nodes.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     /// How far each is ahead of ours when a request arrives, in microseconds; `UNKNOWN` if it was not
-    /// seen lately.
+    /// observed recently.
     ahead_us: Vec<AtomicI64>,
 }
 
@@ -22,11 +22,11 @@ impl Clocks {
         }
     }
 
-    /// A fence that no node will have reached when it is asked: by their own clocks.
+    /// Returns a fence that no node will have reached by its own clock when the request arrives.
     ///
-    /// `seen_first` tells what a clock shows by what it showed when its node was connected. The lead is
-    /// always the same, so that the next client's proposal is larger than what this one leaves behind,
-    /// and a node that hands the lock over right now counts on from it, as all others do.
+    /// `seen_first` extrapolates a clock from when its node was connected. The lead is always the same, so
+    /// that the next client's proposal is larger than this one, and a node that hands the lock over right
+    /// now continues from it, as all others do.
     pub(crate) fn proposal(&self, now: Tick, seen_first: impl Fn(usize) -> Option<u64>) -> u64 {
         let clocks = self.ahead_us.iter().enumerate();
         let clocks = clocks.map(|(node, ahead)| match ahead.load(Ordering::Relaxed) {
@@ -36,9 +36,9 @@ impl Clocks {
         clocks.max().unwrap_or(0) + micros(LEAD)
     }
 
-    /// Takes in how the clocks of the nodes stand, by the answers of a vote that began at `sent`.
+    /// Learns the clocks of the nodes from the replies to a vote that began at `sent`.
     pub(crate) fn learn(&self, answers: &Answers<Vote>, sent: Tick, now: Tick) {
-        // What was held up on its way shows a clock further ahead than it is.
+        // A delayed request makes a clock look further ahead than it is.
         let is_quick = now.since(sent) < LONGEST_WAY;
         for (ahead, answer) in self.ahead_us.iter().zip(answers) {
             let seen = match answer {
@@ -51,7 +51,7 @@ impl Clocks {
                     let ahead = i128::from(*clock) - i128::from(sent);
                     i64::try_from(ahead).unwrap_or(i64::MAX)
                 }
-                // The clock of a node that failed may be another when it is back.
+                // A node that failed may be back with another clock.
                 Some(_) => UNKNOWN,
             };
             ahead.store(seen, Ordering::Relaxed);
@@ -63,14 +63,13 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A node whose clock was not seen lately.
+/// A node whose clock was not observed recently.
 const UNKNOWN: i64 = i64::MIN;
 
-/// How far proposals are ahead of the clocks: a request may arrive so much later than the one before
-/// it did.
+/// How far proposals are ahead of the clocks: by how much the delays of two requests may differ.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// Of a request and its answer. With the lead, fences are ahead of clocks by half a second at most.
+/// The longest round trip. With the lead, fences are ahead of clocks by at most half a second.
 const LONGEST_WAY: Duration = Duration::from_millis(490);
 
 #[cfg(test)]

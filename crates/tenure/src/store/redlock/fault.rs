@@ -1,24 +1,18 @@
-//! What is said when too few nodes can vote.
+//! The errors of too few nodes.
 
 use std::fmt::Write as _;
 
 use crate::error::{BoxError, Error};
 
 pub(crate) fn unavailable(source: impl Into<BoxError>) -> Error {
-    Error::Unavailable {
-        driver: DRIVER,
-        source: source.into(),
-    }
+    Error::unavailable(DRIVER, source)
 }
 
 pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
-    Error::Indeterminate {
-        driver: DRIVER,
-        source: source.into(),
-    }
+    Error::indeterminate(DRIVER, source)
 }
 
-/// Why a majority could not be had: what was counted, and what is wrong with each of the others.
+/// Explains why there is no majority: how many can vote, and what is wrong with each of the others.
 pub(crate) fn too_few(
     counted: usize,
     all: usize,

@@ -1,4 +1,4 @@
-//! Renewing and letting go what a majority granted.
+//! Renewal and release of what a majority granted.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::store::redlock::nodes::{Answers, succeeded};
 use crate::store::redlock::vote::Group;
 
 impl Group {
-    /// Frees a lease, by majority; what a minority does not confirm goes on in the background.
+    /// Frees a lease by majority; a minority that has not confirmed continues in the background.
     pub(crate) async fn release(&self, release: &Release) -> Result<Released> {
         let mut release = release.clone();
         let held = self.own_grant(&release.claim, release.fence);
-        // Others may release a lease of no client at the same time, and each free some of the nodes.
+        // Others may release a lease by hand at the same time, and each may free some of the nodes.
         let majority_has = release.life == Life::Ttl
             && self
                 .majority_has(&release.name, &release.claim, release.fence)
@@ -26,7 +26,7 @@ impl Group {
             self.cleanup.end(&held.claim);
         }
         if held.is_some() || majority_has {
-            // A node may have it under another number.
+            // A node may have it with another number.
             release.fence = None;
         }
         let let_go = |index, node: Arc<dyn Node>| {
@@ -43,7 +43,7 @@ impl Group {
             let left = freed.left(self.nodes.majority, self.nodes.all.len());
             Ok(Released::Freed { left })
         } else if freed.done.len() + freed.failed >= self.nodes.majority {
-            // Even if no node was reached now, an older request may have been.
+            // Even if no node was reached now, an earlier request may have taken effect.
             Err(indeterminate(self.nodes.failure(&round.answers)))
         } else {
             Ok(Released::NotHeld(freed.loss))
@@ -56,8 +56,8 @@ impl Group {
 
     /// Renews leases by majority.
     ///
-    /// A node that has forgotten a lease gets it back, but only while it is safely ours by the
-    /// nodes that granted it: a lease that is lost is never revived.
+    /// A lease is restored at a node that has lost it, but only while it is safely ours by the nodes that
+    /// granted it: a lost lease is never revived.
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
         let sent = self.nodes.clock.now();
         let own = |renewal: &Renewal| self.own_grant(&renewal.claim, renewal.fence)?.fence;
@@ -71,7 +71,7 @@ impl Group {
                         .majority_has(&renewal.name, &renewal.claim, renewal.fence)
                         .await);
             if is_known {
-                // A node may have it under another number.
+                // A node may have it with another number.
                 renewal.fence = None;
             }
         }
@@ -93,15 +93,14 @@ impl Group {
             let kept = kept(&round.answers, lease);
             renewed.push(match fences[lease] {
                 Some(fence) => self.renewed(renewal, fence, kept, sent).await,
-                // What this client does not know cannot be given back to anybody.
+                // This client cannot restore a lease that it does not know.
                 None => self.verdict(renewal, renewal.fence, &kept),
             });
         }
         Ok(renewed)
     }
 
-    /// Looks whether a majority has a claim, and may have granted it under this number, if one is
-    /// given.
+    /// Checks whether a majority has a claim, and may have granted it with this number, if one is given.
     async fn majority_has(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
         let has = |answers: &Answers<Vec<Entry>>, fence: Option<Fence>| {
             let is_it = |holder: &Holder| {
@@ -123,13 +122,13 @@ impl Group {
         enough(&round.answers)
     }
 
-    /// The grant of this client that a request is about, if it is one.
+    /// Returns the grant of this client that a request is about.
     fn own_grant(&self, claim: &ClaimId, fence: Option<Fence>) -> Option<Held> {
         let held = self.cleanup.claims.find(claim)?;
         (held.fence.is_some() && (fence.is_none() || fence == held.fence)).then_some(held)
     }
 
-    /// What became of a lease of this client.
+    /// Determines the result for a lease of this client.
     async fn renewed(
         &self,
         renewal: &Renewal,
@@ -141,7 +140,7 @@ impl Group {
         let is_safe = kept.nodes.len() >= self.nodes.majority;
         let held = self.cleanup.claims.change(id, |held| {
             if held.claim.ttl != renewal.ttl {
-                // What nodes get back is to last as long.
+                // Restored leases get the same ttl.
                 Arc::make_mut(&mut held.claim).ttl = renewal.ttl;
             }
             for node in &kept.nodes {
@@ -173,7 +172,7 @@ impl Group {
         verdict
     }
 
-    /// What became of a lease; `fence` is what its holder knows it by, if it says so.
+    /// Determines the result for a lease; `fence` is the one that its holder knows, if given.
     fn verdict(&self, renewal: &Renewal, fence: Option<Fence>, kept: &Kept) -> Renewed {
         let valid = self.settings.valid(renewal.ttl);
         match fence.or(kept.fence) {
@@ -186,7 +185,7 @@ impl Group {
     }
 }
 
-/// What the answer to a release says.
+/// Interprets the reply to a release.
 fn undone(released: &Result<Released>) -> Undone {
     match released {
         Ok(Released::Freed { .. }) => Undone::Gone,
@@ -195,10 +194,10 @@ fn undone(released: &Result<Released>) -> Undone {
     }
 }
 
-/// What the nodes have said to a release.
+/// The replies of the nodes to a release.
 #[derive(Debug)]
 struct Freed {
-    /// Of those who freed it, how many claims of the same owner are left.
+    /// For each node that freed it, how many claims of the same owner are left.
     done: Vec<u32>,
     failed: usize,
     open: usize,
@@ -230,9 +229,9 @@ impl Freed {
         done >= majority || done + self.failed + self.open < majority
     }
 
-    /// How many claims of the same owner a majority may still have.
+    /// Returns how many claims of the same owner a majority may still have.
     ///
-    /// A claim that a majority has is at so many of those who freed this one, whichever they are.
+    /// A claim that a majority has is at this many of the nodes that freed this one, whichever those are.
     fn left(&self, majority: usize, nodes: usize) -> u32 {
         let mut left = self.done.clone();
         left.sort_unstable();
@@ -241,19 +240,19 @@ impl Freed {
     }
 }
 
-/// What the nodes have said to the renewal of one lease.
+/// The replies of the nodes to the renewal of one lease.
 #[derive(Debug)]
 struct Kept {
     nodes: Vec<usize>,
     fence: Option<Fence>,
-    /// Who has it no longer and nobody else's instead, or has it under a number that is too small.
+    /// Nodes that have lost it and have no other lease instead, or have it with too small a number.
     forgotten: Vec<usize>,
     unknown: usize,
     loss: Loss,
 }
 
 impl Kept {
-    /// Counts what has come in; `least` is the number that a majority wrote down, if it is known.
+    /// Counts the replies so far; `least` is the number that a majority has stored, if it is known.
     fn count(answers: &[Option<Result<Vec<Renewed>>>], lease: usize, least: Option<Fence>) -> Self {
         let mut kept = Self {
             nodes: Vec::new(),

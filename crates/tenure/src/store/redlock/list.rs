@@ -1,16 +1,17 @@
-//! Who holds and who waits, by the nodes together.
+//! Who holds and who waits, according to all nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::driver::{Entry, Holder, Waiter};
-use crate::error::Result;
-use crate::name::{ClaimId, Name, Owner};
+use crate::error::{Error, Result};
+use crate::name::{ClaimId, Name};
+use crate::store::redis::snapshot::count_owners;
 use crate::store::redlock::fault;
 use crate::store::redlock::node::Node;
 use crate::store::redlock::nodes::{Nodes, succeeded};
 
-/// Lists what a majority of the nodes says.
+/// Lists what a majority of the nodes reports.
 pub(crate) async fn list(nodes: &Nodes, only: Option<&Name>) -> Result<Vec<Entry>> {
     let list = |node: Arc<dyn Node>| {
         let only = only.cloned();
@@ -22,20 +23,18 @@ pub(crate) async fn list(nodes: &Nodes, only: Option<&Name>) -> Result<Vec<Entry
     }
     let entries = by_name.into_iter().filter_map(|(name, votes)| {
         let entry = together(name, &votes, nodes.majority);
-        let is_empty = entry.holders.is_empty() && entry.waiters.is_empty();
-        (!is_empty).then_some(entry)
+        (!entry.is_empty()).then_some(entry)
     });
     Ok(entries.collect())
 }
 
-/// Takes a name away at every node; returns who held it at a majority.
+/// Evicts the holders at every node; returns those that a majority had.
 pub(crate) async fn evict(nodes: &Nodes, name: &Name) -> Result<Vec<Holder>> {
     let evict = |node: Arc<dyn Node>| {
         let name = name.clone();
         async move { node.evict(&name).await }
     };
-    let evicted = ask_each(nodes, evict).await;
-    let evicted = evicted.map_err(|error| fault::indeterminate(error.why()))?;
+    let evicted = ask_each(nodes, evict).await.map_err(Error::in_doubt)?;
     let votes = evicted.into_iter().map(|holders| Entry {
         name: name.clone(),
         holders,
@@ -59,19 +58,19 @@ where
     Ok(answers.into_iter().flatten().flatten().collect())
 }
 
-/// What is known of one claim, over all nodes.
+/// What is known about one claim, from all nodes.
 #[derive(Default)]
 struct Seen<'a> {
     holds: Vec<&'a Holder>,
     waits: Vec<&'a Waiter>,
-    /// Its place in the lines, summed up.
+    /// The sum of its places in the lines.
     place: usize,
 }
 
-/// Puts together what each node says of one name: who holds it at a majority has it; who is known to
-/// a majority and has it not waits for it; what only a few know is about to end.
+/// Combines what each node reports about one name. A claim that holds it at a majority is a holder; one
+/// that a majority knows otherwise is a waiter; what only a minority knows is about to end.
 fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
-    // A name that stays taken is nobody's: it is no longer that claim's.
+    // A name that stays taken no longer belongs to that claim.
     let mut seen: BTreeMap<(&ClaimId, bool), Seen<'_>> = BTreeMap::new();
     for vote in votes {
         for holder in &vote.holders {
@@ -90,7 +89,7 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
         if seen.holds.len() >= majority {
             holders.extend(holder(&seen.holds, majority));
         } else if seen.holds.len() + seen.waits.len() >= majority {
-            // By its place on average: not every node may have it yet.
+            // By the average place: not every node may have it yet.
             let count = seen.holds.len() + seen.waits.len();
             waiters.extend(waiter(&seen).map(|waiter| (seen.place, count, waiter)));
         }
@@ -105,19 +104,7 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
     }
 }
 
-/// Notes with each holder how many claims its owner has among them.
-fn count_owners(holders: &mut [Holder]) {
-    let claims = holders.iter().filter(|holder| holder.depth > 0);
-    let mut depths: BTreeMap<Owner, u32> = BTreeMap::new();
-    for claim in claims {
-        *depths.entry(claim.owner.clone()).or_default() += 1;
-    }
-    for holder in holders.iter_mut().filter(|holder| holder.depth > 0) {
-        holder.depth = depths[&holder.owner];
-    }
-}
-
-/// One holder: what most nodes say, and until when a majority has it.
+/// Combines the reports about one holder: what most nodes say, and until when a majority has it.
 fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
     // What a majority has at least.
     let quorum = votes.len().checked_sub(majority)?;
@@ -137,7 +124,7 @@ fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
     })
 }
 
-/// One waiter: as a node lists it, or one that some nodes have granted the name already.
+/// Returns a waiter as a node lists it, or one to which a minority has granted the name already.
 fn waiter(seen: &Seen<'_>) -> Option<Waiter> {
     if let Some(longest) = seen.waits.iter().max_by_key(|waiter| waiter.waited) {
         return Some((*longest).clone());
@@ -158,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::driver::{About, Life, Mode};
-    use crate::name::Fence;
+    use crate::name::{Fence, Owner};
 
     #[test]
     fn a_node_that_has_not_heard_of_all_does_not_change_the_order() {

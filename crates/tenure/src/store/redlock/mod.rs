@@ -8,15 +8,15 @@
 //! | `tally`, `tie` | counting votes; who goes first when they are split |
 //! | `clocks` | the number that the next grant may have |
 //! | `claims` | what this client has asked for, and which nodes have it |
-//! | `cleanup` | what is left to do at single nodes: taking claims back, late answers |
-//! | `lease`, `list` | renewing and releasing; who holds and who waits |
-//! | `news` | news of the nodes, as news of the store |
+//! | `cleanup` | work at single nodes: withdrawing claims, late replies |
+//! | `lease`, `list` | renewal and release; who holds and who waits |
+//! | `news` | combines the news of the nodes |
 //! | `fault` | the errors of too few nodes |
-//! | `doctor` | what endangers locks: in each node, and among them |
+//! | `doctor` | what endangers locks: in each node, and between them |
 //! | `simulation` | nodes and clients of simulations |
 //!
-//! Each node is a Redis server as the `redis` store knows it, with the same keys and scripts. What
-//! is promised, and what breaks it, stands in `docs/stores/redlock.md`.
+//! Each node is a Redis server with the keys and scripts of the `redis` store. `docs/stores/redlock.md`
+//! says what is promised, and what breaks it.
 
 #![cfg_attr(
     not(feature = "simulation"),
@@ -105,7 +105,7 @@ async fn connect(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Arc<dy
     Ok(Arc::new(client))
 }
 
-/// Makes one client of nodes that are being connected to.
+/// Makes a client of nodes that are connecting.
 fn join(nodes: Vec<Arc<dyn Node>>, settings: Settings, ties: TieRule) -> Redlock {
     let (tell, told) = mpsc::unbounded_channel();
     let mut listeners = JoinSet::new();
@@ -138,7 +138,7 @@ fn join(nodes: Vec<Arc<dyn Node>>, settings: Settings, ties: TieRule) -> Redlock
 struct Redlock {
     group: Group,
     inbox: Mutex<Inbox>,
-    /// Pass on what nodes tell, until this client ends.
+    /// Forward the news of the nodes until this client ends.
     _listeners: JoinSet<()>,
 }
 
@@ -156,9 +156,9 @@ impl Driver for Redlock {
         let nodes = self.group.nodes.all.iter();
         let timeouts = nodes.filter_map(|node| node.capabilities().timeout);
         Capabilities {
-            // Majorities of nodes that each count permits would let too many in.
+            // With permits counted by each node, majorities would admit too many.
             permits: false,
-            // Who loses a split vote leaves the line for a while.
+            // A claim that loses a split vote leaves the line for a while.
             fairness: Fairness::Any,
             sees_clients_end: false,
             longest_ttl: self.group.settings.longest_ttl(),
@@ -195,7 +195,7 @@ impl Driver for Redlock {
         list::evict(&self.group.nodes, name).await
     }
 
-    /// Waits for answers that came too late to matter, and for what they make necessary.
+    /// Waits for late replies, and for the cleanup that follows from them.
     async fn settled(&self) {
         self.group.nodes.background.over().await;
     }

@@ -1,4 +1,4 @@
-//! What the nodes tell, each for itself, as news of the group.
+//! Combines the news of single nodes into news of the group.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::redlock::claims::Held;
 use crate::store::redlock::cleanup::{Cleanup, Tell};
 use crate::store::redlock::node::Node;
 
-/// Passes on what a node tells, until the client ends.
+/// Forwards the news of a node until the client ends.
 pub(crate) async fn listen(index: usize, node: Arc<dyn Node>, tell: Tell) {
     loop {
         let news = node.news().await;
@@ -23,11 +23,11 @@ pub(crate) async fn listen(index: usize, node: Arc<dyn Node>, tell: Tell) {
     }
 }
 
-/// The news that have come, and calls of single nodes that wait for those of the others.
+/// The news so far, and calls of single nodes that wait for those of the others.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     told: mpsc::UnboundedReceiver<(Option<usize>, News)>,
-    /// Which nodes have called for a name, a bit each, and until when the others are waited for.
+    /// Which nodes have called for a name, a bit each, and until when to wait for the others.
     calls: BTreeMap<Name, (u64, Tick)>,
     ready: VecDeque<News>,
 }
@@ -45,22 +45,17 @@ impl Inbox {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what has come is kept here.
+    /// Cancel safe: received news is kept here.
     pub(crate) async fn next(&mut self, cleanup: &Arc<Cleanup>) -> News {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return news;
             }
+            let clock = &cleanup.nodes.clock;
             let soonest = self.calls.values().map(|(_, until)| *until).min();
             let patience = async {
                 match soonest {
-                    Some(until) => {
-                        cleanup
-                            .nodes
-                            .clock
-                            .sleep(until.since(cleanup.nodes.clock.now()))
-                            .await
-                    }
+                    Some(until) => clock.sleep(until.since(clock.now())).await,
                     None => std::future::pending().await,
                 }
             };
@@ -68,15 +63,15 @@ impl Inbox {
                 told = self.told.recv() => match told {
                     Some((Some(node), news)) => self.hear(cleanup, node, news),
                     Some((None, news)) => self.ready.push_back(news),
-                    // The group keeps a sender, so this cannot be.
+                    // The group keeps a sender, so this cannot happen.
                     None => return std::future::pending().await,
                 },
-                () = patience => self.end_waiting(cleanup.nodes.clock.now()),
+                () = patience => self.end_waiting(clock.now()),
             }
         }
     }
 
-    /// Takes in what one node tells.
+    /// Handles the news of one node.
     fn hear(&mut self, cleanup: &Arc<Cleanup>, node: usize, news: News) {
         match news {
             News::AskAgain(Some(name)) | News::Granted { name, .. } => {
@@ -92,7 +87,7 @@ impl Inbox {
                 if let Some(Some((fence, left, lost))) = left
                     && left < cleanup.nodes.majority
                 {
-                    // A minority may still have it, under any number.
+                    // A minority may still have it, with any number.
                     cleanup.undo_later(lost);
                     self.ready.push_back(News::Lost {
                         name: name.clone(),
@@ -115,11 +110,11 @@ impl Inbox {
         }
     }
 
-    /// A node calls those who wait for a name: a majority of calls is waited for, but not for long.
+    /// A node calls the waiters of a name: waits briefly for a majority of such calls.
     fn hear_call(&mut self, cleanup: &Arc<Cleanup>, node: usize, name: Name) {
         for held in cleanup.claims.on(&name) {
             if held.fence.is_some() && !held.is_at(node) {
-                // The node has handed over what a majority gave before.
+                // The node has handed the name over after a majority had granted it.
                 cleanup.repair_later(node, &held.claim.id);
             }
         }
@@ -141,5 +136,5 @@ impl Inbox {
     }
 }
 
-/// How long one node's call waits for those of the others: they answer the same release.
+/// How long one node's call waits for those of the others: they follow from the same release.
 const PATIENCE: Duration = Duration::from_millis(3);

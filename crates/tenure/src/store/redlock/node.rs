@@ -61,19 +61,19 @@ impl Node for Hash {
     }
 
     fn is_connected(&self) -> bool {
-        self.link().is_up()
+        self.link.is_up()
     }
 
     async fn connected(&self) -> Result<()> {
-        self.link().next_try().await
+        self.link.next_try().await
     }
 
     fn no_connection(&self) -> Error {
-        self.link().no_connection()
+        self.link.no_connection()
     }
 
     fn clock_us(&self) -> Option<u64> {
-        self.link().clock_us()
+        self.link.clock_us()
     }
 
     fn place(&self) -> String {

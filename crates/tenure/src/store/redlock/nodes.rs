@@ -1,4 +1,4 @@
-//! All nodes at once: one request to each, and no longer a wait than the outcome needs.
+//! Requests to all nodes at once, which wait no longer than the outcome needs.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,9 +19,9 @@ use crate::store::redlock::node::Node;
 pub(crate) struct Nodes {
     pub(crate) all: Vec<Arc<dyn Node>>,
     pub(crate) majority: usize,
-    /// The clock that this client counts on.
+    /// The clock of this client's leases.
     pub(crate) clock: Clock,
-    /// Requests whose answers nobody waits for any more, and what they make necessary.
+    /// Requests whose replies nobody waits for any more, and the cleanup that follows from them.
     pub(crate) background: Background,
 }
 
@@ -58,7 +58,7 @@ impl Nodes {
                 let error = answer.as_ref().err();
                 error.is_none_or(Error::may_pass)
             });
-            // Where a majority has the wrong password, no time helps.
+            // If a majority refuses the password, waiting does not help.
             return Err(match may_vote.count() >= self.majority {
                 true => unavailable(self.failure(&attempts.answers)),
                 false => unavailable(Lasting(self.failure(&attempts.answers).into())),
@@ -70,10 +70,10 @@ impl Nodes {
 
     /// Asks every node, and waits until the answers are enough, or all there.
     ///
-    /// A node without a connection is not asked and has failed, unless the answers of the others
-    /// are not enough: then it is asked if the next attempt to connect succeeds. So a node that is
-    /// dead costs nothing, one that is away for a moment is there when it is needed, and what is
-    /// asked first arrives first.
+    /// A node without a connection counts as failed and is not asked, unless the replies of the others
+    /// are not enough: then it is asked if the next attempt to connect succeeds. So a dead node costs
+    /// nothing, one that is briefly disconnected is used when it is needed, and requests arrive in the
+    /// order in which they were sent.
     pub(crate) async fn ask<T, F>(
         &self,
         request: impl Fn(usize, Arc<dyn Node>) -> F,
@@ -144,7 +144,7 @@ impl Nodes {
         self.ask(list, enough).await
     }
 
-    /// Waits for something, for so long at the longest.
+    /// Waits for a future, for at most `limit`.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,
@@ -157,7 +157,7 @@ impl Nodes {
         }
     }
 
-    /// Why too few nodes did as they were told.
+    /// Explains why too few nodes have succeeded.
     pub(crate) fn failure<T>(&self, answers: &Answers<T>) -> String {
         let failed = answers.iter().enumerate().filter_map(|(node, answer)| {
             let error = answer.as_ref()?.as_ref().err()?;
@@ -175,24 +175,24 @@ impl Nodes {
     }
 }
 
-/// The clock that a client of these nodes counts on.
+/// Returns the clock for the leases of these nodes.
 pub(crate) fn clock_of(nodes: &[Arc<dyn Node>]) -> driver::Clock {
     let first = nodes.first().map(|node| node.clock());
     first.unwrap_or(driver::Clock::Boot)
 }
 
-/// How many nodes have done as they were told.
+/// Returns how many nodes have succeeded.
 pub(crate) fn succeeded<T>(answers: &Answers<T>) -> usize {
     answers.iter().flatten().flatten().count()
 }
 
-/// What is asked of one node.
+/// A request to one node.
 type Request<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// Requests to all nodes, and the answers that have come.
+/// Requests to all nodes, and the replies so far.
 ///
-/// When it is dropped, open requests run to their end in the background: that is how a connection is
-/// found to be dead. Each ends with its deadline.
+/// When it is dropped, open requests run to completion in the background: that is how a dead connection
+/// is detected. Each ends with its timeout.
 pub(crate) struct Round<T: Send + 'static> {
     requests: Vec<Option<Request<T>>>,
     /// By node; `None` while the node has not answered.
@@ -210,7 +210,7 @@ impl<T: Send + 'static> Round<T> {
         }
     }
 
-    /// Prepares the request to a node; it is sent when it is waited for.
+    /// Adds the request to a node; it is sent when the round is polled.
     fn ask<F>(&mut self, node: usize, request: F)
     where
         F: Future<Output = Result<T>> + Send + 'static,
@@ -218,7 +218,7 @@ impl<T: Send + 'static> Round<T> {
         self.requests[node] = Some(Box::pin(request));
     }
 
-    /// Who was not asked and has no answer.
+    /// Returns the nodes that were not asked and have no reply.
     fn unasked(&self) -> Vec<usize> {
         let all = self.requests.iter().zip(&self.answers).enumerate();
         let unasked = all.filter(|(_, (request, answer))| request.is_none() && answer.is_none());
@@ -237,7 +237,7 @@ impl<T: Send + 'static> Round<T> {
         .await;
     }
 
-    /// Takes in what has come; returns whether an answer is still to come.
+    /// Collects replies; returns whether any is outstanding.
     fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let mut open = false;
         for (request, answer) in self.requests.iter_mut().zip(&mut self.answers) {
@@ -255,7 +255,7 @@ impl<T: Send + 'static> Round<T> {
         open
     }
 
-    /// Gives each answer that is still to come to `late`, in the background.
+    /// Passes each outstanding reply to `late`, in the background.
     pub(crate) fn finish<F>(mut self, late: impl Fn(usize, Result<T>) -> F + Clone + Send + 'static)
     where
         F: Future<Output = ()> + Send,
@@ -290,10 +290,10 @@ impl<T: Send + 'static> Drop for Round<T> {
     }
 }
 
-/// Longer than a node takes to answer that is well.
+/// Longer than a healthy node takes to reply.
 pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(50);
 
-/// How many of so many nodes have to agree.
+/// Returns how many of `nodes` have to agree.
 pub(crate) fn majority_of(nodes: usize) -> usize {
     nodes / 2 + 1
 }

@@ -116,9 +116,7 @@ impl Voter {
         let names = self.names.iter();
         let names = names.filter(|(name, _)| only.is_none_or(|only| only == *name));
         let entries = names.map(|(name, state)| state.ledger.entry(name.clone(), nanos(now)));
-        entries
-            .filter(|entry| !(entry.holders.is_empty() && entry.waiters.is_empty()))
-            .collect()
+        entries.filter(|entry| !entry.is_empty()).collect()
     }
 
     /// Takes out what the server has to tell its clients.

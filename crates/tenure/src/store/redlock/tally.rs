@@ -10,31 +10,31 @@ use crate::name::Fence;
 use crate::store::redlock::nodes::Answers;
 use crate::store::vote::Vote;
 
-/// What the nodes have said to a claim so far.
+/// The votes of the nodes on a claim so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Who has granted it, and how.
+    /// The nodes that have granted it, and their grants.
     pub(crate) granted: Vec<(usize, Grant)>,
-    /// Whether any of them has other claims of its owner, which have a number already.
+    /// Whether any of them has other claims of its owner, which already have a number.
     joins: bool,
-    /// Who has granted it and restarted recently, and for how long they do not count.
+    /// The nodes that have granted it but restarted recently, and for how long they do not count.
     pub(crate) restarted: Vec<(usize, Duration)>,
     /// Where it stands in line, and when to ask again.
     pub(crate) queued: Vec<(usize, Option<Duration>)>,
-    /// Who has given the name to others.
+    /// The nodes that have granted the name to others.
     pub(crate) busy: Vec<usize>,
-    /// Who has the owner in another mode.
+    /// The nodes where the owner holds the name in another mode.
     pub(crate) conflicts: Vec<usize>,
-    /// Who could not be asked, or not heard, and why.
+    /// The nodes that could not be asked or did not reply, and why.
     pub(crate) failed: Vec<(usize, String)>,
-    /// Who has something of the claim now, or may have, a bit each.
+    /// The nodes that have or may have a lease or place of the claim now, a bit each.
     pub(crate) touched: u64,
     /// How many have not answered.
     pub(crate) open: usize,
 }
 
 impl Tally {
-    /// Counts what has come in.
+    /// Counts the votes so far.
     pub(crate) fn of(answers: &Answers<Vote>, rule: Option<RestartRule>) -> Self {
         let mut tally = Self::default();
         for (node, answer) in answers.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Tally {
         }
     }
 
-    /// Whether what is still open can change nothing any more: it is won; or it is lost, and also
+    /// Whether outstanding votes cannot change the outcome: the vote is won; or it is lost, and it is
     /// known whether to others or because too few nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
         let answered = self.answered().len();
@@ -82,9 +82,9 @@ impl Tally {
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
-    /// Whether it is won, and those who are open may tell the number that others know it by: those
-    /// who have the claim from another client, as it is smaller than what was asked for (`least`),
-    /// or other claims of its owner.
+    /// Whether the vote is won, and outstanding votes may carry the number that others know it by: from
+    /// nodes that have the claim from another client, as it is smaller than requested (`least`), or have
+    /// other claims of its owner.
     pub(crate) fn may_agree_later(&self, majority: usize, least: u64) -> bool {
         let is_older = |(_, grant): &(usize, Grant)| grant.fence.get() < least;
         self.granted.len() >= majority
@@ -93,19 +93,19 @@ impl Tally {
             && self.agreed(majority).is_none()
     }
 
-    /// The number that a majority has agreed on.
+    /// Returns the number that a majority has agreed on.
     pub(crate) fn agreed(&self, majority: usize) -> Option<Fence> {
         let fences = || self.granted.iter().map(|(_, grant)| grant.fence);
         let count = |fence| fences().filter(|other| *other == fence).count();
         fences().find(|fence| count(*fence) >= majority)
     }
 
-    /// The largest number that anybody gave.
+    /// Returns the largest number of all grants.
     pub(crate) fn largest(&self) -> Option<Fence> {
         self.granted.iter().map(|(_, grant)| grant.fence).max()
     }
 
-    /// Who has voted, for or against.
+    /// Returns the nodes that have voted, for or against.
     pub(crate) fn answered(&self) -> Vec<usize> {
         let mut all = self.takers();
         all.extend(self.queued.iter().map(|(node, _)| *node));
@@ -113,12 +113,12 @@ impl Tally {
         all
     }
 
-    /// Who cannot vote, and why.
+    /// Returns the nodes that cannot vote, and why.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (usize, String)> {
         let restarted = self.restarted.iter().map(|(node, left)| {
             let seconds = left.as_secs() + 1;
             let why = format!(
-                "has started lately and may have forgotten leases, it counts again in {seconds} s \
+                "restarted recently and may have lost leases, excluded from voting for {seconds} s \
                  (restart_delay)"
             );
             (*node, why)
@@ -126,7 +126,7 @@ impl Tally {
         self.failed.iter().cloned().chain(restarted)
     }
 
-    /// Who has something of the claim now.
+    /// Returns the nodes that have granted the claim.
     pub(crate) fn takers(&self) -> Vec<usize> {
         let granted = self.granted.iter().map(|(node, _)| *node);
         let restarted = self.restarted.iter().map(|(node, _)| *node);
@@ -134,7 +134,7 @@ impl Tally {
     }
 }
 
-/// Whether a node has something of a claim after this answer, or may have.
+/// Whether a node has or may have a lease or place of a claim after this reply.
 pub(crate) fn may_have_changed(answer: &Result<Vote>) -> bool {
     match answer {
         Ok(vote) => vote.answer != Answer::Busy,
@@ -142,23 +142,23 @@ pub(crate) fn may_have_changed(answer: &Result<Vote>) -> bool {
     }
 }
 
-/// Whether nodes count that have restarted recently.
+/// The rule for nodes that have restarted recently.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartRule {
-    /// How long they have to be up.
+    /// How long a node has to be up.
     pub(crate) delay: Duration,
-    /// When the vote began: nodes that are up for long enough only in its course may have forgotten what
-    /// it is about.
+    /// When the vote began: a node that reaches the delay only during the vote may have lost leases of the
+    /// same name.
     pub(crate) began: Instant,
 }
 
 impl RestartRule {
-    /// How long a node's grant still does not count, `None` if it does.
+    /// Returns for how long a node's grant does not count, `None` if it does.
     ///
-    /// A number that the node gave while it did not count does not count later either, until there is a
-    /// new one: it may be smaller than one that the node has forgotten.
+    /// A number that the node issued while it was excluded does not count later either, until there is a
+    /// new one: it may be smaller than one that the node has lost.
     fn left(self, vote: &Vote, fence: Fence) -> Option<Duration> {
-        // A node that did not say is taken for one that has just started.
+        // A node with an unknown start counts as one that has just started.
         let started = vote.started.unwrap_or_else(Instant::now);
         let up = self.began.saturating_duration_since(started);
         if up < self.delay {

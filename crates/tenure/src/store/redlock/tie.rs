@@ -1,16 +1,16 @@
-//! Who goes first when a vote is split.
+//! Which claim goes first when a vote is split.
 
 use crate::driver::Holder;
 use crate::name::ClaimId;
 
-/// The rule by which claims that split a vote are put in order.
+/// The order of claims that split a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieRule {
-    /// By a hash of the claim's id, which all clients see alike.
+    /// By a hash of the claim's id, which is the same for all clients.
     ClaimRank,
     /// By who holds the first node that a client lists and reaches: the rule of an earlier version.
     /// Clients that list the nodes in different orders, or reach different ones, can all be first, and
-    /// then ask again for ever. Simulations have to find that.
+    /// then retry forever. Simulations have to find that.
     #[cfg(feature = "simulation")]
     NodeOrder,
 }
@@ -18,7 +18,7 @@ pub enum TieRule {
 /// Who holds a name at one node that answered.
 #[derive(Debug)]
 pub(crate) struct Standing<'a> {
-    /// Whether the claim that asks does, or another of its owner.
+    /// Whether the requesting claim holds it there, or another claim of its owner.
     pub(crate) ours: bool,
     pub(crate) others: Vec<&'a Holder>,
 }
@@ -45,9 +45,9 @@ impl TieRule {
         }
     }
 
-    /// Returns how often a claim stays after a split vote, and asks again, before it gives way although
-    /// it is first: those in its way may not see it, or may hold the name already by nodes that it does
-    /// not reach.
+    /// Returns how often a claim that is first stays after a split vote and asks again, before it yields
+    /// all the same: the others may not see it, or may already hold the name by nodes that it does not
+    /// reach.
     pub(crate) fn most_stays(self) -> u32 {
         match self {
             Self::ClaimRank => 8,
@@ -57,9 +57,9 @@ impl TieRule {
     }
 }
 
-/// The place of a claim among those that split a vote.
+/// Returns the rank of a claim among those that split a vote.
 ///
-/// Mixed, so that no client is always before another: the ids of one client's claims begin alike.
+/// Hashed, so that no client is always before another: the ids of one client share a prefix.
 fn rank(id: &ClaimId) -> (u64, &str) {
     // FNV-1a, from the end, where they differ.
     let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

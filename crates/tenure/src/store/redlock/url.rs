@@ -253,7 +253,7 @@ mod tests {
                 "redlock://a,b:7&restart_delay=off",
                 "node 2: a host looks like",
             ),
-            ("redlock://a,ann@b,c", "node 2: a password follows the user"),
+            ("redlock://a,ann@b,c", "node 2: a user needs a password"),
             (
                 "redlock://a,b?sentinel_user=x",
                 "no option \"sentinel_user\"",

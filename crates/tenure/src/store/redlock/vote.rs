@@ -10,7 +10,6 @@ use crate::clock::{Tick, safe};
 use crate::driver::{Answer, Claim, Entry, Grant, Life, News, Renewal, Renewed, Wait};
 use crate::error::{Error, Result};
 use crate::name::{Fence, Owner};
-use crate::random::fraction;
 use crate::store::redlock::claims::Asked;
 use crate::store::redlock::cleanup::{Cleanup, not_waiting};
 use crate::store::redlock::clocks::Clocks;
@@ -36,7 +35,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 enum Outcome {
     Decided(Answer),
-    /// The vote was split, and this claim is first: ask again after a moment.
+    /// The vote was split, and this claim goes first: ask again after a moment.
     AskAgain(Duration),
 }
 
@@ -71,9 +70,8 @@ impl Group {
             life: claim.life,
             ttl: claim.ttl,
         };
-        // It is held, whatever was not changed now.
-        let renewed = self.renew(&[renewal]).await;
-        let renewed = renewed.map_err(|error| indeterminate(error.why()))?;
+        // The claim holds the lock, so "nothing was changed" would be misleading.
+        let renewed = self.renew(&[renewal]).await.map_err(Error::in_doubt)?;
         match renewed.first() {
             Some(Renewed::Extended { fence, valid }) => {
                 let grant = Grant::new(*fence, *valid);
@@ -88,7 +86,7 @@ impl Group {
 
     async fn hold_vote(&self, claim: &Arc<Claim>, asked: Asked) -> Result<Outcome> {
         let sent = self.nodes.clock.now();
-        // Its numbers are new in each vote; those of a lease of no client may be as old as the claim.
+        // Each vote gets new numbers, but those of a lease without a client may be as old as the claim.
         let began = match claim.life {
             Life::Client => Instant::now(),
             Life::Ttl => asked.began,
@@ -106,7 +104,7 @@ impl Group {
             return self.not_won(claim, &tally, asked).await;
         }
         let agreed = self.agree_on_fence(claim, &tally, began).await;
-        // Looked at after the last answer: the leases that it tells of may be over.
+        // Checked after the last reply: the leases that it reports may have expired.
         if self.nodes.clock.now() >= self.safe_until(sent, claim.ttl) {
             self.cleanup.undo(claim, &tally.answered()).await;
             return Err(unavailable(format!(
@@ -125,7 +123,7 @@ impl Group {
                         self.cleanup.repair_later(node, &claim.id);
                     }
                 }
-                // The engine counts from before it asked, and this may be a later vote.
+                // The engine counts from before its request, and this may be a later vote.
                 let valid = sent.since(asked.at) + self.settings.valid(claim.ttl);
                 let grant = Grant::new(fence, valid).with_fences(fences(&granted));
                 Ok(Outcome::Decided(Answer::Granted(grant)))
@@ -148,7 +146,7 @@ impl Group {
             let (cleanup, claim) = (Arc::clone(&self.cleanup), Arc::clone(claim));
             async move {
                 if unconfirmed & (1 << index) != 0 {
-                    // An earlier withdrawal of the claim must not take back what is granted now.
+                    // An earlier withdrawal of the claim must not undo what is granted now.
                     cleanup.withdraw_at(index, &claim).await?;
                 }
                 node.vote(&claim, number).await
@@ -162,28 +160,28 @@ impl Group {
         };
         let tally = count(&round.answers);
         if tally.may_agree_later(majority, least) {
-            // Nobody waits for a node that does not answer at all.
+            // Does not wait for a node that does not answer at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             self.nodes.within(SLOW_ANSWER, agreed).await;
         } else if tally.is_short(majority) {
-            // Haste gains nothing, and the error is about all nodes.
+            // Returning early gains nothing, and the error is about all nodes.
             round.until(|_| false).await;
         }
         round
     }
 
-    /// Which nodes count in a vote that began at this time.
+    /// Returns which nodes count in a vote that began at this time.
     fn restart_rule(&self, began: Instant) -> Option<RestartRule> {
         let delay = self.settings.restart_delay?;
         Some(RestartRule { delay, began })
     }
 
-    /// The fence that a majority has, and the grants under it: the number that a majority agrees on, else
-    /// the largest, once a majority has written it down.
+    /// Returns the fence that a majority has, and the grants with it: the number that a majority agrees
+    /// on, else the largest one, once a majority has stored it.
     ///
     /// # Errors
     ///
-    /// What the nodes said, if a majority did not write it down.
+    /// The votes, if a majority did not store it.
     async fn agree_on_fence(
         &self,
         claim: &Arc<Claim>,
@@ -234,12 +232,12 @@ impl Group {
         }
     }
 
-    /// Until when a lease is safely ours that was asked for at `sent`.
+    /// Returns until when a lease that was requested at `sent` is safely ours.
     pub(crate) fn safe_until(&self, sent: Tick, ttl: Duration) -> Tick {
         sent + safe(self.settings.valid(ttl))
     }
 
-    /// Settles a vote that was not won: refused, in line, split, or too few nodes.
+    /// Handles a vote that was not won: refused, in line, split, or too few nodes.
     async fn not_won(&self, claim: &Arc<Claim>, tally: &Tally, asked: Asked) -> Result<Outcome> {
         let undo = || async { self.cleanup.undo(claim, &tally.answered()).await };
         if !tally.conflicts.is_empty() {
@@ -253,20 +251,20 @@ impl Group {
         if tally.is_short(self.nodes.majority) {
             let missing = self.nodes.too_few(tally.missing());
             if !asked.is_new && claim.wait == Wait::InLine {
-                // It keeps the places that it has; the engine asks again.
+                // The claim keeps its places in line; the engine asks again.
                 return Err(indeterminate(missing));
             }
             undo().await;
             return Err(unavailable(missing));
         }
-        // A vote that nobody granted is not split.
+        // Without any grant, the vote is not split.
         let is_first = match tally.granted.is_empty() {
             true => None,
             false => self.is_first(claim, tally).await,
         };
         match (claim.wait, is_first) {
             (Wait::No, Some(true)) => {
-                let soon = ROUND_TRIP.mul_f64(1.0 + fraction());
+                let soon = ROUND_TRIP.mul_f64(1.0 + fastrand::f64());
                 Ok(Outcome::AskAgain(soon))
             }
             (Wait::No, _) => {
@@ -277,21 +275,21 @@ impl Group {
             (Wait::InLine, Some(true))
                 if self.cleanup.claims.stay(&claim.id) <= self.ties.most_stays() =>
             {
-                Ok(queued(ROUND_TRIP.mul_f64(2.0 + 4.0 * fraction())))
+                Ok(queued(ROUND_TRIP.mul_f64(2.0 + 4.0 * fastrand::f64())))
             }
             (Wait::InLine, Some(_)) => Ok(self.give_way(claim, tally).await),
         }
     }
 
-    /// Leaves all nodes to others for a random while, longer each time.
+    /// Withdraws from all nodes for a random time, longer each time.
     async fn give_way(&self, claim: &Arc<Claim>, tally: &Tally) -> Outcome {
         let times = self.cleanup.give_way(claim, &tally.answered()).await;
         let longest = ROUND_TRIP * 2u32.saturating_pow(times.min(8));
-        queued(ROUND_TRIP + longest.mul_f64(fraction()))
+        queued(ROUND_TRIP + longest.mul_f64(fastrand::f64()))
     }
 
-    /// Looks who holds which nodes after a split vote: `None` if another has a majority, else whether this
-    /// claim is [first](TieRule::is_first).
+    /// Checks who holds which nodes after a split vote: `None` if another claim has a majority, else
+    /// whether this claim is [first](TieRule::is_first).
     async fn is_first(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
         let enough = |answers: &Answers<Vec<Entry>>| succeeded(answers) >= answered;
@@ -317,22 +315,22 @@ impl Group {
     }
 }
 
-/// Whether nodes count by now, but what they have granted does not: it is from before they counted. A lease
-/// of no client, or one that shares the number of others of its owner, gets no new number when it is
-/// asked for again, so it has to be withdrawn and granted anew.
+/// Whether nodes count by now, but their grants do not, because they are older than that. A lease without
+/// a client, or one that shares the number of its owner's other claims, gets no new number when it is
+/// requested again, so it has to be withdrawn and granted again.
 fn is_outdated(claim: &Claim, tally: &Tally) -> bool {
     let mut restarted = tally.restarted.iter();
     claim.wait == Wait::InLine && restarted.any(|(_, left)| left.is_zero())
 }
 
-/// A place in line, to be asked for again at the first time that a node named.
+/// Returns a place in line; the claim asks again at the earliest time that a node named.
 fn in_line(claim: &Claim, tally: &Tally) -> Outcome {
     let times = tally.queued.iter().filter_map(|(_, time)| *time);
     let soonest = times.min().unwrap_or(claim.ttl);
     if tally.takers().is_empty() {
         return queued(soonest);
     }
-    // What it has of the nodes meanwhile must not run out.
+    // The grants that it has so far must not expire.
     queued(soonest.min(claim.ttl / 3))
 }
 
@@ -342,7 +340,7 @@ fn queued(ask_again: Duration) -> Outcome {
     })
 }
 
-/// How many fences every one of some grants has set aside.
+/// Returns how many fences all of the grants have reserved.
 fn fences(granted: &[(usize, Grant)]) -> u32 {
     let fences = granted.iter().map(|(_, grant)| grant.fences);
     fences.min().unwrap_or(1)

@@ -29,7 +29,7 @@ const MODES: [Mode; 2] = [Mode::Exclusive, Mode::Shared];
 /// One client that votes at the lab's server.
 async fn voter(lab: &Lab) -> Hash {
     let voter = lab.voter();
-    voter.link().next_try().await.unwrap();
+    voter.link.next_try().await.unwrap();
     voter
 }
 

@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, Client, RedisResult};
 use crate::bench::contender::{Attempt, BareLock, BareLocks, bare_failed};
 use crate::bench::stores::redis::TOKEN;
 use crate::recipes;
-use tenure_cli::error::Result;
+use tenure_cli::Result;
 
 /// `SET NX PX`, and a script that deletes the key if the value is still the own one.
 ///
@@ -123,9 +123,9 @@ impl BareLock for Token {
 }
 
 /// Opens bare locks on one server, or on all of several at once.
-pub(in crate::bench) async fn open(lock: &str, urls: &[String]) -> Result<BareLocks> {
+pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
     let mut connections = Vec::with_capacity(urls.len());
-    for url in urls {
+    for url in &urls {
         connections.push(connect(url).await?);
     }
     let is_token = lock == TOKEN;
@@ -168,12 +168,12 @@ async fn connect(url: &str) -> Result<(MultiplexedConnection, Arc<str>)> {
 }
 
 /// What the connection of a process is called in the server's list of clients.
-pub(in crate::bench) fn name_of(process: u32) -> String {
+pub(super) fn name_of(process: u32) -> String {
     format!("tenure-bench-{process}")
 }
 
 /// A client of a store's server.
-pub(crate) fn client(url: &str) -> Result<Client> {
+pub(super) fn client(url: &str) -> Result<Client> {
     recipes::client(url).map_err(|error| bare_failed(&error))
 }
 
@@ -183,9 +183,9 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return 0";
 
-/// As long as the owners of those who write such locks often are.
+/// As long as the tokens that such locks usually have.
 const VALUE: &str = "abcdefghijklmnopqrst";
 const TTL_MS: u32 = 30_000;
 
 /// How long a connection may take.
-pub(in crate::bench) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,28 +1,33 @@
 //! Redis, beside bare locks on the same server: `SET NX PX`, and a token in a list.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use redis::{Client, RedisError};
+use tenure::url::StoreUrl;
 
-use crate::bench::messages::Who;
-use crate::bench::report_row::Aim::{self, AtLeast, AtMost, RatioAtLeast, RatioAtMost};
-use crate::bench::report_row::Unit::{Bytes, Micros, Millis, Number, PerSecond, Percent};
-use crate::bench::report_row::{Row, row};
-use crate::bench::stores::{BenchStore, Counter, Subject, TENURE};
-use crate::bench::workload::Workload::{
-    self, Crash, Crowd, Dead, Handover, Hot, Idle, Keep, Many, Pair, Parallel, Slow, Team,
-};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use super::prelude::*;
+use crate::recipes;
 
-pub(in crate::bench) mod bare;
+mod bare;
 mod control;
 mod monitor;
 
 use bare::{client, name_of};
 use control::{Control, is_blocked};
 use monitor::Monitor;
+
+pub(super) const KIND: Kind = Kind {
+    schemes: recipes::SCHEMES,
+    plain: recipes::PLAIN_SCHEMES,
+    look: |opened| match recipes::is_one_server(&opened.url) {
+        true => Ok(Box::new(Redis::look(&opened.url)?)),
+        false => Err(Failure::usage(
+            "bench measures one Redis server; name it with --store redis://",
+        )),
+    },
+    bare_locks: &[SET, TOKEN],
+    open_bare: |lock, urls| Box::pin(bare::open(lock, urls)),
+};
 
 /// `redis:` and a connection that only looks.
 #[derive(Debug)]
@@ -38,8 +43,8 @@ pub(super) struct Redis {
 
 impl Redis {
     /// Connects to the server of a store.
-    pub(super) fn look(url: &str) -> Result<Self> {
-        let client = client(url)?;
+    pub(super) fn look(url: &StoreUrl) -> Result<Self> {
+        let client = client(&url.reveal())?;
         let control = Control::open(&client).map_err(|error| failed(&error))?;
         let missing = missing(&client, &control);
         Ok(Self {
@@ -49,24 +54,6 @@ impl Redis {
             missing,
             tokens: RefCell::default(),
         })
-    }
-
-    fn tenure(&self, workload: Workload) -> Vec<Subject> {
-        let usual = Subject {
-            leases: LEASES,
-            ttl: (workload == Crash).then_some(TTL),
-            keep: (workload == Keep).then_some(KEEP),
-            ..Subject::tenure(workload)
-        };
-        let with = |label| Subject {
-            label,
-            options: label,
-            ..usual.clone()
-        };
-        if self.layout == Layout::Open && matches!(workload, Pair | Parallel) {
-            return vec![usual.clone(), with(STRING), with(NO_FENCES)];
-        }
-        vec![usual]
     }
 }
 
@@ -85,18 +72,24 @@ impl BenchStore for Redis {
         }
     }
 
-    fn subjects(&self, workload: Workload) -> Vec<Subject> {
-        let set = |workload| Subject::bare(SET, workload, Who::bare(SET));
-        let token = |workload| Subject::bare(TOKEN, workload, Who::bare(TOKEN));
-        let floors = match workload {
-            Pair | Hot => vec![set(Pair)],
-            Keep => vec![set(Pair), token(Handover)],
-            Parallel => vec![set(workload)],
-            Handover | Crowd => vec![token(workload)],
-            Crash | Dead | Idle | Many | Slow | Team => Vec::new(),
+    fn subject(&self, label: &'static str, workload: Workload) -> Subject {
+        let own = Subject {
+            leases: LEASES,
+            ttl: (workload == Crash).then_some(TTL),
+            keep: (workload == Keep).then_some(KEEP),
+            ..Subject::tenure(workload)
         };
-        let own = self.tenure(workload).into_iter();
-        own.chain(floors).collect()
+        match (label, workload) {
+            (SET, Hot | Keep) => self.subject(SET, Pair),
+            (TOKEN, Keep) => self.subject(TOKEN, Handover),
+            (SET | TOKEN, _) => Subject::bare(label, workload, Who::bare(label)),
+            (STRING | NO_FENCES, _) => Subject {
+                label,
+                options: label,
+                ..own
+            },
+            _ => own,
+        }
     }
 
     /// Puts the one token into its list.
@@ -113,7 +106,7 @@ impl BenchStore for Redis {
 
     fn is_blocked(&self, process: u32) -> Result<bool> {
         let listed = self.control.clients();
-        // Without a list we cannot know, and the pause that follows has to do.
+        // Without a list this is not known, and the pause that follows has to suffice.
         Ok(listed.map_or(true, |list| is_blocked(&list, &name_of(process))))
     }
 
@@ -153,10 +146,8 @@ enum Layout {
 }
 
 impl Layout {
-    fn of(url: &str) -> Self {
-        let (_, options) = url.split_once('?').unwrap_or_default();
-        let mut options = options.split('&');
-        match options.find_map(|option| option.strip_prefix("layout=")) {
+    fn of(url: &StoreUrl) -> Self {
+        match url.option("layout") {
             Some("string") => Self::String,
             Some(_) => Self::Hash,
             None => Self::Open,
@@ -181,7 +172,7 @@ fn missing(client: &Client, control: &Control) -> Option<String> {
 
 fn failed(error: &RedisError) -> Failure {
     let sentence = format!("the Redis server cannot be measured: {error}; check --store");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
+    Failure::unavailable(sentence)
 }
 
 pub(super) const SET: &str = "bare SET";
@@ -238,13 +229,16 @@ mod tests {
 
     #[test]
     fn a_layout_is_measured_alone_if_the_url_names_it() {
-        assert_eq!(Layout::of("redis://x/"), Layout::Open);
-        assert_eq!(Layout::of("redis://x/?prefix=a"), Layout::Open);
-        assert_eq!(Layout::of("redis://x/?layout=hash"), Layout::Hash);
-        assert_eq!(
-            Layout::of("redis://x/?prefix=a&layout=string"),
-            Layout::String
-        );
+        let cases = [
+            ("redis://x/", Layout::Open),
+            ("redis://x/?prefix=a", Layout::Open),
+            ("redis://x/?layout=hash", Layout::Hash),
+            ("redis://x/?prefix=a&layout=string", Layout::String),
+        ];
+        for (url, layout) in cases {
+            let parsed = StoreUrl::parse(url).unwrap();
+            assert_eq!(Layout::of(&parsed), layout, "{url}");
+        }
     }
 
     #[test]

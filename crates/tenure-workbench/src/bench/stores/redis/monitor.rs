@@ -12,8 +12,7 @@ use crate::bench::stores::Counter;
 use crate::bench::stores::redis::bare::PATIENCE;
 use crate::bench::stores::redis::control::{Control, addresses};
 use crate::bench::stores::redis::failed;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 /// Counts in a thread of its own, which ends with this.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub(super) struct Monitor {
 impl Monitor {
     /// Begins to count the commands of clients that come after this.
     ///
-    /// Those who are there already are strangers, or this process, which only looks.
+    /// Clients that are connected already are strangers, or this process, which only looks.
     pub(super) fn start(client: &Client) -> RedisResult<Self> {
         let control = Control::open(client)?;
         let strangers = addresses(&control.clients()?);
@@ -53,10 +52,9 @@ impl Counter for Monitor {
     /// Marks the stream, and waits until the mark comes by: the count is exact at that point.
     fn commands(&self) -> Result<u64> {
         self.mark(&mark()).map_err(|error| failed(&error))?;
-        self.counts.recv_timeout(PATIENCE).map_err(|_| {
-            let sentence = "the Redis server stopped telling its commands";
-            Failure::new(exit_code::UNAVAILABLE, sentence)
-        })
+        self.counts
+            .recv_timeout(PATIENCE)
+            .map_err(|_| Failure::unavailable("the Redis server stopped reporting its commands"))
     }
 }
 

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::sync::oneshot;
 
 use super::{Balancer, Connection, connect, listen};
-use tenure_cli::error::Result;
+use tenure_cli::Result;
 
 /// The load balancer, until dropped.
 #[derive(Debug)]

@@ -14,8 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::args::FrontKind;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 mod built_in;
 mod nginx;
@@ -69,6 +68,6 @@ fn listen(port: Option<u16>) -> Result<TcpListener> {
     listening.map_err(|error| {
         let port = port.map_or_else(String::new, |port| format!(" {port}"));
         let sentence = format!("port{port} cannot be used: {error}; choose another with --port");
-        Failure::new(exit_code::UNAVAILABLE, sentence)
+        Failure::unavailable(sentence)
     })
 }

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use tenure_testkit::{Port, Process};
 
 use super::{Balancer, listen};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 /// Starts nginx; it is killed with the load balancer, and also if this process is killed.
 pub(super) fn start(
@@ -65,12 +64,12 @@ fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
     programs.find(|program| program.is_file()).ok_or_else(|| {
         let sentence = "nginx is not installed; install it with 'apt-get install nginx-light', \
                         or leave out --front nginx";
-        Failure::new(exit_code::UNAVAILABLE, sentence)
+        Failure::unavailable(sentence)
     })
 }
 
 /// One process without a master, so that its end is the end of one process. Everything that it writes is
-/// in the folder, so that it runs as any user.
+/// in the directory, so that it runs as any user.
 fn configuration(folder: &Path, port: u16, copies: &[u16]) -> String {
     let folder = folder.display();
     // A copy that was killed stays in rotation, because another takes its place at once.
@@ -109,8 +108,7 @@ http {{
 }
 
 fn failed(why: &dyn std::fmt::Display) -> Failure {
-    let sentence = format!("nginx cannot be used: {why}; try --front own");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
+    Failure::unavailable(format!("nginx cannot be used: {why}; try --front own"))
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

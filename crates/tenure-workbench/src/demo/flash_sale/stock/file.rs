@@ -6,20 +6,31 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
+use tenure_checker::Written;
 
-use super::{Stock, Written, failed};
+use super::{Kind, Means, Stock, failed};
 use crate::demo::flash_sale::record::Counted;
-use tenure_cli::error::Result;
+use tenure_cli::Result;
+
+pub(super) const KIND: Kind = Kind {
+    schemes: &["local", "memory"],
+    server: |store| match store.scheme {
+        "memory" => Err("memory: is for one process, and the copies are several; try local:"),
+        _ => Ok(store.clone()),
+    },
+    means: Means::Nothing,
+    open: |at| Box::pin(async move { Ok(Box::new(File::open(&at.folder.join("stock"))?) as _) }),
+};
 
 /// Four numbers in a file, which writers lock.
 ///
 /// That lock only makes the comparison of the fence and the write atomic. It is held for some
 /// microseconds, and does not protect what was read before.
 #[derive(Debug)]
-pub(super) struct File(fs::File);
+struct File(fs::File);
 
 impl File {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path) -> Result<Self> {
         let mut options = fs::File::options();
         let file = options.read(true).write(true).create(true).truncate(false);
         Ok(Self(file.open(path).map_err(|error| failed(&error))?))
@@ -86,7 +97,7 @@ impl Stock for File {
         Ok(self.numbers()?.counted)
     }
 
-    /// It is removed with its folder.
+    /// It is removed with its directory.
     async fn remove(&self, _lock: &str) -> Result<()> {
         Ok(())
     }

@@ -2,18 +2,79 @@
 //!
 //! It counts by itself what it accepts and refuses, atomically with each write. So the table does not
 //! depend on copies that were killed and buyers that got no answer.
+//!
+//! It lives where the locks do. A new place is a file here and a line in [`KINDS`].
 
 use std::path::PathBuf;
+use std::pin::Pin;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use tenure::url::StoreUrl;
+use tenure_checker::Written;
 
 use crate::demo::flash_sale::record::Counted;
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result};
 
 mod file;
+mod mysql;
+mod postgres;
 mod redis;
+mod row;
+
+static KINDS: [&Kind; 5] = [
+    &file::KIND,
+    &mysql::KIND,
+    &postgres::KIND,
+    &redis::KIND,
+    &redis::KIND_OF_VOTES,
+];
+
+/// A kind of place for the stock.
+#[derive(Debug)]
+struct Kind {
+    /// The schemes of the stores beside whose locks it lives.
+    schemes: &'static [&'static str],
+    /// Returns the server of a store that it lives on, or why it cannot.
+    server: fn(&StoreUrl) -> Result<StoreUrl, &'static str>,
+    /// What such a server has for locks that are not tenure's.
+    means: Means,
+    open: fn(StockLocation) -> Opening,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Box<dyn Stock>>> + Send>>;
+
+/// What a lock needs of the server on which the stock lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Means {
+    Nothing,
+    /// The hand-written locks: a Redis server.
+    Recipes,
+    /// Sales that protect their own row: a database.
+    Rows,
+}
+
+/// How a database protects a sale by its own means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowGuard {
+    /// The row is locked when it is read, until the transaction ends: `SELECT … FOR UPDATE`.
+    Pessimistic,
+    /// The version that was read is compared at the write.
+    Optimistic,
+}
+
+/// A sale that its database protects, from its read to its write.
+#[async_trait]
+pub(crate) trait RowSale: std::fmt::Debug + Send {
+    /// Returns how many were left at the read.
+    fn left(&self) -> u64;
+
+    /// Writes how many are left; refused if somebody else has written since the read.
+    async fn write(self: Box<Self>, left: u64) -> Result<Written>;
+
+    /// Ends the sale without a write.
+    async fn give_up(self: Box<Self>) -> Result<()>;
+}
 
 /// A number of pieces, as a sale reads and writes it.
 #[async_trait]
@@ -32,40 +93,67 @@ pub(crate) trait Stock: std::fmt::Debug + Send + Sync {
     /// Returns what is left, and what was counted.
     async fn counted(&self) -> Result<Counted>;
 
+    /// Begins a sale that the stock's own database protects.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, like the sale that it returns: what is dropped is rolled back.
+    async fn begin(&self, _guard: RowGuard) -> Result<Box<dyn RowSale + '_>> {
+        Err(failed(&"it is not in a database"))
+    }
+
     /// Removes it, and what a broken lock of this name may have left on its server.
     async fn remove(&self, lock: &str) -> Result<()>;
 }
 
-/// What became of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// It is stored.
-    Accepted,
-    /// Its fence is older than one that was seen; nothing changed.
-    Stale,
-}
-
 /// Where the stock is, for the copies to open it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StockLocation {
-    /// A file of this machine.
-    File(PathBuf),
-    /// A key of a Redis server.
-    Redis { url: String, key: String },
+pub(crate) struct StockLocation {
+    /// The URL of its server; it may hold a password.
+    pub(crate) server: String,
+    /// A text that no other sale has.
+    id: String,
+    /// The directory of the sale.
+    folder: PathBuf,
 }
 
 impl StockLocation {
+    /// Returns a place beside the locks of a store.
+    pub(crate) fn beside(store: &str, id: String, folder: PathBuf) -> Result<Self> {
+        let store = StoreUrl::parse(store)?;
+        let server = (Kind::of(&store)?.server)(&store).map_err(Failure::usage)?;
+        Ok(Self {
+            server: server.reveal(),
+            id,
+            folder,
+        })
+    }
+
+    /// Returns whether its server has what a lock needs.
+    pub(crate) fn has(&self, means: Means) -> bool {
+        means == Means::Nothing || self.kind().is_ok_and(|kind| kind.means == means)
+    }
+
     /// Opens the stock.
     pub(crate) async fn open(&self) -> Result<Box<dyn Stock>> {
-        Ok(match self {
-            Self::File(path) => Box::new(file::File::open(path)?),
-            Self::Redis { url, key } => Box::new(redis::Redis::open(url, key).await?),
-        })
+        (self.kind()?.open)(self.clone()).await
+    }
+
+    fn kind(&self) -> Result<&'static Kind> {
+        Kind::of(&StoreUrl::parse(&self.server)?)
+    }
+}
+
+impl Kind {
+    fn of(store: &StoreUrl) -> Result<&'static Self> {
+        let knows = |kind: &&&Self| kind.schemes.contains(&store.scheme);
+        let kind = KINDS.iter().find(knows);
+        let kind =
+            kind.ok_or_else(|| Failure::usage("no sale can keep its stock in this store"))?;
+        Ok(kind)
     }
 }
 
 fn failed(why: &dyn std::fmt::Display) -> Failure {
-    let sentence = format!("the stock of the sale cannot be used: {why}");
-    Failure::new(exit_code::UNAVAILABLE, sentence)
+    Failure::unavailable(format!("the stock of the sale cannot be used: {why}"))
 }

@@ -1,41 +1,47 @@
 //! The stock on a Redis server.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult, Script};
+use redis::{AsyncConnectionConfig, RedisResult, Script};
+use tenure_checker::Written;
 
-use super::{Stock, Written, failed};
+use super::{Kind, Means, Stock, StockLocation, failed};
 use crate::demo::flash_sale::record::Counted;
-use tenure_cli::error::Result;
+use crate::{recipes, servers};
+use tenure_cli::Result;
+
+pub(super) const KIND: Kind = Kind {
+    schemes: recipes::SCHEMES,
+    // Where servers vote, the first of them.
+    server: |store| match servers::each(store).swap_remove(0) {
+        server if recipes::is_one_server(&server) => Ok(server),
+        _ => Err("the stock of the sale lives on one server; name it with --store redis://…"),
+    },
+    means: Means::Recipes,
+    open: |at| Box::pin(async move { Ok(Box::new(Redis::open(&at).await?) as _) }),
+};
+
+pub(super) const KIND_OF_VOTES: Kind = Kind {
+    schemes: &["redlock", "redlocks"],
+    ..KIND
+};
 
 /// A hash of four numbers; a script makes the comparison of the fence and the write atomic.
 #[derive(Debug)]
-pub(super) struct Redis {
+struct Redis {
     connection: MultiplexedConnection,
     write: Script,
     key: String,
 }
 
 impl Redis {
-    pub(super) async fn open(url: &str, key: &str) -> Result<Self> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(None);
-        // The options are tenure's own.
-        let address = url.split('?').next().unwrap_or(url);
-        let address = address.into_connection_info();
-        let client = address.and_then(|address| {
-            Client::open(address.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
-        });
-        let client = client.map_err(|error| failed(&error))?;
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    async fn open(at: &StockLocation) -> Result<Self> {
+        let client = recipes::client(&at.server).map_err(|error| failed(&error))?;
+        let connecting = recipes::connect(&client, AsyncConnectionConfig::new());
         Ok(Self {
             connection: connecting.await.map_err(|error| failed(&error))?,
             write: Script::new(include_str!("write.lua")),
-            key: key.to_owned(),
+            key: format!("tenure-demo:{}:stock", at.id),
         })
     }
 
@@ -99,4 +105,23 @@ impl Stock for Redis {
 /// In seconds; longer than any sale.
 const A_DAY: u32 = 24 * 60 * 60;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+#[cfg(test)]
+mod tests {
+    use tenure::url::StoreUrl;
+
+    use super::*;
+
+    #[test]
+    fn the_stock_of_a_vote_lives_on_its_first_server() {
+        let cases = [
+            ("redlock://a,b:1?prefix=x:", "redis://a"),
+            ("redlocks://ann:secret@a:1,b", "rediss://ann:secret@a:1"),
+            ("redlock://rediss://a:1/3,b,c", "rediss://a:1/3"),
+            ("redlock://unix:/run/r.sock,b,c", "unix:/run/r.sock"),
+        ];
+        for (url, server) in cases {
+            let found = (KIND_OF_VOTES.server)(&StoreUrl::parse(url).unwrap());
+            assert_eq!(found.unwrap().reveal(), server, "{url}");
+        }
+    }
+}

@@ -7,8 +7,7 @@ use serde::Serialize;
 use super::lock_kind::LockKind;
 use super::record::{FaultSeen, Record, Totals};
 use super::wording::{self, sentence};
-use tenure_cli::error::{Failure, Result};
-use tenure_cli::exit_code;
+use tenure_cli::{Failure, Result, exit_code};
 
 mod series;
 mod thin;

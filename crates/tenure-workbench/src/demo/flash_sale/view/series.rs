@@ -121,7 +121,7 @@ struct Pace {
     bars: Vec<Vec<f64>>,
 }
 
-/// How fast each copy sold, in at most about so many intervals.
+/// How fast each copy sold, in `about` intervals at most.
 fn pace(record: &Record, about: u32) -> Pace {
     let width = (record.seconds / f64::from(about)).max(0.01);
     // One, two or five times a power of ten, so that the limits are round.

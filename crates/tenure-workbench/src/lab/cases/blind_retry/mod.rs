@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 15,
     name: "blind-retry",
     title: "Blind retry after a lost reply",
-    recipe: &BlindRetry,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the reply to SET NX is lost",
     faults: &["reply-loss"],
     breaks: Promise::Liveness,
@@ -16,9 +19,6 @@ pub(super) const CASE: Case = Case {
     grants: 2,
     run,
 };
-
-#[derive(Debug)]
-struct BlindRetry;
 
 /// The same on a connection of its own, as one try has it.
 async fn connected(redis: &Redis) -> recipes::Result<Redis> {
@@ -36,22 +36,19 @@ async fn try_lock(redis: &Redis, name: &str) -> recipes::Result<Option<Held>> {
     Ok(Some(Held::new(name, token).kept_by(renewal)))
 }
 
-#[async_trait]
-impl Recipe for BlindRetry {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        loop {
-            // An error is taken for "not locked", and tried again like that.
-            if let Ok(Some(held)) = try_lock(redis, name).await {
-                return Ok(held);
-            }
-            tokio::time::sleep(PAUSE).await;
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    loop {
+        // An error is taken for "not locked", and tried again like that.
+        if let Ok(Some(held)) = try_lock(redis, name).await {
+            return Ok(held);
         }
+        tokio::time::sleep(PAUSE).await;
     }
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        let redis = connected(redis).await?;
-        redis.compare_and_delete(&held.name, &held.token).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    let redis = connected(redis).await?;
+    redis.compare_and_delete(&held.name, &held.token).await
 }
 
 /// The store grants the lock, and the client does not hear of it.
@@ -59,10 +56,10 @@ fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client_through_proxies()?;
     let warm = lab.lock(ann)?;
     lab.release(warm)?;
-    lab.proxies()[0].lose_reply_then_cut(NAME.as_bytes());
+    lab.proxies[0].lose_reply_then_cut(NAME.as_bytes());
     let claim = lab.ask(ann)?;
     lab.until("the reply is lost", |lab| {
-        Ok(lab.proxies()[0].replies_swallowed() == 1)
+        Ok(lab.proxies[0].replies_swallowed() == 1)
     })?;
     if !lab.is_taken()? {
         return Err(Error::Step("the lost reply was not a yes".to_owned()));

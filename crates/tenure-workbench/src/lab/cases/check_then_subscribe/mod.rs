@@ -9,7 +9,10 @@ pub(super) const CASE: Case = Case {
     number: 14,
     name: "check-then-subscribe",
     title: "A waiter that checks, then subscribes",
-    recipe: &CheckThenSubscribe,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the holder lets go between the two",
     faults: &["release-in-the-gap"],
     breaks: Promise::Liveness,
@@ -19,9 +22,6 @@ pub(super) const CASE: Case = Case {
     grants: 2,
     run,
 };
-
-#[derive(Debug)]
-struct CheckThenSubscribe;
 
 /// Subscribes to the lock's channel, and waits for the word that it is free.
 async fn released(redis: &Redis, name: &str) -> recipes::Result<()> {
@@ -38,32 +38,29 @@ async fn released(redis: &Redis, name: &str) -> recipes::Result<()> {
     Ok(())
 }
 
-#[async_trait]
-impl Recipe for CheckThenSubscribe {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = token();
-        while !redis.set_nx_px(name, &token).await? {
-            breakpoint("after-check").await;
-            released(redis, name).await?;
-        }
-        let renewal = redis.renewed_if_owned(name, &token);
-        Ok(Held::new(name, token).kept_by(renewal))
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = token();
+    while !redis.set_nx_px(name, &token).await? {
+        breakpoint("after-check").await;
+        released(redis, name).await?;
     }
+    let renewal = redis.renewed_if_owned(name, &token);
+    Ok(Held::new(name, token).kept_by(renewal))
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        let script = Script::new(
-            "if redis.call('GET', KEYS[1]) == ARGV[1] then
-               redis.call('DEL', KEYS[1])
-               redis.call('PUBLISH', ARGV[2], 'free')
-               return 1
-             end
-             return 0",
-        );
-        let mut call = script.key(&held.name);
-        call.arg(&held.token).arg(channel(&held.name));
-        let deleted: u64 = call.invoke_async(&mut redis.first()).await?;
-        Ok(recipes::freed(deleted))
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    let script = Script::new(
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then
+           redis.call('DEL', KEYS[1])
+           redis.call('PUBLISH', ARGV[2], 'free')
+           return 1
+         end
+         return 0",
+    );
+    let mut call = script.key(&held.name);
+    call.arg(&held.token).arg(channel(&held.name));
+    let deleted: u64 = call.invoke_async(&mut redis.first()).await?;
+    Ok(recipes::freed(deleted))
 }
 
 fn channel(name: &str) -> String {

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 5,
     name: "del",
     title: "DEL without looking who owns it",
-    recipe: &Del,
+    recipe: Recipe {
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+        ..Recipe::PLAIN
+    },
     fault: "the holder is paused past its lease, then lets go",
     faults: &["pause"],
     breaks: Promise::OwnerOnly,
@@ -17,14 +20,8 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct Del;
-
-#[async_trait]
-impl Recipe for Del {
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        redis.delete(&held.name).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    redis.delete(&held.name).await
 }
 
 /// The holder is paused past its lease; another is granted the lock; then the first one lets go.

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 12,
     name: "failover",
     title: "Failover to a replica that never saw the lock",
-    recipe: &Failover,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the link to the replica hangs, and the master dies",
     faults: &["failover"],
     breaks: Promise::Exclusion,
@@ -16,9 +19,6 @@ pub(super) const CASE: Case = Case {
     grants: 1,
     run,
 };
-
-#[derive(Debug)]
-struct Failover;
 
 /// The first server that says it is the master.
 async fn master(redis: &Redis) -> recipes::Result<Redis> {
@@ -36,20 +36,17 @@ async fn master(redis: &Redis) -> recipes::Result<Redis> {
     Err(recipes::Error::NoMaster)
 }
 
-#[async_trait]
-impl Recipe for Failover {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = token();
-        while !master(redis).await?.set_nx_px(name, &token).await? {
-            tokio::time::sleep(PAUSE).await;
-        }
-        Ok(Held::new(name, token))
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = token();
+    while !master(redis).await?.set_nx_px(name, &token).await? {
+        tokio::time::sleep(PAUSE).await;
     }
+    Ok(Held::new(name, token))
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        let master = master(redis).await?;
-        master.compare_and_delete(&held.name, &held.token).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    let master = master(redis).await?;
+    master.compare_and_delete(&held.name, &held.token).await
 }
 
 /// The master grants the lock, dies before its replica has heard of it, and the replica takes its place.

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 6,
     name: "get-del",
     title: "GET, then DEL",
-    recipe: &GetDel,
+    recipe: Recipe {
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+        ..Recipe::PLAIN
+    },
     fault: "the lease ends between the two",
     faults: &["late-release"],
     breaks: Promise::Exclusion,
@@ -17,25 +20,19 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct GetDel;
-
-#[async_trait]
-impl Recipe for GetDel {
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        let owner: Option<String> = redis.first().get(&held.name).await?;
-        if owner != Some(held.token) {
-            return Ok(Freed::NotHeld);
-        }
-        breakpoint("after-get").await;
-        redis.delete(&held.name).await
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    let owner: Option<String> = redis.first().get(&held.name).await?;
+    if owner != Some(held.token) {
+        return Ok(Freed::NotHeld);
     }
+    breakpoint("after-get").await;
+    redis.delete(&held.name).await
 }
 
 /// The lease ends while its release is under way, another is granted the lock, and a third one asks.
 fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client_through_proxies()?;
-    // A long lease: that it is not renewed shall not be what lets a third one in.
+    // A long lease, so that a missing renewal is not what lets a third one in.
     let (bob, eve) = (lab.client_for(LONG)?, lab.client()?);
     let first = lab.lock(ann)?;
     lab.break_at(ann, "after-get")?;

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 11,
     name: "incr-fence",
     title: "A fence counted by INCR",
-    recipe: &IncrFence,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        ..Recipe::PLAIN
+    },
     fault: "the server restarts without its data",
     faults: &["restart"],
     breaks: Promise::GrowingFences,
@@ -17,17 +20,11 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct IncrFence;
-
-#[async_trait]
-impl Recipe for IncrFence {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = redis.spin(name).await?;
-        let renewal = redis.renewed_if_owned(name, &token);
-        let fence: u64 = redis.first().incr(format!("{name}:fence"), 1).await?;
-        Ok(Held::new(name, token).with_fence(fence).kept_by(renewal))
-    }
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = redis.spin(name).await?;
+    let renewal = redis.renewed_if_owned(name, &token);
+    let fence: u64 = redis.first().incr(format!("{name}:fence"), 1).await?;
+    Ok(Held::new(name, token).with_fence(fence).kept_by(renewal))
 }
 
 /// The server forgets all it knew between two grants.

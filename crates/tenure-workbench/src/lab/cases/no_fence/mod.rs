@@ -1,13 +1,13 @@
 //! Everything right, but there is no number that a resource could check: nobody stops a holder that was paused.
 
-use crate::lab::cases::no_reentry::Renewed;
+use crate::lab::cases::no_reentry;
 use crate::lab::prelude::*;
 
 pub(super) const CASE: Case = Case {
     number: 10,
     name: "no-fence",
     title: "Everything right, but no fence",
-    recipe: &Renewed,
+    recipe: no_reentry::CASE.recipe,
     fault: "the holder is paused between its last check and its write",
     faults: &["pause"],
     breaks: Promise::NoLostUpdate,

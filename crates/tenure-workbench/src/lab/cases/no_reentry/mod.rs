@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 8,
     name: "no-reentry",
     title: "A nested call without re-entry",
-    recipe: &Renewed,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        ..Recipe::PLAIN
+    },
     fault: "the holder takes the same lock again",
     faults: &["nested-call"],
     breaks: Promise::Liveness,
@@ -17,16 +20,10 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-pub(super) struct Renewed;
-
-#[async_trait]
-impl Recipe for Renewed {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = redis.spin(name).await?;
-        let renewal = redis.renewed_if_owned(name, &token);
-        Ok(Held::new(name, token).kept_by(renewal))
-    }
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = redis.spin(name).await?;
+    let renewal = redis.renewed_if_owned(name, &token);
+    Ok(Held::new(name, token).kept_by(renewal))
 }
 
 /// The holder calls a function that takes the same lock.

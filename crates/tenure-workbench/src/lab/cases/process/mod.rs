@@ -11,7 +11,13 @@ pub(super) const CASE: Case = Case {
     number: 1,
     name: "process",
     title: "A lock inside one process",
-    recipe: &Process,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |_, held| {
+            drop(held);
+            Box::pin(std::future::ready(Ok(Freed::Freed)))
+        },
+    },
     fault: "two processes",
     faults: &[],
     breaks: Promise::Exclusion,
@@ -22,24 +28,13 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct Process;
-
-#[async_trait]
-impl Recipe for Process {
-    async fn lock(&self, _redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let lock = {
-            let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-            locks.entry(name.to_owned()).or_default().clone()
-        };
-        let _guard = lock.lock_owned().await;
-        Ok(Held::new(name, String::new()).kept_by(Keeper::Mutex { _guard }))
-    }
-
-    async fn unlock(&self, _redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        drop(held);
-        Ok(Freed::Freed)
-    }
+async fn lock(_redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let lock = {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.entry(name.to_owned()).or_default().clone()
+    };
+    let _guard = lock.lock_owned().await;
+    Ok(Held::new(name, String::new()).kept_by(Keeper::Mutex { _guard }))
 }
 
 /// One for the process, which is the mistake.

@@ -11,7 +11,10 @@ pub(super) const CASE: Case = Case {
     number: 3,
     name: "recursion",
     title: "Retry by recursion",
-    recipe: &Recursion,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "a long wait",
     faults: &["long-wait"],
     breaks: Promise::Liveness,
@@ -22,40 +25,34 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct Recursion;
-
 /// Takes the lock, or sleeps and begins again.
-fn lock(redis: &mut Connection, name: &str) -> recipes::Result<String> {
+fn lock_by_recursion(redis: &mut Connection, name: &str) -> recipes::Result<String> {
     let token = token();
     if redis.set_nx(name, &token)? {
         return Ok(token);
     }
     thread::sleep(PAUSE / 20);
-    lock(redis, name)
+    lock_by_recursion(redis, name)
 }
 
-#[async_trait]
-impl Recipe for Recursion {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let (client, owned) = (redis.client()?, name.to_owned());
-        let (answer, answered) = oneshot::channel();
-        let call = move || {
-            let locked = client.get_connection().map_err(recipes::Error::from);
-            let locked = locked.and_then(|mut redis| lock(&mut redis, &owned));
-            // Nobody listens if the caller has gone.
-            let _ = answer.send(locked);
-        };
-        let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(call);
-        thread.map_err(|_| recipes::Error::ThreadEnded)?;
-        let answered = answered.await;
-        let token = answered.map_err(|_| recipes::Error::ThreadEnded)??;
-        Ok(Held::new(name, token))
-    }
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let (client, owned) = (redis.client()?, name.to_owned());
+    let (answer, answered) = oneshot::channel();
+    let call = move || {
+        let locked = client.get_connection().map_err(recipes::Error::from);
+        let locked = locked.and_then(|mut redis| lock_by_recursion(&mut redis, &owned));
+        // Nobody listens if the caller has gone.
+        let _ = answer.send(locked);
+    };
+    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(call);
+    thread.map_err(|_| recipes::Error::ThreadEnded)?;
+    let answered = answered.await;
+    let token = answered.map_err(|_| recipes::Error::ThreadEnded)??;
+    Ok(Held::new(name, token))
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        redis.delete(&held.name).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    redis.delete(&held.name).await
 }
 
 /// Small, and the pause between two tries short, so that what takes minutes in a service takes a second or two here.

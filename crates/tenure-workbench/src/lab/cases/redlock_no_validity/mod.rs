@@ -8,7 +8,10 @@ pub(super) const CASE: Case = Case {
     number: 13,
     name: "redlock-no-validity",
     title: "Redlock without the validity check",
-    recipe: &RedlockNoValidity,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the client is paused while the votes are in its buffers",
     faults: &["pause"],
     breaks: Promise::Exclusion,
@@ -18,9 +21,6 @@ pub(super) const CASE: Case = Case {
     grants: 2,
     run,
 };
-
-#[derive(Debug)]
-struct RedlockNoValidity;
 
 /// Asks all nodes at once, and counts those that said yes.
 async fn votes(redis: &Redis, name: &str, token: &str) -> usize {
@@ -45,24 +45,21 @@ async fn release(redis: &Redis, name: &str, token: &str) -> u64 {
     freed
 }
 
-#[async_trait]
-impl Recipe for RedlockNoValidity {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        loop {
-            let token = token();
-            if votes(redis, name, &token).await > redis.nodes.len() / 2 {
-                return Ok(Held::new(name, token));
-            }
-            release(redis, name, &token).await;
-            tokio::time::sleep(PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    loop {
+        let token = token();
+        if votes(redis, name, &token).await > redis.nodes.len() / 2 {
+            return Ok(Held::new(name, token));
         }
+        release(redis, name, &token).await;
+        tokio::time::sleep(PAUSE.mul_f64(1.0 + fastrand::f64())).await;
     }
+}
 
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        Ok(recipes::freed(
-            release(redis, &held.name, &held.token).await,
-        ))
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    Ok(recipes::freed(
+        release(redis, &held.name, &held.token).await,
+    ))
 }
 
 /// A client is paused with a majority of votes in its buffers, until they have expired and another has the lock.
@@ -71,7 +68,7 @@ fn run(lab: &mut Experiment) -> Result<()> {
         lab.start_server()?;
     }
     let ann = lab.client_through_proxies()?;
-    // A long lease: that it is not renewed shall not be what breaks it.
+    // A long lease, so that a missing renewal is not what breaks it.
     let bob = lab.client_for(LONG)?;
     lab.set_proxies(Fault::Delay(DELAY));
     lab.break_at(ann, "asked")?;

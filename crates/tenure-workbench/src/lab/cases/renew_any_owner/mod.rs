@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 9,
     name: "renew-any-owner",
     title: "Renewal that does not check the owner",
-    recipe: &RenewAnyOwner,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        ..Recipe::PLAIN
+    },
     fault: "the holder is paused past its lease",
     faults: &["pause"],
     breaks: Promise::NoLostUpdate,
@@ -17,21 +20,15 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct RenewAnyOwner;
-
-#[async_trait]
-impl Recipe for RenewAnyOwner {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = redis.spin(name).await?;
-        let ttl_ms = i64::try_from(redis.ttl.as_millis()).unwrap_or(i64::MAX);
-        let key = name.to_owned();
-        let renewal = redis.renewed(move |mut redis| {
-            let key = key.clone();
-            async move { Ok(redis.pexpire(key, ttl_ms).await?) }
-        });
-        Ok(Held::new(name, token).kept_by(renewal))
-    }
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = redis.spin(name).await?;
+    let ttl_ms = i64::try_from(redis.ttl.as_millis()).unwrap_or(i64::MAX);
+    let key = name.to_owned();
+    let renewal = redis.renewed(move |mut redis| {
+        let key = key.clone();
+        async move { Ok(redis.pexpire(key, ttl_ms).await?) }
+    });
+    Ok(Held::new(name, token).kept_by(renewal))
 }
 
 /// The holder is paused past its lease; another is granted the lock; then the first one renews, and both write.

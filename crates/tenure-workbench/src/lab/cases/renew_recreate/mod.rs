@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 9,
     name: "renew-recreate",
     title: "Renewal that creates a lost lock again",
-    recipe: &RenewRecreate,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the holder is paused past its lease",
     faults: &["pause"],
     breaks: Promise::OwnerOnly,
@@ -17,29 +20,23 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct RenewRecreate;
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = redis.spin(name).await?;
+    let (key, value, ttl_ms) = (name.to_owned(), token.clone(), millis(redis.ttl));
+    let renewal = redis.renewed(move |mut redis| {
+        let (key, value) = (key.clone(), value.clone());
+        async move {
+            redis.pset_ex::<_, _, ()>(key, value, ttl_ms).await?;
+            Ok(true)
+        }
+    });
+    Ok(Held::new(name, token).kept_by(renewal))
+}
 
-#[async_trait]
-impl Recipe for RenewRecreate {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = redis.spin(name).await?;
-        let (key, value, ttl_ms) = (name.to_owned(), token.clone(), recipes::millis(redis.ttl));
-        let renewal = redis.renewed(move |mut redis| {
-            let (key, value) = (key.clone(), value.clone());
-            async move {
-                redis.pset_ex::<_, _, ()>(key, value, ttl_ms).await?;
-                Ok(true)
-            }
-        });
-        Ok(Held::new(name, token).kept_by(renewal))
-    }
-
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        // Otherwise the renewal may create what was just deleted.
-        drop(held.keeper);
-        redis.compare_and_delete(&held.name, &held.token).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    // Otherwise the renewal may create what was just deleted.
+    drop(held.keeper);
+    redis.compare_and_delete(&held.name, &held.token).await
 }
 
 /// The holder is paused past its lease; another is granted the lock; then the first one renews and lets go.

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 2,
     name: "setnx",
     title: "SETNX without expiry",
-    recipe: &Setnx,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        unlock: |redis, held| Box::pin(unlock(redis, held)),
+    },
     fault: "the holder is killed",
     faults: &["kill"],
     breaks: Promise::Liveness,
@@ -17,18 +20,12 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct Setnx;
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    Ok(Held::new(name, redis.spin_without_ttl(name).await?))
+}
 
-#[async_trait]
-impl Recipe for Setnx {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        Ok(Held::new(name, redis.spin_without_ttl(name).await?))
-    }
-
-    async fn unlock(&self, redis: &Redis, held: Held) -> recipes::Result<Freed> {
-        redis.delete(&held.name).await
-    }
+async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
+    redis.delete(&held.name).await
 }
 
 /// The holder is killed while another waits.

@@ -6,7 +6,10 @@ pub(super) const CASE: Case = Case {
     number: 4,
     name: "setnx-expire",
     title: "SETNX, then EXPIRE",
-    recipe: &SetnxExpire,
+    recipe: Recipe {
+        lock: |redis, name| Box::pin(lock(redis, name)),
+        ..Recipe::PLAIN
+    },
     fault: "the client is killed between the two",
     faults: &["kill"],
     breaks: Promise::Liveness,
@@ -17,18 +20,12 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-#[derive(Debug)]
-struct SetnxExpire;
-
-#[async_trait]
-impl Recipe for SetnxExpire {
-    async fn lock(&self, redis: &Redis, name: &str) -> recipes::Result<Held> {
-        let token = redis.spin_without_ttl(name).await?;
-        breakpoint("after-setnx").await;
-        let seconds = i64::try_from(redis.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
-        redis.first().expire::<_, ()>(name, seconds).await?;
-        Ok(Held::new(name, token))
-    }
+async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
+    let token = redis.spin_without_ttl(name).await?;
+    breakpoint("after-setnx").await;
+    let seconds = i64::try_from(redis.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
+    redis.first().expire::<_, ()>(name, seconds).await?;
+    Ok(Held::new(name, token))
 }
 
 /// A client is killed when the store has its lock, and before it has heard so.

@@ -28,6 +28,12 @@ async fn a_program_that_is_started_inherits_nothing_of_the_folder() {
 
 #[tokio::test]
 async fn a_forked_child_that_drops_a_client_ends_nothing() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_that_drops_a_client_ends_nothing",
+    ) {
+        return;
+    }
     let folder = folder();
     let (ann, bob) = (open(&folder).await, open(&folder).await);
     granted(&ann, &claim("a", Wait::No)).await;
@@ -49,6 +55,12 @@ async fn a_forked_child_that_drops_a_client_ends_nothing() {
 
 #[tokio::test]
 async fn a_forked_child_cannot_use_its_parents_client() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_cannot_use_its_parents_client",
+    ) {
+        return;
+    }
     let folder = folder();
     let (ann, bob) = (open(&folder).await, open(&folder).await);
     let (hers, his) = (claim("a", Wait::No), claim("a", Wait::InLine));
@@ -72,6 +84,12 @@ async fn a_forked_child_cannot_use_its_parents_client() {
 /// The parent is inside a change when it forks.
 #[tokio::test]
 async fn a_forked_child_does_not_leave_its_parents_section() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_does_not_leave_its_parents_section",
+    ) {
+        return;
+    }
     let folder = folder();
     let ann = open(&folder).await;
     let section = ann.state.enter().await.unwrap();
@@ -87,6 +105,12 @@ async fn a_forked_child_does_not_leave_its_parents_section() {
 
 #[tokio::test]
 async fn a_forked_child_can_open_a_client_of_its_own() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_can_open_a_client_of_its_own",
+    ) {
+        return;
+    }
     let folder = folder();
     let ann = open(&folder).await;
     granted(&ann, &claim("a", Wait::No)).await;
@@ -108,6 +132,12 @@ async fn a_forked_child_can_open_a_client_of_its_own() {
 /// A program without other threads, which forks and lets the child run to the end of its `main`.
 #[test]
 fn a_forked_child_that_drops_its_runtime_ends_nothing() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_that_drops_its_runtime_ends_nothing",
+    ) {
+        return;
+    }
     let folder = folder();
     let url = format!("local:{}", folder.path().display());
     let runtime = runtime();
@@ -144,6 +174,42 @@ fn a_forked_child_that_drops_its_runtime_ends_nothing() {
         let outcome = guard.release().await.unwrap();
         assert_eq!(outcome, crate::Outcome::Released);
     });
+}
+
+/// With the files of its parent, a child would keep the parent's client alive after the parent ended.
+#[test]
+fn a_forked_child_that_drops_a_reentrant_guard_keeps_no_file_open() {
+    if !tenure_testkit::alone(
+        module_path!(),
+        "a_forked_child_that_drops_a_reentrant_guard_keeps_no_file_open",
+    ) {
+        return;
+    }
+    let folder = folder();
+    let url = format!("local:{}", folder.path().display());
+    let runtime = runtime();
+    let (locks, guard) = runtime.block_on(async {
+        let locks = crate::open(&url).await.unwrap();
+        let guard = locks.mutex("a").reentrant().lock().await.unwrap();
+        (locks, guard)
+    });
+    let path = folder.path().canonicalize().unwrap();
+    let open_files = || {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let files = descriptors.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
+        files.filter(|file| file.starts_with(&path)).count()
+    };
+    assert_ne!(open_files(), 0);
+    forked(|| {
+        // SAFETY: the child exits before its own copies are used again.
+        unsafe {
+            drop(std::ptr::read(&raw const guard));
+            drop(std::ptr::read(&raw const locks));
+            std::ptr::read(&raw const runtime).shutdown_background();
+        }
+        assert_eq!(open_files(), 0);
+    });
+    runtime.block_on(guard.release()).unwrap();
 }
 
 async fn until_waiting(locks: &crate::Client, name: &str) {

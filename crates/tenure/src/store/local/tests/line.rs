@@ -147,7 +147,7 @@ async fn a_process_that_stands_still_makes_the_store_unavailable() {
     let Error::Unavailable { source, .. } = error else {
         panic!("{error:?}");
     };
-    assert!(source.to_string().contains("stands still"), "{source}");
+    assert!(source.to_string().contains("is stopped"), "{source}");
     assert!(begun.elapsed() < 2 * gate::PATIENCE);
     drop(other);
     // The thread that still waits for the lock gives it back.

@@ -12,12 +12,12 @@ use crate::store::redis::url::{Host, Settings};
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     pub(crate) place: String,
-    /// How far it is ahead of ours, in milliseconds, and by how much that may be wrong; or why
-    /// it could not be read.
+    /// How far it is ahead of ours, in milliseconds, and the error bound of that; or why it could not be
+    /// read.
     pub(crate) ahead: Result<(i64, i64), String>,
 }
 
-/// Reads a server's clock: the best of a few tries, by how long the answer took.
+/// Reads a server's clock: of a few tries, the one with the shortest round trip.
 pub(crate) async fn read(node: &mut Node) -> Reading {
     let mut best: Option<(i64, i64)> = None;
     let mut trouble = "no answer".to_owned();
@@ -50,20 +50,19 @@ pub(crate) async fn read(node: &mut Node) -> Reading {
 pub(super) async fn read_all(settings: &Settings, hosts: &[Host]) -> Vec<Reading> {
     let mut readings = Vec::with_capacity(hosts.len());
     for host in hosts {
-        readings.push(
-            match Node::open_as(settings, host, &settings.access).await {
-                Ok(mut node) => read(&mut node).await,
-                Err(error) => Reading {
-                    place: host.to_string(),
-                    ahead: Err(said(&error)),
-                },
+        let opened = Node::open_as(settings, host, &settings.access).await;
+        readings.push(match opened {
+            Ok(mut node) => read(&mut node).await,
+            Err(error) => Reading {
+                place: host.to_string(),
+                ahead: Err(said(&error)),
             },
-        );
+        });
     }
     readings
 }
 
-/// Says how the clocks stand: to ours, and to each other.
+/// Compares the clocks with ours, and with each other.
 pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
     let mut findings = unread(readings);
     let known: Vec<_> = known(readings).collect();
@@ -71,11 +70,8 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
         .iter()
         .filter(|(_, ahead, doubt)| ahead.abs() - doubt > FAR_MS)
         .map(|(place, ahead, _)| {
-            format!(
-                "the clock of {place} is {} {}",
-                seconds(*ahead),
-                way(*ahead)
-            )
+            let way = if *ahead < 0 { "behind" } else { "ahead of" };
+            format!("the clock of {place} is {} {way} that", seconds(*ahead))
         })
         .collect();
     if !far.is_empty() {
@@ -95,16 +91,13 @@ pub(super) fn compare(readings: &[Reading]) -> Vec<Finding> {
     }
     if findings.is_empty() {
         let widest = known.iter().map(|(_, ahead, _)| ahead.abs()).max();
-        let found = format!(
-            "at most {} from this machine's clock",
-            seconds(widest.unwrap_or(0))
-        );
-        findings.push(CHECK.fine(found));
+        let widest = seconds(widest.unwrap_or(0));
+        findings.push(CHECK.fine(format!("at most {widest} from this machine's clock")));
     }
     findings
 }
 
-/// Says whose clock could not be read.
+/// Reports the clocks that could not be read.
 pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
     let unread = readings.iter().filter_map(|Reading { place, ahead }| {
         let why = ahead.as_ref().err()?;
@@ -116,7 +109,7 @@ pub(crate) fn unread(readings: &[Reading]) -> Vec<Finding> {
     unread.collect()
 }
 
-/// The clocks that could be read: where, how far ahead of ours, and by how much that may be wrong.
+/// Returns the clocks that could be read: where, how far ahead of ours, and the error bound.
 fn known(readings: &[Reading]) -> impl Iterator<Item = (&str, i64, i64)> {
     readings.iter().filter_map(|Reading { place, ahead }| {
         let (ahead, doubt) = *ahead.as_ref().ok()?;
@@ -130,7 +123,7 @@ pub(crate) struct Spread<'a> {
     fast: &'a str,
     slow: &'a str,
     pub(crate) apart_ms: i64,
-    /// By how much that may be wrong.
+    /// The error bound of that.
     pub(crate) doubt_ms: i64,
 }
 
@@ -147,7 +140,7 @@ impl<'a> Spread<'a> {
         })
     }
 
-    /// How far they are apart at the least.
+    /// Returns how far they are apart at least.
     pub(crate) fn surely_ms(&self) -> i64 {
         self.apart_ms - self.doubt_ms
     }
@@ -161,7 +154,7 @@ impl std::fmt::Display for Spread<'_> {
     }
 }
 
-/// How far a clock is ahead that was read between two moments of ours, and how far off that may be.
+/// Returns how far ahead a clock is that was read between two moments of ours, and the error bound.
 fn offset(before: Duration, theirs: Duration, after: Duration) -> (i64, i64) {
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let doubt = after.saturating_sub(before) / 2;
@@ -175,7 +168,7 @@ fn now() -> Duration {
         .unwrap_or_default()
 }
 
-/// A time as people write it.
+/// Formats a time for people.
 pub(crate) fn seconds(millis: i64) -> String {
     match millis.unsigned_abs() {
         millis if millis < 1000 => format!("{millis} ms"),
@@ -183,17 +176,9 @@ pub(crate) fn seconds(millis: i64) -> String {
     }
 }
 
-fn way(ahead: i64) -> &'static str {
-    if ahead < 0 {
-        "behind that"
-    } else {
-        "ahead of that"
-    }
-}
-
 pub(crate) const CHECK: Check = Check("clock");
 
-/// From here on people notice.
+/// The difference from which on people notice.
 pub(crate) const FAR_MS: i64 = 1000;
 
 const TRIES: usize = 3;

@@ -1,4 +1,4 @@
-//! What only a cluster has: slots, and a failover of its own.
+//! Checks of a cluster: its slots, and its failover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::store::redis::fault;
 use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
 
-/// Checks the cluster's map and connects to its masters; returns also where the replicas are.
+/// Checks the slots of the cluster and connects to its masters; also returns where the replicas are.
 pub(super) async fn check(
     settings: &Settings,
     hosts: &[Host],
@@ -28,10 +28,10 @@ pub(super) async fn check(
         let slots = match node.ask(&["CLUSTER", "SLOTS"]).await {
             Ok(slots) => slots,
             Err(error) => {
-                // Without it no client finds the others: what can be seen is this node.
+                // Without it no client finds the others: only this node can be checked.
                 let found = format!("{host} does not show its map of slots: {}", said(&error));
-                let advice = "allow CLUSTER SLOTS, or name one server with redis:// if it is none \
-                              of a cluster";
+                let advice =
+                    "allow CLUSTER SLOTS, or use redis:// for a server that is not in a cluster";
                 let finding = CHECK.problem(found, advice);
                 return Ok((vec![node], Vec::new(), vec![finding]));
             }
@@ -55,7 +55,7 @@ pub(super) async fn check(
     Err(last.unwrap_or_else(|| fault::unavailable("no node is named")))
 }
 
-/// How long a failover takes, against how long a lease lasts.
+/// Compares how long a failover takes with how long a lease lasts.
 pub(super) fn failover(facts: &Facts) -> Finding {
     const CHECK: Check = Check("failover");
     let timeout = facts.config("cluster-node-timeout");
@@ -65,7 +65,7 @@ pub(super) fn failover(facts: &Facts) -> Finding {
     after(CHECK, "cluster-node-timeout", timeout)
 }
 
-/// Says whether a lease lasts through a failover that begins so many milliseconds after a fault.
+/// Checks whether a lease outlasts a failover that starts `timeout_ms` after a fault.
 pub(super) fn after(check: Check, setting: &str, timeout_ms: u64) -> Finding {
     let ttl = DEFAULT_TTL.as_secs();
     let found = format!("a failover begins {timeout_ms} ms after a master is lost ({setting})");
@@ -81,7 +81,7 @@ pub(super) fn after(check: Check, setting: &str, timeout_ms: u64) -> Finding {
     )
 }
 
-/// Whether every slot has a master, and every master a replica.
+/// Checks that every slot has a master, and every master a replica.
 fn coverage(map: &[Range]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let slots: usize = map.iter().map(|it| (it.first..=it.last).len()).sum();

@@ -1,10 +1,10 @@
-//! What in a Redis deployment endangers locks.
+//! Checks a Redis deployment for what endangers locks.
 //!
 //! | file | content |
 //! |---|---|
-//! | `node` | a connection to one server, and what it says of itself |
+//! | `node` | a connection to one server, and what it reports about itself |
 //! | `server` | the settings of one server |
-//! | `version` | which server it is, and what is known of it |
+//! | `version` | which server it is, and its known problems |
 //! | `permissions` | what the user may do |
 //! | `clock` | how far the clocks are apart |
 //! | `cluster`, `sentinels` | what only those deployments have |
@@ -37,7 +37,7 @@ use node::{Facts, Node};
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: what it writes to try out what is allowed ends by itself.
+/// Cancel safe: the keys that it writes to test permissions expire.
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let settings = Settings::parse(url)?;
     use_a_crypto_provider(&settings);
@@ -47,9 +47,8 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
         Servers::One(_) | Servers::Socket(_) => vec![Node::open_only(&settings).await?],
         Servers::Sentinel { .. } => {
             let master = sentinel::master(&settings).await;
-            let encrypted = settings.is_encrypted();
             let master =
-                master.map_err(|error| fault::unreachable(&settings.place(), encrypted, &error))?;
+                master.map_err(|error| node::unreachable(&settings, &settings.place(), &error))?;
             (replicas, findings) = sentinels::check(&settings).await;
             vec![Node::open(&settings, &master.host).await?]
         }
@@ -80,11 +79,13 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
 /// Checks one master.
 async fn check(settings: &Settings, master: &mut Node) -> Vec<Finding> {
     let facts = Facts::ask(master).await;
-    let mut findings = vec![version::version(&facts)];
-    findings.push(server::eviction(&facts));
-    findings.push(server::persistence(&facts));
     let wait = server::wait(master).await;
-    findings.push(server::replicas(settings, &facts, &wait));
+    let mut findings = vec![
+        version::version(&facts),
+        server::eviction(&facts),
+        server::persistence(&facts),
+        server::replicas(settings, &facts, &wait),
+    ];
     findings.extend(server::cut_off(settings, &facts));
     if settings.is_cluster() {
         findings.push(cluster::failover(&facts));

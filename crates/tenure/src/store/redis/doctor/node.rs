@@ -1,4 +1,4 @@
-//! A connection to one server, and what it says of itself.
+//! A connection to one server, and what it reports about itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::store::redis::connect::Connection;
-use crate::store::redis::fault;
+use crate::store::redis::fault::{self, Trouble};
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
 /// One server that answers.
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     address: ConnectionAddr,
     connection: Connection,
     patience: Duration,
-    /// Whether it stopped answering: then nothing more is asked.
+    /// Whether it stopped answering; then it is not asked any more.
     pub(crate) is_silent: bool,
 }
 
@@ -65,7 +65,7 @@ impl Node {
         access: &Access,
         place: String,
     ) -> RedisResult<Self> {
-        // Nobody reads what the server says of its own accord.
+        // Push messages are not read.
         let connecting = settings.connect(address.clone(), access, |_| Ok::<(), ()>(()));
         let connected = timeout(settings.connect_timeout, connecting).await;
         Ok(Self {
@@ -91,8 +91,8 @@ impl Node {
     }
 }
 
-fn unreachable(settings: &Settings, place: &str, error: &RedisError) -> Error {
-    fault::unreachable(place, settings.is_encrypted(), error)
+pub(super) fn unreachable(settings: &Settings, place: &str, error: &RedisError) -> Error {
+    Trouble::of(place, settings.tls.is_some(), error).error()
 }
 
 fn late() -> RedisError {
@@ -101,7 +101,7 @@ fn late() -> RedisError {
 
 /// Whether a server refused a command because the user lacks a permission.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
-    // A refused EXEC is an abort, which says why.
+    // A refused EXEC is an EXECABORT with the cause in its text.
     let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
     error.code() == Some("NOPERM") || in_words
 }
@@ -117,7 +117,7 @@ pub(super) fn said(error: &RedisError) -> String {
     }
 }
 
-/// What a server says of itself.
+/// What a server reports about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     info: BTreeMap<String, String>,
@@ -125,14 +125,14 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Asks for all that the checks want to know; what is refused is not there.
+    /// Asks for everything that the checks need; what the server refuses is missing.
     pub(crate) async fn ask(node: &mut Node) -> Self {
         let info = node.ask(&["INFO"]).await;
         let info = info
             .ok()
             .and_then(|info| String::from_redis_value(info).ok());
         let mut config = BTreeMap::new();
-        // One by one: servers before 7.0 take one name, and a service may hide some.
+        // One by one: servers before 7.0 accept one name, and a managed service may hide some.
         for name in SETTINGS {
             let Ok(answer) = node.ask(&["CONFIG", "GET", name]).await else {
                 continue;
@@ -156,7 +156,7 @@ impl Facts {
         self.config.get(name).map(String::as_str)
     }
 
-    /// A setting, or what `INFO` says of it.
+    /// A setting, or its value in `INFO`.
     pub(super) fn either(&self, config: &str, info: &str) -> Option<&str> {
         self.config(config).or_else(|| self.info(info))
     }

@@ -1,4 +1,4 @@
-//! What the user may do: asked with `ACL DRYRUN` where that is allowed, and else tried.
+//! What the user may do: checked with `ACL DRYRUN` where that is allowed, else by trying.
 
 use redis::Value;
 
@@ -13,7 +13,7 @@ use crate::store::redis::url::{Layout, Settings};
 /// Finds missing permissions, and gives the ACL rule that grants all of them.
 pub(crate) async fn check(settings: &Settings, node: &Node, of: Use) -> Finding {
     let line = acl::line(settings, of);
-    // A connection of its own: some calls change what it may be used for.
+    // A separate connection: some calls change the state of the connection.
     let mut own = match node.another(settings).await {
         Ok(own) => own,
         Err(error) => return unknown(&said(&error), &line),
@@ -39,12 +39,12 @@ struct Missing {
     commands: Vec<&'static str>,
     keys: bool,
     channels: bool,
-    /// Commands that could not be tried without leaving something behind.
+    /// Commands that could not be tried without leaving a key behind.
     untried: Vec<&'static str>,
 }
 
 impl Missing {
-    /// Asks the server what the user might do; `None` if it does not say.
+    /// Asks the server what the user may do; `None` if it does not support that.
     async fn by_dry_run(settings: &Settings, node: &mut Node, of: Use) -> Option<Self> {
         let user = settings.access.user.as_deref().unwrap_or("default");
         let mut missing = Self::default();
@@ -66,31 +66,32 @@ impl Missing {
         let mut missing = Self::default();
         let mut calls = calls(settings, of);
         calls.sort_by_key(|(rule, _)| match *rule {
-            // The string that makes other writes fail, and that ends by itself.
+            // Creates the string that makes other writes fail, and that expires.
             "set" => 0,
-            // What follows it would find no such string.
+            // Calls after this would not find the string.
             "del" => 2,
-            // What follows it is only queued, or refused.
+            // Calls after this are only queued, or refused.
             "multi" => 3,
             _ => 1,
         });
         let mut is_safe = false;
         for (rule, call) in calls {
-            if creates(rule) && !is_safe {
+            // It creates a key where there is none.
+            if rule == "rpush" && !is_safe {
                 missing.untried.push(rule);
                 continue;
             }
             let words: Vec<_> = call.iter().map(String::as_str).collect();
             match node.ask(&words).await {
                 Err(error) if is_forbidden(&error) => missing.add(rule, &said(&error)),
-                // Whatever else went wrong, the user may call it: another node has the slot.
+                // With any other error the user may call it, such as when another node owns the slot.
                 _ => is_safe |= rule == "set",
             }
         }
         missing
     }
 
-    /// Takes in a refusal, by what it says.
+    /// Records a refusal, by its text.
     fn add(&mut self, rule: &'static str, why: &str) {
         if why.contains("command") {
             self.commands.push(rule);
@@ -127,7 +128,7 @@ impl Missing {
     }
 }
 
-/// A call of each command that is needed, on keys and channels of a random name.
+/// Returns a call of each command that is needed, on keys and channels of a random name.
 fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
     let name = format!("doctor-{:016x}", random_u128() >> 64);
     let keys = Keys::new(&settings.prefix);
@@ -146,11 +147,6 @@ fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
         calls.extend(exists.map(|right| own(right, &fence_key(&key))));
     }
     calls
-}
-
-/// Whether a call makes a key where there is none.
-fn creates(rule: &str) -> bool {
-    rule == "rpush"
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What only sentinels have: a quorum, and a time after which a master counts as lost.
+//! Checks of sentinels: the quorum, and the time after which a master counts as lost.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::store::redis::doctor::cluster;
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Servers, Settings};
 
-/// Asks each sentinel of the URL; returns also where the replicas are.
+/// Asks each sentinel of the URL; also returns where the replicas are.
 pub(super) async fn check(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     let Servers::Sentinel {
         hosts,
@@ -45,20 +45,18 @@ pub(super) async fn check(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
             ));
         }
     }
-    if let Some((_, view)) = views.first() {
-        findings.extend(view.findings(hosts));
-    }
-    if findings.iter().all(|finding| finding.check != CHECK.0)
-        && let Some((_, view)) = views.first()
-    {
+    let Some((_, view)) = views.into_iter().next() else {
+        return (Vec::new(), findings);
+    };
+    findings.extend(view.findings(hosts));
+    if findings.iter().all(|finding| finding.check != CHECK.0) {
         let found = format!("{} sentinels, quorum reachable", view.sentinels);
         findings.insert(0, CHECK.fine(found));
     }
-    let replicas = views.into_iter().next().map(|(_, view)| view.replicas);
-    (replicas.unwrap_or_default(), findings)
+    (view.replicas, findings)
 }
 
-/// What one sentinel knows of the master.
+/// What one sentinel knows about the master.
 #[derive(Debug)]
 struct View {
     sentinels: usize,
@@ -117,7 +115,7 @@ impl View {
     }
 }
 
-/// Where the replicas are that a sentinel knows.
+/// Parses the addresses of the replicas.
 fn addresses(answer: Value) -> Vec<Host> {
     let replicas = <Vec<BTreeMap<String, String>>>::from_redis_value(answer);
     let host = |fields: &BTreeMap<String, String>| {
@@ -135,7 +133,7 @@ fn addresses(answer: Value) -> Vec<Host> {
 
 const CHECK: Check = Check("sentinels");
 
-/// Two can still decide when one is lost.
+/// With three, two can still decide when one is lost.
 const ENOUGH: usize = 3;
 
 #[cfg(test)]

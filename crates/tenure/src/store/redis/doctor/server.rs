@@ -1,13 +1,13 @@
-//! The settings of one server: what it may forget, and when.
+//! Checks the settings of one server: what it may lose, and when.
 
-use redis::{RedisResult, Value};
+use redis::Value;
 
 use crate::doctor::{Check, Finding};
 use crate::store::redis::compare::Native;
 use crate::store::redis::doctor::node::{Facts, Node, said};
 use crate::store::redis::url::{Servers, Settings};
 
-/// Whether the server throws locks away when its memory is full.
+/// Checks whether the server evicts locks when its memory is full.
 pub(crate) fn eviction(facts: &Facts) -> Finding {
     const CHECK: Check = Check("eviction");
     let Some(policy) = facts.either("maxmemory-policy", "maxmemory_policy") else {
@@ -18,7 +18,7 @@ pub(crate) fn eviction(facts: &Facts) -> Finding {
     }
     let advice = "set maxmemory-policy to noeviction, or give locks a server of their own";
     match facts.either("maxmemory", "maxmemory") {
-        Some("0") => CHECK.warning(format!("maxmemory-policy is {policy}, and only without maxmemory evicts nothing"),
+        Some("0") => CHECK.warning(format!("maxmemory-policy is {policy}, which evicts nothing only as long as maxmemory is not set"),
             advice,
         ),
         Some(limit) => CHECK.problem(format!(
@@ -30,7 +30,7 @@ pub(crate) fn eviction(facts: &Facts) -> Finding {
     }
 }
 
-/// What a restart or a power cut makes the server forget.
+/// Checks what the server loses in a restart or a power cut.
 pub(crate) fn persistence(facts: &Facts) -> Finding {
     const CHECK: Check = Check("persistence");
     let Some(appends) = appends(facts) else {
@@ -73,7 +73,7 @@ pub(crate) fn persistence(facts: &Facts) -> Finding {
     )
 }
 
-/// The setting by which a power cut forgets locks, whatever those are that the server hides.
+/// Returns a setting because of which a power cut loses locks, even if the server hides others.
 pub(crate) fn forgetful(facts: &Facts) -> Option<String> {
     if appends(facts) == Some(false) {
         return Some("appendonly is no".to_owned());
@@ -88,7 +88,7 @@ fn appends(facts: &Facts) -> Option<bool> {
     appends.map(|appends| matches!(appends, "yes" | "1"))
 }
 
-/// How many replicas have what the master has, and whether anybody waits for them.
+/// Checks how many replicas are in step, and whether grants wait for them.
 pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), String>) -> Finding {
     const CHECK: Check = Check("replicas");
     let wanted = settings.replicas;
@@ -108,11 +108,7 @@ pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), Str
     let Some(connected) = online_replicas(facts) else {
         return not_shown(CHECK, "connected_slaves");
     };
-    let found = match connected {
-        0 => "no replica is connected".to_owned(),
-        1 => "1 replica is connected".to_owned(),
-        some => format!("{some} replicas are connected"),
-    };
+    let found = are_connected(connected);
     if connected < wanted {
         return CHECK.problem(
             format!("{found}, fewer than replicas={wanted}: every lock fails"),
@@ -144,7 +140,7 @@ pub(super) fn replicas(settings: &Settings, facts: &Facts, wait: &Result<(), Str
     }
 }
 
-/// Whether a master that is cut off from its replicas goes on granting locks.
+/// Checks whether a master that is cut off from its replicas keeps granting locks.
 pub(super) fn cut_off(settings: &Settings, facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check("cut-off");
     let has_failover = !matches!(settings.servers, Servers::One(_) | Servers::Socket(_));
@@ -172,7 +168,7 @@ pub(super) fn cut_off(settings: &Settings, facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// How a string is changed only if it is the claim's.
+/// Checks how compare-and-set of a string is done.
 pub(super) fn compare(
     settings: &Settings,
     native: Option<Native>,
@@ -203,12 +199,12 @@ pub(super) fn compare(
     CHECK.fine(found)
 }
 
-/// How waiters for a string learn that it changed.
+/// Checks how waiters for a string learn that it has changed.
 pub(super) async fn news(settings: &Settings, node: &mut Node) -> Finding {
     const CHECK: Check = Check("news");
     if settings.is_cluster() {
         return CHECK.warning(
-            "a cluster tells nothing of changed strings: waiters ask again every 250 ms",
+            "a cluster does not report changed strings: waiters poll every 250 ms",
             "use layout=hash if that is too slow",
         );
     }
@@ -227,23 +223,22 @@ pub(super) async fn news(settings: &Settings, node: &mut Node) -> Finding {
     }
 }
 
-/// Asks for the server's own compare-and-delete, as the driver does.
+/// Asks for the server's native compare-and-delete, as the driver does.
 pub(super) async fn native(node: &mut Node) -> Option<Native> {
     let answer = node.ask(&Native::ASK).await.ok()?;
     Native::read(&answer)
 }
 
-/// Whether replicas can be waited for, and why not.
+/// Checks whether `WAIT` is possible, and why not.
 pub(super) async fn wait(node: &mut Node) -> Result<(), String> {
-    let answer: RedisResult<Value> = node.ask(&["WAIT", "0", "1"]).await;
-    match answer {
+    match node.ask(&["WAIT", "0", "1"]).await {
         Ok(Value::Int(_)) => Ok(()),
         Ok(_) => Err("unexpected reply".to_owned()),
         Err(error) => Err(said(&error)),
     }
 }
 
-/// The replicas that are in step, of a master.
+/// Returns the number of replicas of a master that are in step.
 pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
     let connected: u32 = facts.info("connected_slaves")?.parse().ok()?;
     let in_step = (0..connected).filter(|number| {
@@ -253,7 +248,16 @@ pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
     u32::try_from(in_step.count()).ok()
 }
 
-/// Nothing is known: that is no pass.
+/// Says how many replicas are connected.
+pub(crate) fn are_connected(replicas: u32) -> String {
+    match replicas {
+        0 => "no replica is connected".to_owned(),
+        1 => "1 replica is connected".to_owned(),
+        some => format!("{some} replicas are connected"),
+    }
+}
+
+/// The finding for a setting that the server does not show: it is not a pass.
 pub(crate) fn not_shown(check: Check, setting: &str) -> Finding {
     let found = format!("not checked: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";

@@ -1,9 +1,9 @@
-//! Which server it is, and what is known of its version.
+//! Which server it is, and the known problems of its version.
 
 use crate::doctor::{Check, Finding, Verdict};
 use crate::store::redis::doctor::node::Facts;
 
-/// Looks at the version.
+/// Checks the version.
 pub(crate) fn version(facts: &Facts) -> Finding {
     if let Some(valkey) = facts.info("valkey_version") {
         return of_valkey(valkey);
@@ -41,9 +41,10 @@ pub(crate) fn version(facts: &Facts) -> Finding {
 fn of_valkey(text: &str) -> Finding {
     let found = format!("Valkey {text}");
     match Version::read(text) {
-        Some(version) if version.is_patched(&VALKEY_FIXED) => CHECK.fine(found),
-        Some(_) => CHECK.warning(found + UNPATCHED, advice(&VALKEY_FIXED)),
-        None => CHECK.fine(found),
+        Some(version) if !version.is_patched(&VALKEY_FIXED) => {
+            CHECK.warning(found + UNPATCHED, advice(&VALKEY_FIXED))
+        }
+        _ => CHECK.fine(found),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How far the clocks of the nodes are apart, against what keeps fences growing.
 //!
-//! Fences follow the clocks of the nodes. When a node forgets the last one, the next grows all the
-//! same as long as no clock is ahead of it by more than the time for which it does not count.
+//! Fences follow the clocks of the nodes. When a node loses the last fence, the next one is still larger
+//! as long as no clock is ahead of it by more than the time for which the node is excluded.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::redis::doctor::clock::{CHECK, FAR_MS, Reading, Spread, seconds
 use crate::store::redlock::doctor::Away;
 use crate::store::redlock::doctor::majority::unanswered;
 
-/// Says how the clocks stand to each other.
+/// Compares the clocks with each other.
 pub(super) fn compare(
     readings: &[Reading],
     away: &[Away],
@@ -22,7 +22,7 @@ pub(super) fn compare(
         Some(delay) => against(&spread, delay),
         None => without_delay(&spread),
     });
-    // A clock that was not read may be farther off.
+    // A clock that was not read may be further off.
     let knows_all = findings.is_empty();
     findings.extend(spread.filter(|found| knows_all || found.verdict != Verdict::Fine));
     findings
@@ -44,7 +44,10 @@ fn against(spread: &Spread<'_>, delay: Duration) -> Finding {
              cannot be told from here",
             seconds(spread.doubt_ms)
         );
-        return CHECK.unknown(found, "look from nearer by, or use a longer restart_delay");
+        return CHECK.unknown(
+            found,
+            "run this closer to the nodes, or use a longer restart_delay",
+        );
     }
     if spread.surely_ms() > FAR_MS {
         let found = format!("{spread}, less than restart_delay ({delay:?}): fences grow");

@@ -1,4 +1,4 @@
-//! Nodes that are not independent of each other: what one forgets or loses, the other does too.
+//! Finds nodes that are not independent of each other: what one loses, the other loses too.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,14 +8,14 @@ use tokio::time::timeout;
 
 use crate::doctor::{Check, Finding};
 use crate::store::redis::doctor::node::Facts;
-use crate::store::redis::doctor::server::{not_shown, online_replicas};
+use crate::store::redis::doctor::server::{are_connected, not_shown, online_replicas};
 use crate::store::redis::parts::all;
 use crate::store::redis::url::{Servers, Settings as NodeSettings};
 use crate::store::redlock::doctor::majority::unanswered;
 use crate::store::redlock::doctor::{Away, Seen};
 use crate::store::redlock::url::Settings;
 
-/// Whether each node is a server of its own, which follows no other.
+/// Checks that each node is a separate server that replicates no other.
 pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
     let mut findings = Vec::from_iter(unanswered(CHECK, away));
     let silent = |node: &&Seen| node.facts.info("run_id").is_none();
@@ -37,7 +37,7 @@ pub(super) fn independence(seen: &[Seen], away: &[Away]) -> Vec<Finding> {
     findings
 }
 
-/// Nodes that are one server, reached by different ways.
+/// Finds nodes that are one server with different addresses.
 fn duplicates(seen: &[Seen]) -> Vec<Finding> {
     let ids: BTreeSet<_> = seen.iter().filter_map(run_id).collect();
     let shared = ids.into_iter().filter_map(|id| {
@@ -59,7 +59,7 @@ fn duplicates(seen: &[Seen]) -> Vec<Finding> {
     shared.collect()
 }
 
-/// A node that follows another server: it refuses to vote, and knows only what it is told.
+/// Finds a node that is a replica: it refuses to vote, and only knows what its master sends.
 fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
     if node.facts.info("role") != Some("slave") {
         return None;
@@ -92,7 +92,7 @@ fn replica(node: &Seen, seen: &[Seen]) -> Option<Finding> {
     ))
 }
 
-/// A node of a cluster, which answers for some of the names alone.
+/// Finds a node of a cluster, which accepts only some of the names.
 fn in_cluster(node: &Seen) -> Option<Finding> {
     let in_cluster = node.facts.info("cluster_enabled") == Some("1");
     in_cluster.then(|| {
@@ -107,14 +107,11 @@ fn in_cluster(node: &Seen) -> Option<Finding> {
     })
 }
 
-/// A node's own replicas: they may take over its address, but not what it remembers.
+/// Finds replicas of a node: one may take over its address, but lack its data.
 pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
     let is_master = facts.info("role") == Some("master");
     let count = online_replicas(facts).filter(|count| is_master && *count > 0)?;
-    let have = match count {
-        1 => "1 replica is connected".to_owned(),
-        _ => format!("{count} replicas are connected"),
-    };
+    let have = are_connected(count);
     Some(Check("replicas").warning(
         format!(
             "{have}: one that takes over the node's address may lack votes, and restart_delay does \
@@ -124,7 +121,7 @@ pub(super) fn replicas(facts: &Facts) -> Option<Finding> {
     ))
 }
 
-/// Nodes with the same address: a hint that one machine has them all, or that one leads to them.
+/// Finds nodes with the same address: a hint that they are on one machine, or behind one proxy.
 pub(super) async fn shared_machines(settings: &Settings) -> Finding {
     let lookups = settings.nodes.iter().map(addresses).collect();
     let places: Vec<_> = settings.nodes.iter().map(NodeSettings::place).collect();
@@ -160,7 +157,7 @@ fn same_address(places: &[String], addresses: &[BTreeSet<IpAddr>]) -> Finding {
     CHECK.unknown(found, "see that the names of all nodes lead to them")
 }
 
-/// Where a node's name leads; nowhere if nobody knows in time.
+/// Resolves a node's name; empty if that fails or takes too long.
 async fn addresses(node: &NodeSettings) -> BTreeSet<IpAddr> {
     let Servers::One(host) = &node.servers else {
         return BTreeSet::from([HERE]);
@@ -172,7 +169,7 @@ async fn addresses(node: &NodeSettings) -> BTreeSet<IpAddr> {
     }
 }
 
-/// The same for all addresses that mean this machine.
+/// Maps all addresses of this machine to one.
 fn machine(address: IpAddr) -> IpAddr {
     let address = address.to_canonical();
     if address.is_loopback() || address.is_unspecified() {
@@ -190,7 +187,7 @@ fn place(node: &Seen) -> &str {
     &node.place
 }
 
-/// Whom a replica follows.
+/// Returns the master of a replica.
 fn master(facts: &Facts) -> Option<String> {
     let (host, port) = (facts.info("master_host")?, facts.info("master_port")?);
     Some(format!("{host}:{port}"))

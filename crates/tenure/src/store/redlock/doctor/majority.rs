@@ -7,7 +7,7 @@ use crate::store::redlock::fault;
 use crate::store::redlock::nodes::majority_of;
 use crate::store::redlock::url::Settings;
 
-/// Sums up what the URL means, and says whether another number of nodes would be better.
+/// Summarizes the URL, and says whether another number of nodes would be better.
 pub(super) fn summary(settings: &Settings) -> Vec<Finding> {
     let (all, majority) = (settings.nodes.len(), majority_of(settings.nodes.len()));
     let spare = all - majority;
@@ -55,7 +55,7 @@ pub(super) fn unreachable(away: &[Away]) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// A finding about all nodes is not known while some do not answer.
+/// Reports that a check of all nodes is incomplete because some did not answer.
 pub(super) fn unanswered(check: Check, away: &[Away]) -> Option<Finding> {
     let places: Vec<_> = away.iter().map(|(place, _)| place.as_str()).collect();
     (!places.is_empty()).then(|| {
@@ -66,7 +66,7 @@ pub(super) fn unanswered(check: Check, away: &[Away]) -> Option<Finding> {
     })
 }
 
-/// Whether a lock can be taken at this moment.
+/// Checks whether a lock can be taken at this moment.
 pub(super) fn can_vote(settings: &Settings, seen: &[Seen]) -> Option<Finding> {
     let (all, majority) = (settings.nodes.len(), majority_of(settings.nodes.len()));
     let votes = seen.iter().filter(|node| {

@@ -1,10 +1,10 @@
-//! What endangers locks by majority: in each node, and among them.
+//! Checks nodes for what endangers locks by majority: each one, and all together.
 //!
 //! | file | content |
 //! |---|---|
 //! | `majority` | how many nodes there are, and whether enough of them can vote |
 //! | `independence` | nodes that are not independent of each other |
-//! | `persistence` | what nodes forget when they restart, and what protects then |
+//! | `persistence` | what nodes lose when they restart, and what protects then |
 //! | `clock` | how far the clocks of the nodes are apart |
 //!
 //! The settings of each single server are checked by the doctor of the `redis` store.
@@ -32,8 +32,8 @@ use crate::store::redlock::url::Settings;
 /// # Errors
 ///
 /// [`InvalidUrl`](crate::Error::InvalidUrl) for an invalid URL;
-/// [`Unavailable`](crate::Error::Unavailable) if no node can be reached. One that is away while
-/// others are there is a finding.
+/// [`Unavailable`](crate::Error::Unavailable) if no node can be reached. If only some cannot be
+/// reached, that is a finding.
 ///
 /// # Panics
 ///
@@ -41,7 +41,7 @@ use crate::store::redlock::url::Settings;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: what it writes to try out what is allowed ends by itself.
+/// Cancel safe: the keys that it writes to test permissions expire.
 pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let settings = Settings::parse(url)?;
     settings.nodes.iter().for_each(use_a_crypto_provider);
@@ -78,13 +78,13 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
 /// A node that did not answer: its place, and why.
 type Away = (String, String);
 
-/// What is known of one node.
+/// What is known about one node.
 #[derive(Debug)]
 struct Seen {
     place: String,
     facts: Facts,
     clock: Reading,
-    /// What concerns this node alone.
+    /// The findings about this node alone.
     findings: Vec<Finding>,
 }
 

@@ -1,4 +1,4 @@
-//! What nodes forget when they restart, and what protects then.
+//! Checks what nodes lose when they restart, and what protects then.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::store::redis::doctor::node::Facts;
 use crate::store::redis::doctor::server::{self, not_shown};
 use crate::store::redlock::url::Settings;
 
-/// Whether a node forgets, and whether it then waits until nobody counts on what it forgot.
+/// Checks whether a node loses data, and whether it is then excluded until every lost lease is over.
 pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Finding {
     let kept = server::persistence(facts);
     match restart_delay {
@@ -28,7 +28,7 @@ pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Fin
     }
 }
 
-/// A node that counts at once has to have every change on disk before its answer.
+/// A node that votes right after a start must have every change on disk before it replies.
 fn without_delay(kept: Finding, facts: &Facts) -> Finding {
     let forgets = match (kept.verdict, server::forgetful(facts)) {
         (Verdict::Unknown, None) => {
@@ -49,7 +49,7 @@ fn without_delay(kept: Finding, facts: &Facts) -> Finding {
     )
 }
 
-/// Whether a node restarted so recently that it is excluded from voting.
+/// Checks whether a node restarted so recently that it is excluded from voting.
 pub(super) fn restarted(facts: &Facts, restart_delay: Option<Duration>) -> Option<Finding> {
     restart_delay?;
     let Some(up) = uptime(facts) else {
@@ -66,15 +66,15 @@ pub(super) fn restarted(facts: &Facts, restart_delay: Option<Duration>) -> Optio
     ))
 }
 
-/// How long a node stays excluded from voting, `None` if it counts.
+/// Returns how long a node stays excluded from voting, `None` if it counts.
 pub(super) fn excluded_for(facts: &Facts, restart_delay: Option<Duration>) -> Option<Duration> {
-    // A node that does not say is taken for one that has just started.
+    // A node with an unknown uptime counts as one that has just started.
     let up = uptime(facts).unwrap_or_default();
     let left = restart_delay?.checked_sub(up);
     left.filter(|left| !left.is_zero())
 }
 
-/// Whether locks with the usual ttl can be taken at all.
+/// Checks whether locks with the default ttl can be taken at all.
 pub(super) fn delay(settings: &Settings) -> Option<Finding> {
     let delay = settings.restart_delay?;
     (settings.longest_ttl() < DEFAULT_TTL).then(|| {

@@ -1,0 +1,147 @@
+//! How a connection is made and prepared, and the table with it.
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::schemes;
+use crate::store::mysql::{Mysql, fault};
+use crate::store::sql::FORMAT;
+use crate::store::sql::fault::{Fault, FaultKind, Outcome};
+use crate::store::sql::settings::Settings;
+use crate::url::invalid;
+
+/// Refuses settings that this database or this build has not the means for.
+pub(super) fn refuse_what_is_missing(settings: &Settings) -> Result<()> {
+    if settings.schema.is_some() {
+        return Err(invalid(
+            "a schema is a database here: write it behind the host",
+        ));
+    }
+    match settings.tls.is_some() && cfg!(not(feature = "mysql-tls")) {
+        true => Err(schemes::missing("mysql", "mysql-tls")),
+        false => Ok(()),
+    }
+}
+
+impl Mysql {
+    /// Connects and logs in.
+    pub(super) async fn session(&self) -> Outcome<Conn> {
+        let settings = &self.settings;
+        let socket = settings.socket.as_ref();
+        let options = OptsBuilder::default()
+            .ip_or_hostname(settings.host.name.clone())
+            .tcp_port(settings.host.port)
+            .user(settings.user.clone())
+            .pass(settings.password.clone())
+            .db_name(Some(settings.database.clone()))
+            .socket(socket.map(|path| path.to_string_lossy().into_owned()))
+            // Otherwise a server on this machine is asked for its socket first.
+            .prefer_socket(false)
+            .tcp_nodelay(true)
+            .stmt_cache_size(64)
+            .setup(SETUP.to_vec());
+        #[cfg(feature = "mysql-tls")]
+        let options = options.ssl_opts(settings.tls.as_ref().map(tls));
+        Conn::new(options).await.map_err(fault::of)
+    }
+
+    /// Finds the table, and makes it if need be; returns when the server started.
+    pub(super) async fn prepare(&self, connection: &mut Conn) -> Outcome<Instant> {
+        let uptime = connection.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'");
+        let uptime: Option<(String, u64)> = uptime.await.map_err(fault::of)?;
+        let uptime = Duration::from_secs(uptime.map_or(0, |(_, seconds)| seconds));
+        let now = Instant::now();
+        let started = now.checked_sub(uptime).unwrap_or(now);
+        for _ in 0..TRIES {
+            let found: Option<(String, Option<String>)> = connection
+                .exec_first(FIND_TABLE, (self.statements.table.as_ref(),))
+                .await
+                .map_err(fault::of)?;
+            match found {
+                Some((comment, engine)) => {
+                    self.check_table(&comment, engine.as_deref())?;
+                    return Ok(started);
+                }
+                None => self.make_table(connection).await?,
+            }
+        }
+        let why = format!(
+            "the table {} is made and deleted again and again",
+            self.statements.table
+        );
+        Err(Fault::new(FaultKind::Refused, why))
+    }
+
+    fn check_table(&self, comment: &str, engine: Option<&str>) -> Outcome<()> {
+        let table = &self.statements.table;
+        let format = comment.strip_prefix("tenure ");
+        let why = match format.and_then(|format| format.parse().ok()) {
+            Some(FORMAT) if engine == Some("InnoDB") => return Ok(()),
+            Some(FORMAT) => format!(
+                "the table {table} forgets locks in a crash: ALTER TABLE {table} ENGINE = InnoDB"
+            ),
+            Some(newer) => return Err(Fault::new(FaultKind::Version(newer), "another format")),
+            None => format!("the table {table} is not tenure's: choose another prefix="),
+        };
+        Err(Fault::new(FaultKind::Lasting, why))
+    }
+
+    async fn make_table(&self, connection: &mut Conn) -> Outcome<()> {
+        let version = connection.query_first("SELECT VERSION()").await;
+        let version: Option<String> = version.map_err(fault::of)?;
+        let is_mariadb = version.is_some_and(|version| version.contains("MariaDB"));
+        let create = self.statements.create(is_mariadb);
+        let made = connection.query_drop(&create).await.map_err(fault::of);
+        match made {
+            Ok(()) => Ok(()),
+            // Somebody else makes it at this moment.
+            Err(fault) if fault.kind == FaultKind::Conflict => Ok(()),
+            Err(fault) if fault.kind == FaultKind::Lasting => {
+                let (table, user) = (&self.statements.table, self.settings.user.as_deref());
+                let user = user.unwrap_or("the user");
+                let why = format!(
+                    "the table {table} is missing, and {user} may not make it ({}); run as one who may:\n\n{create};\n\
+                     GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO '{user}'@'%';",
+                    fault.source,
+                );
+                Err(Fault::new(FaultKind::Lasting, why))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+#[cfg(feature = "mysql-tls")]
+fn tls(settings: &crate::store::sql::settings::Tls) -> mysql_async::SslOpts {
+    use mysql_async::{ClientIdentity, SslOpts};
+
+    let mut options = SslOpts::default();
+    if let Some(ca) = &settings.ca {
+        options = options.with_root_certs(vec![ca.clone().into()]);
+        options = options.with_disable_built_in_roots(true);
+    }
+    if let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) {
+        let identity = ClientIdentity::new(certificate.clone().into(), key.clone().into());
+        options = options.with_client_identity(Some(identity));
+    }
+    options
+}
+
+/// What statements rely on. None waits for a lock of the server for longer than its client waits for it, since it would take
+/// effect when nobody expects it any more.
+const SETUP: [&str; 2] = [
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+     innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, time_zone = '+00:00', wait_timeout = 28800",
+];
+
+/// The table's comment, which has its format, and its engine.
+const FIND_TABLE: &str = "SELECT table_comment, engine FROM information_schema.tables \
+    WHERE table_schema = DATABASE() AND table_name = ?";
+
+/// How often the table is looked for.
+const TRIES: usize = 5;
