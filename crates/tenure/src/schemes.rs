@@ -109,13 +109,19 @@ impl Scheme {
 /// The error for a store that was not compiled in.
 pub(crate) fn missing(scheme: &str, feature: &str) -> Error {
     let hint = match feature {
-        "local" if cfg!(not(target_os = "linux")) => " on Linux",
-        "mysql-tls" | "postgres-tls" | "redis-tls" => {
-            "; build the command `tenure` with --features tls"
+        "local" if cfg!(not(target_os = "linux")) => " on Linux".to_owned(),
+        // The command always has these.
+        "local" | "redis" => String::new(),
+        _ => {
+            let of_command = if feature.ends_with("-tls") {
+                "tls"
+            } else {
+                feature
+            };
+            format!(
+                "; build the command `tenure` with --features {of_command}, or full for everything"
+            )
         }
-        "mysql" => "; build the command `tenure` with --features mysql",
-        "postgres" => "; build the command `tenure` with --features postgres",
-        _ => "",
     };
     Error::InvalidUrl {
         reason: format!(
