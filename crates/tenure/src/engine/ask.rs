@@ -101,8 +101,8 @@ impl Engine {
 
     /// Waits for the lock, for at most `patience`.
     ///
-    /// Shortly before the end the store is asked once more: it may have become unavailable since it
-    /// said that others hold the lock.
+    /// Asks the store once more shortly before the end, because the store may have become unavailable
+    /// since it reported that others hold the lock.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +114,7 @@ impl Engine {
     ) -> Result<Guard> {
         let end = self.clock.now() + patience;
         let last_look = (patience / 4).min(LONGEST_LAST_LOOK);
-        // Still in line when the time is up, so that the line knows the cause.
+        // The call is still in line when the time is up, so that the line knows the cause.
         let mut lock = std::pin::pin!(self.lock(request));
         if last_look > LONG_SILENCE {
             tokio::select! {
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Brings a ticket one step further.
+    /// Takes the next step for a ticket.
     async fn advance(self: &Arc<Self>, ticket: &Arc<Ticket>, outage: &mut Outage) {
         let now = self.clock.now();
         match ticket.on(Event::Look, now) {
@@ -156,13 +156,14 @@ impl Engine {
                 let answer = self.driver.acquire(&ticket.claim).await;
                 self.answered(ticket, now, answer, outage);
             }
-            // Late if the machine is suspended meanwhile, which only costs the waiter time.
+            // A suspended machine delays this timer, which only costs the waiter time.
             Action::Sleep(until) => tokio::select! {
                 biased;
                 () = ticket.changed.notified() => {}
                 () = self.clock.sleep(until.since(now)) => {}
             },
-            // A request is in flight, or the ticket is being served and rings when it leaves the line.
+            // A request is in flight, or the ticket is being served and sends a notification when it
+            // leaves the line.
             Action::Wait | Action::Serve(_) | Action::Withdraw => ticket.changed.notified().await,
         }
     }
@@ -189,7 +190,8 @@ impl Engine {
             Err(error) if error.is_outage() && outage.bearable(&ticket.claim, self.clock.now()) => {
                 tracing::debug!(name = %ticket.claim.name, %error, "asking again");
                 ticket.hear(Err(&error));
-                // Nothing new is known about when it was not granted yet.
+                // Nothing newer shows that the claim was not granted yet, so it counts from the first
+                // request.
                 self.queued(ticket, ticket.first_sent, Some(outage.backoff.pause()));
             }
             Err(error) => {
@@ -230,7 +232,7 @@ impl Engine {
         match ticket.on(event, self.clock.now()) {
             Action::Serve(granted) => self.serve(ticket, granted),
             Action::Withdraw => self.withdraw(&ticket.claim),
-            // The attendant looks by itself.
+            // The attendant checks the ticket by itself.
             Action::Wait | Action::Sleep(_) | Action::Send => {}
         }
     }
@@ -311,7 +313,8 @@ impl Engine {
         Some(guard)
     }
 
-    /// Asks, and asks again while the outcome is unknown; what stays unknown is withdrawn.
+    /// Sends the request, and retries while the outcome is unknown; withdraws the claim if it stays
+    /// unknown.
     ///
     /// Returns the answer, and when its request was sent.
     async fn ask_until_known(self: &Arc<Self>, ticket: &Arc<Ticket>) -> Result<(Tick, Answer)> {
@@ -371,14 +374,15 @@ impl Engine {
         self.broken("it refused a claim that may wait")
     }
 
-    /// The error for an answer that breaks the contract of drivers.
+    /// Returns the error for an answer that breaks the contract of drivers.
     pub(crate) fn broken(&self, what: &'static str) -> Error {
         Error::indeterminate(self.driver.kind(), what)
     }
 }
 
-/// Attends to a line from its first request on. If the runtime ends first, nobody can wait in that line
-/// any more.
+/// Attends to a line from its first request on.
+///
+/// If the runtime ends first, dropping the attendant closes the line.
 #[derive(Debug)]
 struct Attendant {
     engine: Arc<Engine>,
@@ -436,7 +440,7 @@ impl Attendant {
         });
     }
 
-    /// Ends its work: nobody waits in the line any more.
+    /// Ends the work: nobody waits in the line any more.
     fn leave(mut self) {
         self.is_done = true;
     }
@@ -459,7 +463,7 @@ enum First {
     Stand(Standing),
 }
 
-/// For how long the store has not answered a ticket in line.
+/// Tracks how long the store has not answered a ticket in line.
 #[derive(Debug, Default)]
 struct Outage {
     since: Option<Tick>,
@@ -471,17 +475,18 @@ impl Outage {
         *self = Self::default();
     }
 
-    /// Whether to keep trying: a place in line is kept through an outage of one ttl.
+    /// Returns whether to keep trying: a ticket keeps its place in line through an outage of up to one
+    /// ttl.
     fn bearable(&mut self, claim: &Claim, now: Tick) -> bool {
         let since = *self.since.get_or_insert(now);
         now.since(since) < claim.ttl
     }
 }
 
-/// At most how long before the end of a limited wait the store is asked once more.
+/// The longest time before the end of a limited wait at which the store is asked once more.
 const LONGEST_LAST_LOOK: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 /// Enough to spread clients that were told the same time, without leaving a free lock idle for long.
 const LONGEST_JITTER: Duration = Duration::from_millis(10);
-/// A little later than the time that the store named: just before, it would refuse again.
+/// Added to the time that the store named: just before that time, it would refuse again.
 const A_MOMENT: Duration = Duration::from_millis(1);

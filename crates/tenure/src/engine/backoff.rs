@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Backoff(Duration);
 
 impl Backoff {
-    /// Returns the next pause: between a half and all of a time that doubles up to a second.
+    /// Returns the next pause: between 50 % and 100 % of a delay that doubles up to one second.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.0.max(SHORTEST);
         self.0 = (pause * 2).min(LONGEST);

@@ -1,4 +1,4 @@
-//! News about a lease that arrives before the answer that grants it: remembered until then.
+//! Remembers news about a lease that arrives before the answer that grants it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::lease::HeldLease;
 use crate::name::{ClaimId, Fence};
 use crate::sync::Mutex;
 
-/// The latest news about unknown leases: most of them have just been released.
+/// The latest news about leases that the engine does not know; most of them were just released.
 #[derive(Debug, Default)]
 pub(super) struct EarlyNews(Mutex<Remembered>);
 
@@ -18,7 +18,7 @@ pub(super) struct EarlyNews(Mutex<Remembered>);
 struct Remembered {
     calls: VecDeque<(ClaimId, Fence)>,
     losses: VecDeque<(ClaimId, Fence, Loss)>,
-    /// When calls may last have been missed.
+    /// When calls may last have been missed, if ever.
     missed: Option<Tick>,
 }
 
@@ -49,7 +49,7 @@ impl EarlyNews {
         self.0.lock().missed = Some(now);
     }
 
-    /// Whether this lease was called for, or may have been.
+    /// Returns whether another client called for this lease, or may have.
     pub(super) fn is_called_for(&self, lease: &HeldLease) -> bool {
         let mut early = self.0.lock();
         let this =

@@ -66,9 +66,9 @@ pub(crate) trait Owing {
 /// A request that is sent when it is dropped, unless it was sent before.
 #[derive(Debug)]
 pub(crate) struct Owed<R: Owing> {
-    /// Taken out at the end.
+    /// `None` once the request is done.
     request: Option<R>,
-    /// `None` for stores that see the end of a client by themselves.
+    /// `None` for stores that detect the end of a client themselves.
     fallback: Option<Arc<Fallback>>,
 }
 
@@ -123,7 +123,7 @@ impl Fallback {
         })
     }
 
-    /// Sends a request from our own thread, and waits for its answer while there is time.
+    /// Sends a request from our own thread, and waits a limited time for its answer.
     fn send_and_wait(self: Arc<Self>, request: GiveBack) {
         if !self.origin.is_here() {
             return;
@@ -154,8 +154,10 @@ impl Fallback {
     }
 }
 
-/// A wait at the end of a program. All waits share one limit, whatever the number of clients; a wait
-/// that starts a while after the last one has the whole time again.
+/// A wait at the end of a program.
+///
+/// All waits share one limit, whatever the number of clients. A wait that starts a while after the last
+/// one gets the full limit again.
 struct Wait {
     begun: Instant,
     left: Duration,

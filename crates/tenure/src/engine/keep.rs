@@ -62,11 +62,13 @@ impl KeptLeases {
         self.by_name.remove(name)
     }
 
-    /// How many fences to ask for, if `next` waits behind the request in this process.
+    /// Returns how many fences to ask for; `next` is the request that waits behind this one in the
+    /// process.
     ///
-    /// Not more than are likely to be used, or a busy name would use them up faster than the clock from
-    /// which some stores derive them: some if the lease can be passed on, many only for a lease to keep
-    /// while no other client calls for it.
+    /// Asks only for as many as are likely to be used. Otherwise a busy name would use them up faster
+    /// than the clock from which some stores derive them. It asks for some if the lease can be passed
+    /// on, and for many only if the lease is to be kept and no other client has called for one
+    /// recently.
     pub(super) fn fences(
         &self,
         request: &LockRequest,
@@ -118,7 +120,7 @@ impl Lines {
         Keeping::Kept
     }
 
-    /// Takes this lease out if it is kept.
+    /// Removes and returns this lease if it is kept.
     pub(super) fn take_kept(&self, lease: &Arc<HeldLease>) -> Option<Kept> {
         let mut here = self.here.lock();
         let kept = here.kept.by_name.get(&lease.claim.name)?;
@@ -128,16 +130,16 @@ impl Lines {
         here.kept.take(&lease.claim.name)
     }
 
-    /// Takes all kept leases out.
+    /// Removes and returns all kept leases.
     fn take_all_kept(&self) -> Vec<Kept> {
         let kept = std::mem::take(&mut self.here.lock().kept.by_name);
         kept.into_values().collect()
     }
 
-    /// Takes out those whose time is up; returns when to look again.
+    /// Removes and returns the leases whose time is up, and returns when to look again.
     fn take_over(&self, now: Tick) -> (Vec<Kept>, Tick) {
         let mut here = self.here.lock();
-        // Those that end at about the same time go together, so that full scans stay rare.
+        // Leases that end at about the same time are removed together, so that full scans stay rare.
         let over = here.kept.by_name.extract_if(|_, kept| {
             let soon = now + kept.request.keep / 16;
             soon >= kept.until
@@ -283,7 +285,8 @@ impl Engine {
     }
 }
 
-/// Nothing is kept while this exists: leases that background work releases would be left behind.
+/// Prevents keeping while it exists: leases that background work releases would otherwise be left
+/// behind.
 struct Settling<'a>(&'a Lines);
 
 impl<'a> Settling<'a> {

@@ -1,4 +1,4 @@
-//! A granted claim from its holder's view: until when it is safe, and whether it is lost.
+//! A granted claim as its holder sees it: until when it is safe, and whether it is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct HeldLease {
     pub(crate) granted: Tick,
     /// When it ends for good, despite renewals.
     pub(crate) ends_by: Option<Tick>,
-    /// Whether another client wants the name, as far as the store has told.
+    /// Whether the store has reported that another client wants the name.
     called_back: AtomicBool,
     state: Mutex<State>,
     changed: Notify,
@@ -86,11 +86,11 @@ impl HeldLease {
 
     /// Records that another client wants the name.
     pub(crate) fn call_back(&self) {
-        // Code that relies on it has synchronized with the caller by the lock of the lines.
+        // Code that relies on the flag synchronizes with the caller through the lock of the lines.
         self.called_back.store(true, Ordering::Relaxed);
     }
 
-    /// Whether another client wants the name.
+    /// Returns whether another client wants the name.
     pub(crate) fn is_called_back(&self) -> bool {
         self.called_back.load(Ordering::Relaxed)
     }
@@ -122,7 +122,7 @@ impl HeldLease {
         until(&self.changed, || self.loss()).await
     }
 
-    /// Returns why the lease is lost, if it is marked so.
+    /// Returns why the lease is lost, if it is marked as lost.
     pub(crate) fn loss(&self) -> Option<Loss> {
         match self.state.lock().end {
             Some(End::Lost(loss)) => Some(loss),
@@ -130,7 +130,7 @@ impl HeldLease {
         }
     }
 
-    /// Marks the lease as lost, unless it is over already; returns whether this did it.
+    /// Marks the lease as lost, unless it is over already; returns whether this call marked it.
     pub(crate) fn lose(&self, loss: Loss) -> bool {
         let news = self.end(End::Lost(loss));
         if news {
@@ -144,11 +144,11 @@ impl HeldLease {
         self.end(End::Released);
     }
 
-    /// Counts a renewal whose request was sent at `sent`, unless its answer came too late.
+    /// Records a renewal whose request was sent at `sent`, unless its answer came too late.
     ///
     /// # Errors
     ///
-    /// Why the lease is over: its holder may have been told so already.
+    /// The reason why the lease is over. Its holder may have been told already.
     pub(crate) fn renewed(&self, sent: Tick, valid: Duration, now: Tick) -> Result<(), Loss> {
         let mut state = self.state.lock();
         if now >= state.until {
@@ -161,7 +161,7 @@ impl HeldLease {
         Ok(())
     }
 
-    /// Counts a renewal that got no answer; the next one follows soon.
+    /// Records a renewal that got no answer; the next one follows soon.
     pub(crate) fn not_renewed(&self, now: Tick) {
         let mut state = self.state.lock();
         state.failing = true;
@@ -172,13 +172,13 @@ impl HeldLease {
     /// Makes the lease due for renewal at once.
     pub(crate) fn hurry(&self) {
         let mut state = self.state.lock();
-        // One that is being renewed at this moment stays so.
+        // A renewal that is in flight is left alone.
         if state.renew_at != Tick::NEVER {
             state.renew_at = Tick::default();
         }
     }
 
-    /// When the watchdog has to look at it for the first time.
+    /// Returns when the watchdog has to look at it for the first time.
     pub(crate) fn first_look(&self) -> Tick {
         self.granted + self.pace / 3
     }
@@ -186,7 +186,7 @@ impl HeldLease {
     /// Returns what the watchdog has to do, and records that it will renew.
     pub(crate) fn care(&self, now: Tick) -> Care {
         let mut state = self.state.lock();
-        // The code that ended it removes it.
+        // The code that ended the lease also removes it.
         if state.end.is_some() {
             return Care::Wait(Tick::NEVER);
         }
@@ -227,12 +227,12 @@ impl HeldLease {
     }
 
     fn why_over(&self, state: &State) -> Loss {
-        // Renewed up to its end, but for the margin.
+        // The lease was renewed up to its end, less the safety margin.
         let margin = state.valid.saturating_sub(safe(state.valid));
         if self.ends_by.is_some_and(|end| state.until + margin >= end) {
             Loss::MaxHold
         } else if state.failing || state.renew_at == Tick::NEVER {
-            // A renewal failed, or has not been answered yet.
+            // A renewal failed, or is still in flight.
             Loss::Unreachable
         } else {
             Loss::Expired

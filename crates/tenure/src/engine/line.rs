@@ -1,9 +1,9 @@
 //! The local lines: who in this process waits for a name, first come, first served.
 //!
 //! A client has one place in a store's line for all its callers without an owner, and one for each
-//! owner that they name: an owner that already holds the name passes everybody else, so it must not
-//! wait behind them here. The first in a local line gets the lease that its ticket is granted, or one
-//! that is passed on.
+//! owner that they name. An owner that already holds the name passes everybody else, so it must not
+//! wait behind them here. The first caller in a local line gets the lease that its ticket is
+//! granted, or one that is passed on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub(super) struct Here {
     pub(super) kept: KeptLeases,
 }
 
-/// The local lines of one name: that of callers without an owner, and one of each owner.
+/// The local lines of one name: one for callers without an owner, and one for each owner.
 pub(super) type LinesOfName = Vec<(Option<Owner>, Line)>;
 
 /// One local line.
 ///
-/// It exists while somebody waits or a ticket is open. It is removed with the last of both, by the
-/// caller that asks first or by the attendant.
+/// It exists while somebody waits or a ticket is open. When neither is left, the caller that asks
+/// first or the attendant removes it.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<Waiter>,
@@ -60,7 +60,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Tells the waiter; returns the turn if the waiter has left.
+    /// Sends the turn to the waiter; returns it if the waiter has left.
     pub(crate) fn tell(self, turn: Turn) -> Result<(), Turn> {
         self.turn.send(turn)
     }
@@ -129,7 +129,8 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         self.lines.leave(&self.request, self.number);
-        // A turn that was sent and not read gives its guard back with the channel.
+        // If a turn was sent but not read, dropping the channel drops its guard, which releases the
+        // lock.
     }
 }
 
@@ -210,13 +211,13 @@ impl Lines {
         tickets.find(|ticket| ticket.claim.id == *claim).cloned()
     }
 
-    /// Explains why nothing is known about a place in line, if so.
+    /// Explains why nothing is known about a place in line, if that is the case.
     pub(crate) fn silence(&self, request: &LockRequest, now: Tick) -> Option<String> {
         let mut here = self.here.lock();
         here.line(request)?.ticket.as_ref()?.silence(now)
     }
 
-    /// Makes a line ask again for its place.
+    /// Makes a line ask the store again about its place.
     pub(crate) fn expect_answer(&self, request: &LockRequest, now: Tick) {
         let mut here = self.here.lock();
         let ticket = here.line(request).and_then(|line| line.ticket.as_ref());
@@ -225,14 +226,14 @@ impl Lines {
         }
     }
 
-    /// Whether a named owner waits for a name in this client.
+    /// Returns whether a named owner waits for a name in this client.
     pub(crate) fn have_an_owner(&self, name: &Name) -> bool {
         let here = self.here.lock();
         let lines = here.lines.get(name);
         lines.is_some_and(|lines| lines.iter().any(|(owner, _)| owner.is_some()))
     }
 
-    /// Makes tickets ask again: one name's, or all.
+    /// Makes the tickets of one name, or all tickets, ask again.
     pub(crate) fn ask_again(&self, only: Option<&Name>, now: Tick) {
         let here = self.here.lock();
         let ask = |lines: &LinesOfName| {
@@ -271,13 +272,13 @@ impl Lines {
         if line.waiters.is_empty()
             && let Some(ticket) = &line.ticket
         {
-            // Nobody is left for it: its attendant withdraws it.
+            // No waiter is left for the ticket, so its attendant withdraws it.
             ticket.changed.notify_one();
         }
         waiter
     }
 
-    /// Returns what is to be done for the line of a request; called only by its attendant.
+    /// Returns the next step for the line of a request; called only by its attendant.
     pub(crate) fn next_step(&self, request: &LockRequest, now: Tick) -> NextStep {
         let mut here = self.here.lock();
         let here = &mut *here;
@@ -350,7 +351,8 @@ impl Lines {
         (waiter, standing)
     }
 
-    /// Drawn under the lock of the lines, so that numbers grow in the order of joining.
+    /// Returns the next number; called under the lock of the lines, so that numbers grow in the
+    /// order of joining.
     fn next_number(&self) -> i64 {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -65,7 +65,7 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Refuses what the store cannot do.
+    /// Refuses options that the store does not support.
     fn check_capabilities(&self, driver: &'static str, can: &Capabilities) -> Result<()> {
         let missing = match self.mode {
             Mode::Shared if !can.shared => Some("shared locks: use a mutex"),
@@ -102,7 +102,7 @@ impl LockRequest {
         }
     }
 
-    /// Makes a claim of it.
+    /// Makes a claim from the request.
     pub(crate) fn claim(&self, id: ClaimId, wait: Wait, fences: u32) -> Claim {
         Claim {
             name: self.name.clone(),
@@ -120,10 +120,10 @@ impl LockRequest {
         }
     }
 
-    /// Whether a lease granted for `other` serves this request as well.
+    /// Returns whether a lease granted for `other` serves this request as well.
     ///
-    /// True for equal requests without an owner: the store need not know which caller of a process has
-    /// the lock.
+    /// This is the case for equal requests without an owner: the store need not know which caller of a
+    /// process has the lock.
     pub(crate) fn is_served_by(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.is_plain()
@@ -132,7 +132,7 @@ impl LockRequest {
                 && self.about.reason == other.about.reason)
     }
 
-    /// Whether the lease may be passed on inside the process.
+    /// Returns whether the lease may be passed on inside the process.
     pub(crate) fn is_plain(&self) -> bool {
         self.owner.is_none()
             && self.mode == Mode::Exclusive
@@ -142,8 +142,9 @@ impl LockRequest {
     }
 }
 
-/// Who may re-enter a lock: a named owner, or the task or thread that asks, which no named owner can
-/// impersonate.
+/// Who may re-enter a lock: a named owner, or the calling task or thread.
+///
+/// No named owner can impersonate a task or thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ReentrantOwner {
     Named(Owner),
@@ -170,7 +171,7 @@ pub(crate) const MANY_FENCES: u32 = 16_384;
 /// How long after its grant a lease may be passed on inside a process.
 pub(crate) const PASS_WINDOW: Duration = Duration::from_millis(5);
 
-/// Refuses a ttl that no store can keep.
+/// Refuses a ttl outside the general limits or those of the store.
 pub(crate) fn check_ttl(ttl: Duration, can: &Capabilities) -> Result<()> {
     let (shortest, longest) = (can.shortest_ttl, can.longest_ttl);
     within("ttl", ttl)?;

@@ -1,4 +1,5 @@
-//! What the engine counts: through the `metrics` facade if that feature is on, else nothing.
+//! The engine's metrics: reported through the `metrics` facade if that feature is on, otherwise
+//! compiled out.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub(crate) struct Meter {
     metrics: Metrics,
 }
 
-/// Handles looked up once, so that counting costs no search.
+/// Metric handles, looked up once so that counting costs no search.
 #[cfg(feature = "metrics")]
 struct Metrics {
     granted: Counter,
@@ -25,7 +26,7 @@ struct Metrics {
     waiting: Gauge,
 }
 
-/// Counts something if the feature is on.
+/// Updates a metric if the feature is on.
 macro_rules! count {
     ($meter:expr, $metric:ident.$change:ident($value:expr)) => {
         #[cfg(feature = "metrics")]
@@ -80,7 +81,7 @@ impl std::fmt::Debug for Meter {
     }
 }
 
-/// One caller that waits; counted until dropped.
+/// One waiting caller; counted until dropped.
 pub(crate) struct Waiting<'a> {
     meter: &'a Meter,
     since: Tick,

@@ -76,7 +76,7 @@ impl Engine {
             short_ttl: Once::new(),
             origin: Origin::here(),
         });
-        // These two run for as long as the engine, so they do not count as work in the background.
+        // These two tasks run for as long as the engine, so they do not count as background work.
         let news = tokio::spawn(hear(Arc::downgrade(&engine), driver));
         let leases = Arc::clone(&engine.leases);
         let clock = Arc::clone(&engine.clock);
@@ -88,7 +88,7 @@ impl Engine {
         engine
     }
 
-    /// Whether this is a copy in a forked child: its locks belong to the parent.
+    /// Returns whether this is a copy in a forked child: its locks belong to the parent.
     fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
@@ -103,7 +103,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Warns, once, about leases that a single lost reply would end.
+    /// Warns once about a ttl so short that a single lost reply would end the lease.
     pub(crate) fn warn_of_a_short_ttl(&self, request: &LockRequest) {
         if request.ttl < self.capabilities.shortest_safe_ttl() {
             self.short_ttl.call_once(|| {
@@ -125,7 +125,7 @@ impl Engine {
             return;
         }
         self.leases.remove(lease);
-        // Nobody has lost a lease that was only kept.
+        // A lease that was only kept had no holder to lose it.
         if self.lines.take_kept(lease).is_none() {
             self.meter.lost();
             tracing::warn!(name = %lease.claim.name, fence = %lease.fence, %loss, "lost");
@@ -167,7 +167,7 @@ mod tests {
     use crate::guard::Health;
     use crate::{Client, open};
 
-    /// Counts time on, as if the machine had been suspended: timers stand still meanwhile.
+    /// Advances the clock as if the machine had been suspended; timers do not advance.
     fn sleep_machine(client: &Client, slept: Duration) {
         let slept = u64::try_from(slept.as_nanos()).unwrap();
         client

@@ -33,7 +33,7 @@ pub(crate) struct Reentry {
     changed: Notify,
 }
 
-/// The calls that share a grant. Changed under the lock of its entry alone.
+/// The calls that share a grant; changed only under the lock of its entry.
 #[derive(Debug)]
 pub(crate) struct Nest {
     entry: Arc<Reentry>,
@@ -43,7 +43,7 @@ pub(crate) struct Nest {
 #[derive(Debug)]
 struct Calls {
     depth: u32,
-    /// Until when the name stays taken, as the nested calls want it.
+    /// Until when the nested calls want the name to stay taken.
     taken_until: Tick,
 }
 
@@ -84,7 +84,7 @@ impl Engine {
         Ok(Some(guard))
     }
 
-    /// Makes a grant visible to nested calls. Of several grants of an owner, one is visible.
+    /// Makes a grant visible to nested calls; of several grants of an owner, only one is visible.
     pub(super) fn admit(entry: Option<&Arc<Reentry>>, mut guard: Guard) -> Guard {
         if let Some(entry) = entry {
             let mut held = entry.held.lock();
@@ -166,7 +166,7 @@ impl Reentry {
 impl Drop for Reentry {
     fn drop(&mut self) {
         let mut entries = self.reentries.0.lock();
-        // Another one may have been created since.
+        // Another entry may have been created since.
         if entries
             .get(&self.key)
             .is_some_and(|entry| entry.strong_count() == 0)

@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// Cancel safe: the release continues in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Hold) -> Result<Outcome> {
-        // Also in a forked child, where the nest would keep the parent's files open.
+        // This also happens in a forked child, where the nest would keep the parent's files open.
         let left = self.leave_nest(hold);
         self.check_origin()?;
         let hold = match left {
@@ -36,9 +36,9 @@ impl Engine {
         to_end(&self.background, Arc::clone(self).release(hold, now)).await
     }
 
-    /// Releases a hold without waiting, for a drop.
+    /// Releases a hold without waiting, for use in `drop`.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Hold) {
-        // Also in a forked child, where the nest would keep the parent's files open.
+        // This also happens in a forked child, where the nest would keep the parent's files open.
         let Err(hold) = self.leave_nest(hold) else {
             return;
         };
@@ -76,8 +76,8 @@ impl Engine {
 
     /// Passes a lease that may continue to the next caller in this process.
     ///
-    /// That costs no request, so a contended lock is many times faster than one round trip per hold. The
-    /// bounds make sure that other processes get their turn.
+    /// Passing it on costs no request, so a contended lock is many times faster than with one round trip
+    /// per hold. The bounds make sure that other processes get their turn.
     fn pass_on(self: &Arc<Self>, hold: Hold, now: Tick) -> Result<(), Hold> {
         let Some(first) = self.lines.first_served_by(&hold.request) else {
             return Err(hold);
@@ -116,14 +116,15 @@ impl Engine {
             self.lose(&lease, loss);
         }
         lease.retire();
-        // Wrapped before the future starts, which a runtime that ends may never poll.
+        // The request is wrapped before the future starts, because a runtime that ends may never poll
+        // the future.
         let request = self.owe(lease.release(stays_taken));
         async move {
             let answer = self.driver.release(&request).await;
             let request = request.paid();
             self.leases.remove(&lease);
             match (answer, lease.loss()) {
-                // The store was told anyway: by its clock the lease may last a little longer.
+                // The store was told anyway, because by its clock the lease may last a little longer.
                 (_, Some(loss)) | (Ok(Released::NotHeld(loss)), None) => Ok(Outcome::NotHeld(loss)),
                 (Ok(Released::Freed { left: 0 }), None) => Ok(Outcome::Released),
                 (Ok(Released::Freed { left }), None) => Ok(Outcome::Lowered { depth: left }),
@@ -137,7 +138,8 @@ impl Engine {
 
     /// Frees a grant that nobody waits for.
     pub(crate) fn release_stray(self: &Arc<Self>, name: &Name, claim: &ClaimId, fence: Fence) {
-        // A lease by hand may be in use although the engine no longer knows it.
+        // Releases only a lease of this client: a lease by hand may be in use although the engine no
+        // longer knows it.
         let request = Release::new(name.clone(), claim.clone(), Life::Client);
         self.give_back_in_background(GiveBack::Release(request.with_fence(fence)), A_WHILE);
     }
@@ -162,10 +164,11 @@ impl Engine {
 }
 
 impl Hold {
-    /// Whether the lease may continue with the next caller in this process without the store.
+    /// Returns whether the lease may continue with the next caller in this process without the store.
     ///
-    /// Others get their turn soon: when they call for a lease that can be called back, else after a few
-    /// passes and milliseconds. The call may be lost, so there is a bound in both cases.
+    /// Others get their turn soon. If the lease can be called back, that is when they call for it;
+    /// otherwise it is after a few passes and milliseconds. A call may be lost, so there is a bound in
+    /// both cases.
     pub(super) fn goes_on(&self, now: Tick) -> bool {
         let (lease, request) = (&self.lease, &self.request);
         // The store only calls for other clients, not for owners that wait in this one.

@@ -46,14 +46,14 @@ pub(crate) struct Ticket {
     pub(crate) first_sent: Tick,
     state: Mutex<State>,
     heard: Mutex<Heard>,
-    /// Rung at every transition, for the attendant of the line.
+    /// Notified at every transition, for the attendant of the line.
     pub(crate) changed: Notify,
 }
 
 /// The result of the last request about a ticket.
 #[derive(Debug)]
 enum Heard {
-    /// None yet, although a reply is expected since then.
+    /// None yet; a reply has been expected since this time.
     Nothing { since: Tick },
     /// An answer.
     Answer,
@@ -89,7 +89,7 @@ pub(crate) struct Place {
 /// What happens to a ticket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
-    /// The attendant asks what is to be done.
+    /// The attendant asks what to do next.
     Look,
     /// The store said to ask again.
     AskAgain,
@@ -160,9 +160,10 @@ impl Ticket {
         action
     }
 
-    /// Returns a grant that was reported by news, made `after` the store had queued the claim.
+    /// Returns a grant that news reported, made by the store `after` it had queued the claim.
     ///
-    /// The longer the wait, the further two clocks may have drifted apart.
+    /// Its start is a little early: the longer the wait, the further the two clocks may have drifted
+    /// apart.
     pub(crate) fn told(&self, grant: Grant, after: Duration) -> Granted {
         let start = self.first_sent + after - after / 1000;
         Granted { grant, start }
@@ -176,7 +177,7 @@ impl Ticket {
         };
     }
 
-    /// Asks again, so that an answer is expected from now on.
+    /// Asks again, and expects an answer from now on.
     pub(crate) fn expect_answer(&self, now: Tick) {
         let mut heard = self.heard.lock();
         if matches!(*heard, Heard::Answer) {
@@ -253,19 +254,20 @@ impl State {
 }
 
 impl Granted {
-    /// Whether news of a grant can be trusted without asking again.
+    /// Returns whether news of a grant can be trusted without asking again.
     ///
-    /// The time of the grant is by the clock of the store, which may have jumped while the claim waited.
-    /// So the lease counts from the last answer that the claim is in line, which is no later, and only
-    /// if that is recent. A grant that seems older than that answer is old news, and one that seems to be
-    /// from the future shows a jump. Asking again settles all of them.
+    /// The store's clock gives the time of the grant, and it may have jumped while the claim waited. So
+    /// the news is trusted only if the last answer that the claim is in line is recent, and the lease
+    /// counts from that answer, which is not later than the grant. A grant that seems older than that
+    /// answer is old news. A grant that seems to be from the future shows that the clock jumped. Asking
+    /// again settles all of these cases.
     fn is_certain(&self, place: Place, now: Tick) -> bool {
         let in_between = place.asked <= self.start && self.start <= now;
         in_between && now.since(place.asked) <= self.grant.valid / 4
     }
 }
 
-/// A reply that is younger than this may still be on its way.
+/// A reply may still be in flight for this long.
 pub(crate) const LONG_SILENCE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -297,7 +299,7 @@ mod tests {
         State::Queued(place(until_ms))
     }
 
-    /// Lets the events happen one second after the first tick, and returns the last action.
+    /// Applies the events one second after the first tick, and returns the last action.
     fn after(mut state: State, events: &[Event]) -> (State, Action) {
         let mut action = Action::Wait;
         for event in events {

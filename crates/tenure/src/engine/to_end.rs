@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use crate::background::Background;
 
-/// Runs `request` on the caller's task; if the caller is dropped half way, in the background.
+/// Runs `request` on the caller's task, or in the background if the caller is dropped before it
+/// ends.
 ///
 /// A request that was sent cannot be recalled: dropping its future would leave behind whatever the
 /// store decided, and an undo sent after it might overtake it. So it continues, and its output is

@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Leases {
     held: Mutex<Held>,
-    /// Rung when the watchdog has to look earlier than planned.
+    /// Notified when the watchdog has to look earlier than planned.
     earlier: Notify,
 }
 
@@ -71,7 +71,7 @@ impl Leases {
         self.held.lock().leases.values().cloned().collect()
     }
 
-    /// Makes every lease due: news may have been missed.
+    /// Makes every lease due for renewal, because news may have been missed.
     pub(crate) fn renew_all(&self) {
         let mut held = self.held.lock();
         for lease in held.leases.values() {
@@ -105,7 +105,7 @@ impl Leases {
         };
         for lease in held.leases.values() {
             match lease.care(now) {
-                // Checked again in time to report its loss.
+                // The lease is checked again in time to report its loss.
                 Care::Renew(again) => {
                     look.due.push(Arc::clone(lease));
                     look.next = look.next.min(again);
@@ -125,7 +125,7 @@ struct Look {
     next: Tick,
 }
 
-/// Renews until the engine has ended.
+/// Renews leases until the engine has ended.
 pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<Clock>) {
     let mut renewals = JoinSet::new();
     loop {
@@ -138,7 +138,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<
         for (lease, loss) in &look.over {
             strong.lose(lease, *loss);
         }
-        // Names that are adjacent in a store are renewed together.
+        // Leases whose names are adjacent in a store are renewed together.
         let mut due = look.due;
         due.sort_by(|one, other| one.claim.name.cmp(&other.claim.name));
         for batch in due.chunks(LARGEST_BATCH) {
@@ -150,7 +150,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, leases: Arc<Leases>, clock: Arc<
             .min(kept_look)
             .since(strong.clock.now())
             .min(LONGEST_NAP);
-        // The nap must not keep an engine alive that nobody uses any more.
+        // The sleep must not keep an engine alive that nobody uses any more.
         drop(strong);
         tokio::select! {
             biased;
@@ -198,5 +198,6 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
 
 const LARGEST_BATCH: usize = 1000;
 
-/// Tokio's timers stop while the machine is suspended, so they are never trusted for long.
+/// The longest sleep: Tokio's timers stop while the machine is suspended, so they are never trusted
+/// for long.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
