@@ -11,7 +11,7 @@ use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::store::Store;
 
-/// The flags of a request.
+/// The flags of a lock request.
 #[derive(Debug, Args)]
 pub(crate) struct Ask {
     /// How long the lease lasts unless renewed: how long others wait for a holder that was cut off
@@ -63,12 +63,12 @@ impl Ask {
         Ok(lock)
     }
 
-    /// Whether the flags say who asks.
+    /// Returns whether the flags name an owner.
     pub(crate) fn has_owner(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// Begins to wait for as long as the flags say.
+    /// Starts the wait that the flags ask for.
     pub(crate) fn wait(&self) -> Wait {
         let patience = match self.wait {
             Some(time) if !time.is_zero() => Patience::For(time),
@@ -84,14 +84,14 @@ impl Ask {
     }
 }
 
-/// The wait for a lock, and for its store where the time is limited.
+/// The wait for a lock and, if its time is limited, for the store.
 ///
-/// Without a limit an unavailable store is reported at once, because it may stay unavailable.
+/// Without a limit, an unavailable store is reported at once, because it may stay unavailable.
 #[derive(Debug)]
 pub(crate) struct Wait {
     patience: Patience,
     begun: Instant,
-    /// Why the store was unavailable when it was last asked.
+    /// Why the store was unavailable at the last attempt.
     outage: Option<Failure>,
     pause: Duration,
 }
@@ -148,7 +148,7 @@ impl Wait {
     ) -> Result<T> {
         loop {
             let patience = match self.patience {
-                // A store that is back at the last moment is asked once.
+                // If the store recovers at the last moment, it is still asked once.
                 Patience::For(time) => Patience::For(self.left(time).max(LEAST_TO_ASK.min(time))),
                 patience => patience,
             };
@@ -162,7 +162,7 @@ impl Wait {
     fn granted<T>(&self, answer: tenure::Result<Option<T>>, name: &Name) -> Result<T> {
         match (answer, self.patience) {
             (Ok(granted), _) => granted.ok_or_else(|| busy(name)),
-            // The last try had only what the tries before it left of the time.
+            // The last attempt only had the time that the earlier attempts left over.
             (Err(Error::TimedOut { name, .. }), Patience::For(waited)) => {
                 Err(Error::TimedOut { name, waited }.into())
             }
@@ -170,18 +170,19 @@ impl Wait {
         }
     }
 
-    /// What is left of the time.
+    /// Returns how much of `time` is left.
     fn left(&self, time: Duration) -> Duration {
         time.saturating_sub(self.begun.elapsed())
     }
 
-    /// Why the store was unavailable so far, or that it has not answered at all.
+    /// Returns why the store has been unavailable so far, or that it has not answered at all.
     fn unanswered(&mut self, time: Duration) -> Failure {
         let unknown = || Failure::unanswered(time);
         self.outage.take().unwrap_or_else(unknown)
     }
 
-    /// Waits for a moment if the store may recover in time; otherwise returns the failure.
+    /// Pauses before the next attempt if the store may recover in time; otherwise returns the
+    /// failure.
     async fn again_after(&mut self, failure: Failure) -> Result<()> {
         let (Some(reason), Patience::For(time)) = (failure.outage(), self.patience) else {
             return Err(failure);
@@ -190,7 +191,7 @@ impl Wait {
         if left.is_zero() {
             return Err(failure.after_the_wait());
         }
-        // A reason that counts down is still the same.
+        // A reason that contains a countdown is still the same reason.
         let same = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
         let told = self.outage.as_ref().and_then(Failure::outage).map(same);
         if told != Some(same(reason)) {
@@ -222,34 +223,36 @@ fn busy(name: &Name) -> Failure {
     Failure::new(exit_code::BUSY, sentence)
 }
 
-/// Gives the client time to undo what a wait that was cut short left behind, and what a server does late.
+/// Gives the client time to undo what an interrupted wait left behind, and what a slow server does
+/// late.
 pub(crate) async fn settle(client: &Client) {
-    // What is not undone by then expires in the store.
+    // Whatever is not undone by then expires in the store.
     let _ = timeout(LONGEST_GOODBYE, client.settled()).await;
 }
 
-/// As [`settle`], after a request that failed.
+/// Does the same as [`settle`], after a request that failed.
 pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
     match failure.is_after_the_wait() {
-        // Enough for the servers that answer, if some of several do.
+        // This is enough for those servers that answer, if only some of several do.
         true => _ = timeout(SHORT_GOODBYE, client.settled()).await,
         false => settle(client).await,
     }
 }
 
-/// How long the end of the command waits for the store.
+/// How long the command waits for the store before it exits.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
-/// How long it waits for a store that was unavailable until the end of `--wait`.
+/// How long it waits for a store that was still unavailable at the end of `--wait`.
 const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
-/// How long a store has to open, also if the time given is shorter: connections need a few round trips.
+/// The least time that a store gets to open, even if `--wait` is shorter: a connection takes a few
+/// round trips.
 const LEAST_TO_OPEN: Duration = Duration::from_millis(500);
 
-/// How long the lock is waited for when the store used up the time: as long as the engine needs to
-/// tell a lock that is taken from a store that does not answer.
+/// The least time to wait for the lock when the store has used up `--wait`. The engine needs this
+/// long to tell a busy lock from a store that does not answer.
 const LEAST_TO_ASK: Duration = Duration::from_millis(100);
 
-/// Between two tries to reach an unavailable store.
+/// The pause between two attempts to reach an unavailable store.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `acquire`, `renew` and `release`: leases that belong to no process, for scripts.
+//! `acquire`, `renew` and `release`: leases for scripts, which belong to no process.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use crate::signals::Signals;
 use crate::store::{self, Store};
 use crate::{ask, exit_code};
 
-/// Takes a lease and prints it, or gives it back if that is not possible.
+/// Takes a lease and prints it; gives it back if it cannot be printed.
 pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
@@ -47,7 +47,8 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
         store: store.not_inherited(),
     }
     .text(args.json)?;
-    // Without this output the caller does not know the owner, even if the output is a pipe that nobody reads.
+    // Without this output the caller does not know the owner. This includes a pipe that nobody
+    // reads.
     let Err(error) = output::print(&text) else {
         return Ok(exit_code::DONE);
     };
@@ -64,10 +65,10 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     Err(Failure::new(exit_code::OUTPUT, sentence))
 }
 
-/// Ends the script that evaluates what `acquire` prints, if this is one that failed.
+/// Ends the script that evaluates the output of a failed `acquire`.
 ///
-/// A shell forgets how the command in `eval "$(tenure acquire …)"` ended, and would go on without the
-/// lock. People who type it only see it fail: their shell is not closed.
+/// In `eval "$(tenure acquire …)"` the shell discards the exit code of the command and would
+/// continue without the lock. An interactive shell stays open and only shows the failure.
 pub(crate) fn end_script(failure: &Failure) {
     let mut arguments = std::env::args_os().skip(1);
     let mut is_acquire = false;
@@ -82,7 +83,7 @@ pub(crate) fn end_script(failure: &Failure) {
     }
     if is_acquire && !io::stdout().is_terminal() {
         let code = failure.code();
-        // If it cannot be written, nobody evaluates it.
+        // If this cannot be written, nobody evaluates it.
         let _ = output::print(&format!(
             "case $- in (*i*) (exit {code}) ;; (*) exit {code} ;; esac\n"
         ));
@@ -92,7 +93,7 @@ pub(crate) fn end_script(failure: &Failure) {
 /// Restarts the ttl of all leases of an owner and prints what they have in common.
 pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
     let wanted = Wanted::new(&args.name, &args.held)?;
-    // The library checks a ttl where a lease is renewed, and there may be none.
+    // The library checks the ttl only when it renews a lease, and there may be no lease.
     if args.ttl.is_some_and(|ttl| ttl.is_zero()) {
         let sentence = "invalid ttl: it is zero; write for example --ttl 30s";
         return Err(Failure::usage(sentence));
@@ -114,7 +115,7 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
     tell(&text, &format!("'{}' was renewed", wanted.name))
 }
 
-/// Says what was done. Where nobody reads it, the exit code is enough.
+/// Reports what was done. If nobody reads the output, the exit code is enough.
 fn tell(text: &str, done: &str) -> Result<ExitCode> {
     match output::print(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -125,7 +126,7 @@ fn tell(text: &str, done: &str) -> Result<ExitCode> {
     }
 }
 
-/// Frees the newest lease of an owner, and says how many are left.
+/// Releases the newest lease of an owner, and reports how many are left.
 pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode> {
     let wanted = Wanted::new(&args.name, &args.held)?;
     let client = store.open().await?;
@@ -151,7 +152,7 @@ pub(crate) async fn release(store: &Store, args: ReleaseArgs) -> Result<ExitCode
     tell(&text, &done)
 }
 
-/// Which leases by hand are meant.
+/// Selects leases that were acquired by hand.
 #[derive(Debug)]
 struct Wanted<'a> {
     name: Name,
@@ -160,7 +161,7 @@ struct Wanted<'a> {
     fence: Option<Fence>,
 }
 
-/// The owner in the environment, unless it is that of another lock.
+/// Returns the owner in the environment, unless it belongs to another lock.
 fn inherited_owner(name: &Name) -> Result<String> {
     let usage = |sentence| Failure::usage(sentence);
     let owner = std::env::var("TENURE_OWNER").map_err(|_| {
@@ -177,11 +178,11 @@ fn inherited_owner(name: &Name) -> Result<String> {
     }
 }
 
-/// What became of a renewal.
+/// The result of a renewal.
 #[derive(Debug)]
 struct Renewed {
     fence: Fence,
-    /// For how long, the longest of them.
+    /// The longest ttl of the renewed leases.
     ttl: Duration,
     /// How many leases were renewed.
     count: usize,
@@ -194,7 +195,7 @@ impl<'a> Wanted<'a> {
             Some(owner) => owner.clone(),
             None => inherited_owner(&name)?,
         };
-        // Where a store cannot share owners, a claim stands for its owner.
+        // On a store that cannot share owners, the owner is used as the id of the claim.
         ClaimId::new(&owner)?;
         let zero = || Failure::usage("invalid fence: it is zero");
         let fence = args.fence.map(|number| Fence::new(number).ok_or_else(zero));
@@ -206,14 +207,15 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Returns the leases that are meant, oldest first.
+    /// Returns the selected leases, oldest first.
     async fn leases(&self, client: &Client, verb: &str) -> Result<Vec<Lease>> {
         let mut leases = client.leases(&self.name, &self.owner).await?;
         if leases.is_empty() {
             return Err(self.not_held(verb, "does not hold it by hand"));
         }
         leases.retain(|lease| self.is_wanted(&lease.claim, lease.fence));
-        // The claim says enough: it has had one grant. Where servers vote, one that was late may have another fence.
+        // The claim is enough: it was granted once. On servers that vote, a late server may have
+        // stored another fence for it.
         leases.iter_mut().for_each(|lease| lease.fence = None);
         match (leases.is_empty(), self.claim) {
             (false, _) => Ok(leases),
@@ -222,7 +224,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Renews for `told`, or for the ttl that `acquire` printed, and then shortens no lease.
+    /// Renews for `told`, or for the ttl that `acquire` printed. In the second case it never
+    /// shortens a lease.
     async fn renew(&self, client: &Client, told: Option<Duration>) -> Result<Renewed> {
         let printed = self.printed_ttl();
         let mut renewed: Option<Renewed> = None;
@@ -258,7 +261,7 @@ impl<'a> Wanted<'a> {
         Ok(renewed)
     }
 
-    /// The ttl in the environment, if it is that of this lease.
+    /// Returns the ttl in the environment, if it was printed for this name and owner.
     fn printed_ttl(&self) -> Option<Duration> {
         let is = |variable, text| std::env::var(variable).is_ok_and(|value| value == text);
         if !is("TENURE_NAME", self.name.as_str()) || !is("TENURE_OWNER", &self.owner) {
@@ -299,8 +302,9 @@ impl<'a> Wanted<'a> {
     /// Releases one lease, and returns how many claims of the owner are left.
     async fn release(&self, client: &Client) -> Result<u32> {
         let mut last_loss = Loss::Gone;
-        // The newest first, as nested calls end. If somebody else releases one of them meanwhile, the next one is released:
-        // each of several releases frees a lease of its own.
+        // Newest first, in the order in which nested calls end. If somebody else releases a lease
+        // in the meantime, this call releases the next one, so that each of several concurrent
+        // releases frees a different lease.
         for lease in self.leases(client, "released").await?.iter().rev() {
             match release_claim(client, lease).await? {
                 Outcome::NotHeld(loss) => last_loss = loss,
@@ -321,7 +325,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Releases one claim; asks again for the same one if the answer was lost.
+/// Releases one claim, and retries with the same claim if the reply was lost.
 async fn release_claim(client: &Client, lease: &Lease) -> Result<Outcome> {
     let unknown = match client.release(lease).await {
         Err(error) if !error.nothing_changed() => error,
@@ -330,7 +334,7 @@ async fn release_claim(client: &Client, lease: &Lease) -> Result<Outcome> {
     for _ in 0..RETRIES {
         sleep(AGAIN).await;
         match client.release(lease).await {
-            // A request before has freed it, though its answer was lost.
+            // An earlier request has released it, but its reply was lost.
             Ok(Outcome::NotHeld(_)) => return Ok(outcome(client, lease).await?),
             Ok(outcome) => return Ok(outcome),
             Err(_) => {}
@@ -339,7 +343,7 @@ async fn release_claim(client: &Client, lease: &Lease) -> Result<Outcome> {
     Err(unknown.into())
 }
 
-/// Counts the claims that are left of the owner, after a release whose answer was lost.
+/// Counts the remaining claims of the owner after a release whose reply was lost.
 async fn outcome(client: &Client, lease: &Lease) -> Result<Outcome, Error> {
     let entries = client.list(Some(&lease.name)).await?;
     let holders = entries.iter().flat_map(|entry| &entry.holders);
@@ -350,7 +354,7 @@ async fn outcome(client: &Client, lease: &Lease) -> Result<Outcome, Error> {
     })
 }
 
-/// A lease, or several of one owner, as scripts see it.
+/// One lease, or several leases of one owner, as scripts see them.
 #[derive(Debug, Serialize)]
 struct LeaseJson<'a> {
     name: &'a str,
@@ -362,8 +366,8 @@ struct LeaseJson<'a> {
     /// How many leases were renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<usize>,
-    /// The URL of the store, if `renew` and `release` would not find it. Not in JSON: it may hold a password,
-    /// and nobody evaluates it there.
+    /// The URL of the store, if `renew` and `release` would not find it otherwise. It is not part
+    /// of the JSON: it may contain a password, and nobody evaluates it there.
     #[serde(skip)]
     store: Option<String>,
 }
@@ -376,7 +380,8 @@ impl LeaseJson<'_> {
         })
     }
 
-    /// Assignments that a shell can evaluate; exported, so that `renew` and `release` find them.
+    /// Returns assignments for a shell to evaluate. They are exported, so that `renew` and
+    /// `release` find them.
     fn assignments(&self) -> String {
         let mut variables = vec![
             ("TENURE_NAME", quote(self.name)),
@@ -407,8 +412,8 @@ struct ReleasedJson<'a> {
     left: u32,
 }
 
-/// How often a release is tried again whose answer was lost.
+/// How often to retry a release whose reply was lost.
 const RETRIES: u32 = 3;
 
-/// Between two tries: long enough for a connection that was cut to be made again.
+/// The pause between two attempts, long enough to replace a broken connection.
 const AGAIN: Duration = Duration::from_millis(100);

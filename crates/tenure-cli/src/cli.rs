@@ -17,7 +17,7 @@ use crate::{by_hand, doctor, duration, exit_code, inspect, output, pages, run, u
 /// Locks that hold across processes and machines.
 ///
 /// `tenure run NAME -- COMMAND` waits until nobody else holds NAME, runs COMMAND while holding it,
-/// and lets go when COMMAND ends, however it ends. Others that ask for NAME wait in line, first
+/// and releases NAME when COMMAND ends, however it ends. Others that ask for NAME wait in line, first
 /// come, first served.
 #[derive(Debug, Parser)]
 #[command(
@@ -131,13 +131,14 @@ pub(crate) struct RunArgs {
 
 /// Take a lock by hand, for scripts
 ///
-/// Prints the name, owner, claim, fence, ttl and the URL of --store, as assignments for a shell. The lease belongs to no
-/// process: it lasts its ttl unless renewed, whoever exits. Whoever knows the owner can renew and
-/// release it. An owner that acquires a lock three times has three leases, to be released one by one.
-/// A script that acquires several locks gives each of its calls the same --owner.
+/// Prints the name, owner, claim, fence, ttl and the URL of --store, as assignments for a shell. The
+/// lease belongs to no process: it lasts for its ttl unless renewed, whichever process exits. Anybody
+/// who knows the owner can renew and release it. An owner that acquires a lock three times has three
+/// leases, to be released one by one. A script that acquires several locks gives each of its calls the
+/// same --owner.
 ///
-/// If it fails it prints a line that ends the script by which it is evaluated, with the same exit code
-/// (a shell that people type in stays open). If the answer cannot be written, the lock is given back.
+/// On failure it prints a line that ends the script that evaluates it, with the same exit code (an
+/// interactive shell stays open). If the output cannot be written, the lock is released.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -202,7 +203,7 @@ pub(crate) struct ReleaseArgs {
     pub(crate) held: HeldArgs,
 }
 
-/// Which lease by hand is meant.
+/// Selects leases that were acquired by hand.
 #[derive(Debug, Args)]
 pub(crate) struct HeldArgs {
     /// Who holds it, as `tenure acquire` printed it [env: TENURE_OWNER, unless
@@ -256,12 +257,12 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 }
 
-/// Watch locks being taken and let go
+/// Watch locks being acquired and released
 ///
 /// On a terminal this is a live screen; q ends it, / filters. In a pipe, or with --plain or --json,
 /// it prints a line for each change: held (when the watch begins), waiting, granted, left (the
-/// line), released, expired. An eviction looks like a release. What begins and ends between two
-/// looks is not seen.
+/// line), released, expired. An eviction looks like a release. A lock that is acquired and released
+/// between two looks is not seen.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -287,9 +288,9 @@ pub(crate) struct WatchArgs {
 
 /// Take a lock away from whoever holds it
 ///
-/// The fence moves on, the holders are told, and the next in line go in. A holder that does not
-/// listen may still write: only a resource that checks fences keeps it out. Ends with 1 if nobody
-/// held the lock.
+/// The next grant gets a larger fence, the holders are notified, and the next in line get the lock. A
+/// holder that ignores the notification may still write: only a resource that checks fences keeps it
+/// out. Ends with 1 if nobody held the lock.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -347,16 +348,16 @@ fn parse_and_run() -> Result<ExitCode> {
     let done = runtime.block_on(dispatch(cli));
     match &done {
         Err(failure) if failure.is_after_the_wait() => leave(runtime),
-        // A thread that waits for somebody else's lock on a file does not keep us.
+        // Does not wait for a thread that is blocked by another process's file lock.
         _ => runtime.shutdown_background(),
     }
     done
 }
 
-/// Ends without a last try to undo what the store was asked for.
+/// Exits without a last attempt to undo requests in flight.
 ///
-/// When a runtime is dropped, the client makes that try over a new connection, and waits for it. The
-/// store was unavailable until the end of `--wait`, and the client has tried once more since.
+/// When a runtime is dropped, the client makes that attempt over a new connection, and waits for it.
+/// The store was unavailable until the end of `--wait`, and the client has retried once since then.
 #[expect(
     clippy::mem_forget,
     reason = "nobody holds a lock, and the process ends"

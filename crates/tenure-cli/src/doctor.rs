@@ -1,4 +1,4 @@
-//! `doctor`: what in a store endangers locks.
+//! `doctor`: finds settings of a store that endanger locks.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::exit_code;
 use crate::output::{self, escape, print_json};
 use crate::store::Store;
 
-/// Looks at the store, and says what was found.
+/// Checks the store, and prints the findings.
 pub(crate) async fn doctor(store: &Store, args: DoctorArgs) -> Result<ExitCode> {
     let findings = tenure::doctor(store.url()).await?;
     let report = Report::new(store.shown(), &findings);
@@ -27,7 +27,7 @@ pub(crate) async fn doctor(store: &Store, args: DoctorArgs) -> Result<ExitCode> 
     }
 }
 
-/// What was found, as JSON: scripts depend on it, so it is no type of the library.
+/// The findings as JSON. Scripts depend on this format, so it is not a type of the library.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     store: String,
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Prints a line for each finding, what to do under it, and how many there are of each kind.
+    /// Prints each finding with its advice below it, and the number of findings of each kind.
     fn print(&self) -> Result<()> {
         let mut out = output::stdout();
         for finding in &self.findings {

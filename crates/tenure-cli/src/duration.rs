@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
-/// The milliseconds of a unit.
+/// Returns the milliseconds of a unit.
 fn unit_of(unit: &str, number: u64) -> Result<u64, String> {
     match unit {
         "ms" => Ok(1),

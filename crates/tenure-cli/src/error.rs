@@ -17,13 +17,13 @@ use crate::run::raw::{self, Death};
 /// A result of the command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Why the command ends early: what it says and the code that it ends with.
+/// A reason for the command to end early: its message and its exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    /// Empty where there is nothing to say.
+    /// Empty if there is no message.
     sentence: String,
-    /// How to die instead of ending with `code`.
+    /// The signal to die by, instead of exiting with `code`.
     death: Option<Death>,
     /// Why the store is unavailable, if it may recover.
     outage: Option<String>,
@@ -32,7 +32,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Ends with `code` and a sentence.
+    /// Fails with `code` and a message.
     pub fn new(code: u8, sentence: impl Into<String>) -> Self {
         Self {
             code,
@@ -43,17 +43,17 @@ impl Failure {
         }
     }
 
-    /// Ends because of the command line: it cannot be understood, or asks for what is not possible.
+    /// Fails because the command line is invalid, or asks for something that is not possible.
     pub fn usage(sentence: impl Into<String>) -> Self {
         Self::new(exit_code::USAGE, sentence)
     }
 
-    /// Ends because the store, or something else that the command needs, cannot be used.
+    /// Fails because the store, or something else that the command needs, is unavailable.
     pub fn unavailable(sentence: impl Into<String>) -> Self {
         Self::new(exit_code::UNAVAILABLE, sentence)
     }
 
-    /// Ends because the store has not answered at all.
+    /// Fails because the store has not answered at all.
     pub(crate) fn unanswered(waited: Duration) -> Self {
         let reason = format!("the store did not answer within {}", Rounded(waited));
         Self {
@@ -62,12 +62,12 @@ impl Failure {
         }
     }
 
-    /// Ends with `code` and says nothing.
+    /// Fails with `code` and without a message.
     pub fn silent(code: u8) -> Self {
         Self::new(code, "")
     }
 
-    /// Prints the sentence, and dies or returns the exit code.
+    /// Prints the message, and then dies by the signal or returns the exit code.
     pub fn report(&self) -> ExitCode {
         if !self.sentence.is_empty() {
             anstream::eprintln!("tenure: {self}");
@@ -88,7 +88,7 @@ impl Failure {
         self.outage.as_deref()
     }
 
-    /// The same failure, at the end of `--wait`.
+    /// Marks the failure as one that lasted until the end of `--wait`.
     pub(crate) fn after_the_wait(mut self) -> Self {
         self.after_the_wait = true;
         self
@@ -99,20 +99,20 @@ impl Failure {
         self.after_the_wait
     }
 
-    /// Returns whether the lock was taken.
+    /// Returns whether the lock was busy.
     pub(crate) fn is_busy(&self) -> bool {
         self.code == exit_code::BUSY
     }
 
-    /// The same failure, but dies by a signal so that shells know of it.
+    /// Makes the failure end by a signal, so that shells notice it.
     pub(crate) fn dying(mut self, death: Death) -> Self {
         self.code = exit_code::of_signal_number(death.signal());
-        // Whoever sees `tenure` itself killed must assume that the lock was not released.
+        // A caller that sees `tenure` itself killed must assume that the lock was not released.
         self.death = (death.signal() != libc::SIGKILL).then_some(death);
         self
     }
 
-    /// The same failure with another exit code.
+    /// Replaces the exit code.
     pub fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
@@ -146,7 +146,7 @@ impl From<Error> for Failure {
 }
 
 impl From<Signal> for Failure {
-    /// A signal to `tenure` has ended what it did.
+    /// Converts a signal that ended `tenure` into a failure.
     fn from(signal: Signal) -> Self {
         Self::silent(0).dying(Death::Alone(signal.as_raw()))
     }
@@ -155,7 +155,7 @@ impl From<Signal> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The reader of our output has seen enough.
+            // The reader of the output has closed it.
             io::ErrorKind::BrokenPipe => Self::silent(0),
             _ if is_unwritten(&error) => {
                 let sentence = format!("the output could not be written: {error}");
@@ -169,7 +169,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The error and its causes, each once.
+/// Returns the error and its causes, without duplicates.
 fn chain(error: &Error) -> String {
     let mut text = match error {
         Error::TimedOut { name, waited } => {
@@ -190,7 +190,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// What to do about it, where the error does not say so itself.
+/// Returns advice, if the error does not contain any itself.
 fn advice(error: &Error) -> &'static str {
     match error {
         Error::InvalidName { .. } => {

@@ -1,7 +1,7 @@
 //! The exit codes of `tenure`, in one place because scripts depend on them.
 //!
-//! `run` ends with the code of its command, or dies by the signal that ended it; the codes here are
-//! those of `tenure` itself.
+//! `run` exits with the code of its command, or dies by the signal that ended the command. The
+//! codes here are those of `tenure` itself.
 
 use std::process::ExitCode;
 
@@ -11,37 +11,37 @@ use rustix::process::Signal;
 pub const NOTHING: u8 = 1;
 /// The doctor found a problem.
 pub const PROBLEM: u8 = 1;
-/// tenure broke a promise in a demonstration, in the lab or under torture, a broken lock of the lab was not flagged, or a
-/// fault that was asked for did not happen.
+/// tenure broke a promise in a demonstration, in the lab or under torture; or the lab did not flag
+/// a broken lock; or a requested fault did not happen.
 pub const BROKEN: u8 = 1;
-/// The command line cannot be understood, or asks for what is not possible.
+/// The command line is invalid, or asks for something that is not possible.
 pub const USAGE: u8 = 2;
-/// A torture is inconclusive: too few grants, writes or faults.
+/// A torture run is inconclusive: too few grants, writes or faults.
 pub const UNKNOWN: u8 = 3;
 /// The store cannot be reached, or cannot be trusted.
 pub const UNAVAILABLE: u8 = 69;
-/// The output, or a file that was asked for, could not be written.
+/// The output, or a file that the user asked for, could not be written.
 pub const OUTPUT: u8 = 74;
 /// The lock is busy, or was not free in time.
 pub const BUSY: u8 = 75;
 /// The lock was lost while the command ran, or is not held by this owner.
 pub const LOST: u8 = 76;
-/// The command is there but cannot be run.
+/// The command exists but cannot be run.
 pub const CANNOT_RUN: u8 = 126;
-/// There is no such command.
+/// The command does not exist.
 pub const NOT_FOUND: u8 = 127;
 
-/// The code of a process that a signal ended, as shells write it.
+/// Returns the code of a process that a signal ended, as shells report it.
 pub fn of_signal(signal: Signal) -> u8 {
     of_signal_number(signal.as_raw())
 }
 
-/// The code of a process that the signal of this number ended.
+/// Returns the code of a process that the signal with this number ended.
 pub fn of_signal_number(number: i32) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX).saturating_add(128)
 }
 
-/// What `--help` and the manual page say about them.
+/// The section of `--help` and of the manual page about exit codes.
 pub const HELP: &str = "\
 Exit codes:
     0  done
@@ -58,7 +58,7 @@ Exit codes:
        tenure then died by it too; only for KILL it exits with 137 instead
 `run` ends with the exit code of its command otherwise.";
 
-/// What `--help` of the workbench says about them.
+/// The section of the workbench's `--help` about exit codes.
 pub const WORKBENCH_HELP: &str = "\
 Exit codes:
     0  done
@@ -68,5 +68,5 @@ Exit codes:
    69  the store is unavailable
    74  the output, a report or a history could not be written";
 
-/// The exit code of a run that ended well.
+/// The exit code of a successful run.
 pub const DONE: ExitCode = ExitCode::SUCCESS;

@@ -1,4 +1,4 @@
-//! Who holds a name, as people see it: an owner with its claims, and not claim by claim.
+//! Who holds a name, as people see it: one row per owner instead of one per claim.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tenure::driver::Holder;
 
 use crate::output::who;
 
-/// An owner that holds a name, by one claim or several.
+/// An owner that holds a name with one or several claims.
 #[derive(Debug)]
 pub(crate) struct Holding<'a> {
     /// Its oldest claim.
@@ -17,7 +17,7 @@ pub(crate) struct Holding<'a> {
 impl<'a> Holding<'a> {
     /// Returns the owners that hold a name, in the order of their oldest claims.
     ///
-    /// A name that stays taken after its release is held by nobody, and so stands by itself.
+    /// A name that stays taken after its release has no live claim, so it gets an entry of its own.
     pub(crate) fn all(holders: &'a [Holder]) -> Vec<Self> {
         let owner = |holder: &'a Holder| (&holder.owner, holder.depth > 0);
         let mut all: Vec<Self> = Vec::new();
@@ -33,24 +33,24 @@ impl<'a> Holding<'a> {
         all
     }
 
-    /// Returns how many of the claims are live: none if the name only stays taken after its release.
+    /// Returns the number of live claims: zero if the name only stays taken after its release.
     pub(crate) fn depth(&self) -> usize {
         self.claims().filter(|claim| claim.depth > 0).count()
     }
 
-    /// Returns for how long the owner has held the name.
+    /// Returns how long the owner has held the name.
     pub(crate) fn held(&self) -> Duration {
         let held = self.claims().map(|claim| claim.held);
         held.max().unwrap_or_default()
     }
 
-    /// Returns when the name is free, if no claim is renewed or released.
+    /// Returns when the name becomes free, if no claim is renewed or released.
     pub(crate) fn expires_in(&self) -> Duration {
         let ends = self.claims().map(|claim| claim.expires_in);
         ends.max().unwrap_or_default()
     }
 
-    /// Returns the processes, or the first few of them.
+    /// Returns the processes, or only the first few of them.
     pub(crate) fn who(&self) -> String {
         let mut processes: Vec<_> = Vec::new();
         for claim in self.claims() {
@@ -72,7 +72,7 @@ impl<'a> Holding<'a> {
     }
 }
 
-/// As many processes as fit into a row.
+/// How many processes fit into a row.
 const SHOWN: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `ls`, `show` and `evict`: what people see and do from outside.
+//! `ls`, `show` and `evict`: inspect locks from outside, and take them away.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub(crate) async fn show(store: &Store, args: ShowArgs) -> Result<ExitCode> {
     }
 }
 
-/// Takes a lock away, and says whom from.
+/// Takes a lock away, and prints from whom.
 pub(crate) async fn evict(store: &Store, args: EvictArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let client = store.open().await?;

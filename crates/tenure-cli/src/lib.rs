@@ -1,7 +1,7 @@
-//! The command `tenure`: holds a lock around a command, and shows who holds what.
+//! The command `tenure`: holds a lock around a command, and shows who holds which lock.
 //!
-//! The public modules are what the workbench of this repository shares with the command. They are
-//! not an API for other programs and change without notice; programs use the crate `tenure`.
+//! The public modules are shared with the workbench of this repository. They are not an API for
+//! other programs and change without notice; programs use the crate `tenure`.
 
 mod ask;
 mod by_hand;

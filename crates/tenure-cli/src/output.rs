@@ -1,4 +1,4 @@
-//! What is printed: locks as JSON and as tables, and the log.
+//! Output: locks as JSON and as tables, and the log.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::duration::Rounded;
 use crate::error::Result;
 use crate::holding::Holding;
 
-/// A lock as JSON: scripts depend on it, so it is no type of the library.
+/// A lock as JSON. Scripts depend on this format, so it is not a type of the library.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockJson<'a> {
     name: &'a str,
@@ -49,7 +49,7 @@ struct WaiterJson<'a> {
     waited_ms: u64,
 }
 
-/// How many permits an owner has or wants, where the lock has permits.
+/// How many permits an owner has or wants, if the lock is a semaphore.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct PermitsJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub(crate) struct PermitsJson {
     of: Option<u32>,
 }
 
-/// Who and why, as JSON.
+/// Who asks for a lock and why, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct AboutJson<'a> {
     reason: Option<&'a str>,
@@ -92,7 +92,7 @@ impl<'a> From<&Holding<'a>> for HolderJson<'a> {
     }
 }
 
-/// Returns holders as JSON, one for each owner.
+/// Returns the holders as JSON, one for each owner.
 pub(crate) fn holders_json(holders: &[Holder]) -> Vec<HolderJson<'_>> {
     let all = Holding::all(holders);
     all.iter().map(HolderJson::from).collect()
@@ -130,14 +130,14 @@ impl<'a> From<&'a About> for AboutJson<'a> {
     }
 }
 
-/// The mode of a lock is that of its first holder, or of who is first in line.
+/// Returns the mode of the first holder, or of the first in line.
 fn mode_of(entry: &Entry) -> Mode {
     let holding = entry.holders.first().map(|holder| holder.mode);
     let waiting = entry.waiters.first().map(|waiter| waiter.mode);
     holding.or(waiting).unwrap_or(Mode::Exclusive)
 }
 
-/// Returns a mode as scripts read it.
+/// Returns a mode as the word that scripts read.
 pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Shared => "shared",
@@ -146,7 +146,7 @@ pub(crate) fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns a mode as people read it.
+/// Returns a mode as text for people.
 pub(crate) fn mode(mode: Mode) -> String {
     match mode {
         Mode::Permits { take, of } => format!("{take} of {of}"),
@@ -154,7 +154,7 @@ pub(crate) fn mode(mode: Mode) -> String {
     }
 }
 
-/// Returns whole milliseconds.
+/// Returns the duration in whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -164,16 +164,16 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print(&json(value)?)?)
 }
 
-/// Returns a value as one JSON document on lines of its own.
+/// Returns a value as an indented JSON document.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
     Ok(visible_json(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// Writes the escapes of JSON for hidden characters, which leaves the value as it is.
+/// Replaces hidden characters with their JSON escapes, which does not change the value.
 pub(crate) fn visible_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
-        // Outside of strings there is only ASCII, and inside there is no bare end of a line.
+        // JSON outside of strings is ASCII only, and strings contain no raw line breaks.
         match c != '\n' && is_hidden(c) {
             true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 shown.push_str(&format!("\\u{unit:04x}"));
@@ -184,19 +184,19 @@ pub(crate) fn visible_json(json: &str) -> String {
     shown
 }
 
-/// Prints a text, and makes sure that it is written.
+/// Prints a text, and flushes it.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(unwritten)
 }
 
-/// Returns the output, with colours where it is a terminal. Its errors say that they are of the output.
+/// Returns stdout, with colours if it is a terminal. Its errors are marked as output errors.
 pub fn stdout() -> Out {
     Out(anstream::stdout().lock())
 }
 
-/// The output.
+/// Stdout.
 #[derive(Debug)]
 pub struct Out(anstream::AutoStream<io::StdoutLock<'static>>);
 
@@ -210,17 +210,17 @@ impl Write for Out {
     }
 }
 
-/// Marks an error as one of the output, which has an exit code of its own.
+/// Marks an error as an output error, which has its own exit code.
 pub(crate) fn unwritten(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), Unwritten(error))
 }
 
-/// Returns whether an error is one of the output.
+/// Returns whether an error is an output error.
 pub(crate) fn is_unwritten(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Unwritten>())
 }
 
-/// Why the output could not be written.
+/// The reason why the output could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unwritten(io::Error);
@@ -254,7 +254,7 @@ pub fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Returns a table as text, its heading bold.
+/// Returns a table as text with a bold heading.
 pub fn with_bold_heading(table: &Table) -> String {
     let mut lines: Vec<_> = table.lines().collect();
     lines[1] = format!("{HEADING}{}{HEADING:#}", lines[1]);
@@ -275,7 +275,7 @@ fn holder_row(entry: &Entry, holding: &Holding<'_>) -> [String; 8] {
     ]
 }
 
-/// Returns how often an owner holds a lock, if that is more than once.
+/// Returns how many times an owner holds a lock, if more than once.
 pub(crate) fn times(depth: usize) -> String {
     match depth {
         0 | 1 => String::new(),
@@ -296,17 +296,17 @@ fn waiter_row(entry: &Entry, waiter: &Waiter, place: usize) -> [String; 8] {
     ]
 }
 
-/// Returns the machine and the process.
+/// Returns the host and the process id.
 pub(crate) fn who(about: &About) -> String {
     format!("{}/{}", escape(&about.host), about.pid)
 }
 
-/// Returns why, or nothing.
+/// Returns the reason, or an empty text.
 pub(crate) fn reason(about: &About) -> String {
     escape(about.reason.as_deref().unwrap_or_default())
 }
 
-/// Shortens an owner: whoever reads all of it could release the lock.
+/// Shortens an owner: anybody who can read all of it could release the lock.
 pub(crate) fn short(owner: &str) -> String {
     if owner.chars().count() <= 10 {
         return escape(owner);
@@ -315,7 +315,8 @@ pub(crate) fn short(owner: &str) -> String {
     escape(&head) + "…"
 }
 
-/// Makes hidden characters visible, so that no text can control the terminal or imitate another.
+/// Makes hidden characters visible, so that a text can neither control the terminal nor imitate
+/// another text.
 pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -327,13 +328,14 @@ pub fn escape(text: &str) -> String {
     shown
 }
 
-/// Whether a character has no shape of its own, or changes how others are drawn: controls, format
-/// characters such as those that turn the direction, unusual spaces, fillers and selectors of variants.
+/// Returns whether a character is invisible or changes how others are drawn: control characters,
+/// format characters such as those that change the text direction, unusual spaces, fillers and
+/// variation selectors.
 fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    // Letters, symbols and marks to Unicode, but nothing is drawn for them.
+    // Unicode classifies these as letters, symbols or marks, but they are drawn as nothing.
     let is_blank = matches!(
         c,
         '\u{34f}'
@@ -346,7 +348,7 @@ fn is_hidden(c: char) -> bool {
             | '\u{ffa0}'
             | '\u{e0100}'..='\u{e01ef}'
     );
-    // The standard library knows the others. Behind another letter it leaves accents alone.
+    // The standard library knows the others. It does not escape an accent that follows a letter.
     is_blank || format!("a{c}").escape_debug().nth(1) == Some('\\')
 }
 
@@ -355,12 +357,12 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Starts the log on stderr, if TENURE_LOG or `default` says how much is wanted.
+/// Starts the log on stderr, if TENURE_LOG or `default` sets a level.
 pub fn start_log(default: Option<&str>) {
     let wanted = std::env::var("TENURE_LOG").ok();
     let wanted = wanted.as_deref().filter(|filter| !filter.is_empty());
     if let Some(filter) = wanted.or(default) {
-        // What cannot be understood is left out, as is usual for logs.
+        // Invalid parts are ignored, as is usual for log filters.
         let parts = filter
             .split(',')
             .filter(|part| part.parse::<Targets>().is_ok());
@@ -378,13 +380,13 @@ pub fn start_log(default: Option<&str>) {
     }
 }
 
-/// The log on stderr, in which hidden characters are visible.
+/// The log on stderr, which makes hidden characters visible.
 struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut shown = String::with_capacity(line.len());
-        // Control characters in ASCII are the log's own: ends of lines, and colours.
+        // ASCII control characters come from the log itself: line breaks and colours.
         for c in String::from_utf8_lossy(line).chars() {
             match !c.is_ascii() && is_hidden(c) {
                 true => shown.extend(c.escape_default()),
@@ -400,9 +402,9 @@ impl Write for Log {
     }
 }
 
-/// Returns how wide the terminal is, if the output is one.
+/// Returns the width of the terminal, if the output is one.
 pub fn terminal_width() -> Option<u16> {
-    // This fails where the output is no terminal.
+    // This fails if the output is not a terminal.
     let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
     (size.ws_col > 0).then_some(size.ws_col)
 }

@@ -22,7 +22,7 @@ pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
     command.build();
     let mut front = Vec::new();
     Man::new(command.clone()).render(&mut front)?;
-    // Examples and tables keep their lines.
+    // Examples and tables keep their line breaks.
     let mut page = String::from_utf8_lossy(&front)
         .replace(
             ".SH EXTRA\n",
@@ -31,7 +31,7 @@ pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
         .replace(".SH VERSION\n", ".fi\n.SH VERSION\n");
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name();
-        // The verbs have no pages of their own, but chapters of this one.
+        // Verbs have no pages of their own; they are chapters of this page.
         page = page.replace(&format!("tenure\\-{name}(1)"), &format!("tenure {name}"));
         page += &format!(".SH \"TENURE {}\"\n", name.to_uppercase());
         page += &chapter(verb)?;
@@ -40,7 +40,7 @@ pub(crate) fn manual(mut command: Command) -> Result<ExitCode> {
     Ok(exit_code::DONE)
 }
 
-/// The sections of a verb, as parts of a chapter.
+/// Returns the sections of a verb as parts of a chapter.
 fn chapter(verb: &Command) -> Result<String> {
     let mut text = Vec::new();
     let verb = Man::new(verb.clone());

@@ -1,23 +1,23 @@
 //! Patterns for names: `*` stands for any text, `?` for one character.
 
-/// Which names are meant.
+/// A pattern that selects names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pattern(Option<Vec<char>>);
 
 impl Pattern {
-    /// Makes a pattern; none stands for all names.
+    /// Creates a pattern; `None` matches all names.
     pub(crate) fn new(text: Option<&str>) -> Self {
         Self(text.map(|text| text.chars().collect()))
     }
 
-    /// Returns whether a name is meant.
+    /// Returns whether the pattern matches a name.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let Some(pattern) = &self.0 else {
             return true;
         };
         let name: Vec<char> = name.chars().collect();
         let (mut at, mut seen) = (0, 0);
-        // Where the latest star stands, and how much of the name it has taken.
+        // The position of the latest star, and how much of the name it has matched.
         let mut star: Option<(usize, usize)> = None;
         while seen < name.len() {
             match pattern.get(at) {

@@ -14,7 +14,7 @@ use crate::run::raw;
 pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens to the signals that end a wait, and that a command is told of.
+    /// Listens to the signals that end a wait or are forwarded to a command.
     pub fn listen() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in ENDING {
@@ -23,9 +23,9 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Listens to one more signal, unless whoever started us wants it ignored.
+    /// Listens to one more signal, unless the parent process has set it to be ignored.
     ///
-    /// `nohup` and shells without job control start programs so; a command inherits it.
+    /// `nohup` and shells without job control start programs like this, and a command inherits it.
     pub(crate) fn also(&mut self, signal: Signal) -> io::Result<()> {
         if !raw::is_ignored(signal) {
             let kind = SignalKind::from_raw(signal.as_raw());
@@ -38,7 +38,7 @@ impl Signals {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a signal that nobody has seen stays for the next call.
+    /// Cancel safe: a signal that was not returned is left for the next call.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -51,7 +51,7 @@ impl Signals {
         .await
     }
 
-    /// Does something unless a signal comes first.
+    /// Runs `work` unless a signal arrives first.
     pub async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
         tokio::select! {
             done = work => Ok(done),

@@ -1,4 +1,4 @@
-//! Which store to ask, and how to show it without its password.
+//! Selects the store, and shows its URL without the password.
 
 use clap::Args;
 use tenure::Client;
@@ -22,7 +22,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns the store of a URL.
+    /// Returns the store at a URL.
     pub fn of(url: &str) -> Self {
         Self {
             url: Some(url.to_owned()),
@@ -34,14 +34,14 @@ impl Store {
         Ok(tenure::open(self.url()).await?)
     }
 
-    /// Returns the URL, which may hold a password.
+    /// Returns the URL, which may contain a password.
     pub fn url(&self) -> &str {
         self.url.as_deref().unwrap_or(DEFAULT)
     }
 
-    /// Returns the URL if processes that inherit our environment would ask another store.
+    /// Returns the URL if processes that inherit our environment would use another store.
     ///
-    /// It names the same directory wherever they run.
+    /// A directory in it does not depend on where these processes run.
     pub(crate) fn not_inherited(&self) -> Option<String> {
         let url = self.url.as_deref()?;
         if std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url) {
@@ -53,14 +53,14 @@ impl Store {
         Some(absolute.map_or_else(|| url.to_owned(), |folder| format!("local:{folder}")))
     }
 
-    /// Returns whether somebody chose the store.
+    /// Returns whether the user chose the store.
     pub fn is_named(&self) -> bool {
         self.url.is_some()
     }
 
-    /// Returns the same store, opened with more options, such as `a=1&b=2`.
+    /// Returns the same store with additional URL options, such as `a=1&b=2`.
     pub fn with_option(&self, options: &str) -> Self {
-        // A URL that makes no sense stays as it is: opening it says what is wrong.
+        // An invalid URL stays as it is: opening it reports what is wrong.
         let url = StoreUrl::parse(self.url()).map_or_else(
             |_| self.url().to_owned(),
             |mut url| {
@@ -73,13 +73,13 @@ impl Store {
         Self { url: Some(url) }
     }
 
-    /// Returns the URL as it may be shown.
+    /// Returns the URL without its password.
     pub fn shown(&self) -> String {
         redact(self.url())
     }
 }
 
-/// The stores of this build, as the help lists them.
+/// Returns the stores of this build, as the help lists them.
 pub(crate) fn help() -> String {
     let schemes = tenure::schemes().iter().filter(|row| row.is_available());
     let width = schemes.clone().map(|row| row.example.len()).max();
@@ -88,9 +88,10 @@ pub(crate) fn help() -> String {
     format!("Stores:\n{}", schemes.map(line).collect::<String>())
 }
 
-/// The variable that names the store.
+/// The environment variable that names the store.
 ///
-/// A child gets its URL here and not as an argument: everybody can read those, and it may hold a password.
+/// A child process gets its URL here and not as an argument, because everybody can read arguments
+/// and the URL may contain a password.
 pub const VARIABLE: &str = "TENURE_STORE";
 
 const DEFAULT: &str = "local:";

@@ -1,4 +1,4 @@
-//! Reads a command line; what is wrong with it is said in one sentence.
+//! Parses a command line, and explains in one sentence what is wrong with it.
 
 use std::process::ExitCode;
 
@@ -8,16 +8,16 @@ use clap::{CommandFactory, Parser};
 use crate::error::{Failure, Result};
 use crate::{exit_code, output};
 
-/// Reads the command line of this process.
+/// Parses the command line of this process.
 ///
 /// # Errors
 ///
-/// How the process ends instead: after the help that was asked for, or because of wrong usage.
+/// How the process ends instead: after printing the requested help, or because of wrong usage.
 pub fn parse<C: Parser>() -> Result<C, Result<ExitCode>> {
     C::try_parse().map_err(|error| explain::<C>(&error))
 }
 
-/// Prints the help that was asked for, or says what is wrong with the command line.
+/// Prints the requested help, or explains what is wrong with the command line.
 fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
     if !error.use_stderr() {
         error.print().map_err(output::unwritten)?;
@@ -35,7 +35,7 @@ fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
     Err(Failure::usage(in_one_line(text)))
 }
 
-/// Puts what is wrong, the hints and the usage into one sentence.
+/// Joins the error, the hints and the usage into one sentence.
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim);
     let told = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));

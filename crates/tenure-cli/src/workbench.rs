@@ -1,7 +1,9 @@
-//! `bench`, `demo`, `lab` and `torture`: verbs of another program, which is built from the repository.
+//! `bench`, `demo`, `lab` and `torture`: verbs of another program, which is built from the
+//! repository.
 //!
-//! Operators do not need them, so the command neither contains them nor what they depend on. From a
-//! clone, `cargo run -- bench` still works: Cargo builds the other program when it is first asked for.
+//! Operators do not need them, so the command contains neither these verbs nor their dependencies.
+//! In a clone, `cargo run -- bench` still works: Cargo builds the other program when it is first
+//! needed.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -14,7 +16,7 @@ use crate::error::Failure;
 use crate::exit_code;
 use crate::store::{self, Store};
 
-/// A verb of the workbench, and what follows it.
+/// A verb of the workbench, and its arguments.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct WorkbenchArgs {
@@ -23,7 +25,7 @@ pub(crate) struct WorkbenchArgs {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the workbench; returns only if that fails.
+/// Replaces this process with the workbench; returns only if that fails.
 pub(crate) fn become_workbench(
     verb: &str,
     store: &Store,
@@ -34,7 +36,8 @@ pub(crate) fn become_workbench(
         return not_here(verb);
     };
     if store.is_named() {
-        // Not as an argument: everybody can read those, and a URL may hold a password.
+        // Not as an argument, because everybody can read arguments and a URL may contain a
+        // password.
         command.env(store::VARIABLE, store.url());
     }
     if verbose {
@@ -46,7 +49,8 @@ pub(crate) fn become_workbench(
     Failure::new(exit_code::CANNOT_RUN, sentence)
 }
 
-/// Through Cargo in a clone, so that it is built and never older than its sources; else beside the command.
+/// Returns how to start the workbench: in a clone through Cargo, which keeps it up to date with its
+/// sources; otherwise as the program beside the command.
 fn command() -> Option<Command> {
     let program = std::env::current_exe().ok()?;
     if let Some(cargo) = std::env::var_os("CARGO")
@@ -66,14 +70,14 @@ fn command() -> Option<Command> {
     beside.is_file().then(|| Command::new(beside))
 }
 
-/// Where the sources of the workbench are, if Cargo runs the command out of a clone.
+/// Returns where the sources of the workbench are, if Cargo runs the command in a clone.
 fn sources() -> Option<PathBuf> {
     let command = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
     let sources = command.with_file_name(PROGRAM);
     sources.is_dir().then_some(sources)
 }
 
-/// The profile that a program was built with, by the directory where Cargo puts it.
+/// Returns the profile that a program was built with, judging by the directory where Cargo puts it.
 fn profile(program: &Path) -> &str {
     let folder = program.parent().and_then(Path::file_name);
     match folder.and_then(|name| name.to_str()) {

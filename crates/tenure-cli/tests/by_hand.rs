@@ -123,7 +123,8 @@ fn three_acquires_take_three_releases_in_redis() {
     });
 }
 
-/// Acquires three times and releases three times; `look` is told the depth that there must be.
+/// Acquires three times and releases three times; calls `look` with the expected depth after each
+/// step.
 fn assert_counted_down(store: &str, look: impl Fn(u32)) {
     let fences = [1, 2, 3].map(|depth| {
         let lease = acquire_in(store, &["deploy", "--owner", "job-7"]);
@@ -184,7 +185,7 @@ fn a_release_whose_answer_was_lost_frees_one_claim() {
     let proxy = Proxy::start(server.port()).unwrap();
     let by_proxy = format!("redis://127.0.0.1:{}/?timeout=500ms", proxy.port());
     let leases = [1, 2, 3].map(|_| acquire_in(&server.url(), &["a", "--owner", "ann"]));
-    // The release alone names the claim; the server frees it, and nobody hears of that.
+    // Only the release contains the claim. The server carries it out, but its reply is lost.
     proxy.lose_reply_then_cut(leases[2]["claim"].as_str().unwrap().as_bytes());
     let released = tenure(&by_proxy, &["release", "a", "--owner", "ann"]);
     assert_eq!(released.code, 0, "{}", released.err);
@@ -284,7 +285,7 @@ fn acquire_in(store: &str, flags: &[&str]) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Runs a script that finds `tenure` as people do.
+/// Runs a script that finds `tenure` in its `PATH`, as for users.
 fn shell(place: &Place, script: &str) -> Ended {
     shell_in("sh", &place.store(), script)
 }
@@ -313,7 +314,7 @@ fn a_store_that_was_named_by_flag_is_passed_on() {
     let ended = end(command.env("TENURE_STORE", other.store()));
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert!(!other.path("store").exists(), "nothing went to the other");
-    // Whoever has the variable in the environment passes it on anyway.
+    // Somebody who has the variable in the environment passes it on anyway.
     let inherited = place.run(&["acquire", "a"]);
     assert!(!inherited.out.contains("STORE"), "{}", inherited.out);
 }
@@ -392,7 +393,7 @@ fn an_answer_that_cannot_be_written_says_what_was_done() {
     }
 }
 
-/// Runs a command that prints to somewhere else.
+/// Runs a command with its output redirected.
 fn write_to(command: &mut Command, out: std::process::Stdio) -> Ended {
     let child = command.stdin(std::process::Stdio::null()).stdout(out);
     let child = child.stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -407,20 +408,20 @@ fn renew_keeps_the_ttl_that_the_lease_was_acquired_with() {
         let lock: Value = serde_json::from_str(&shown.out).unwrap();
         lock["holders"][0]["expires_in_ms"].as_u64().unwrap()
     };
-    // As scripts do it: what was evaluated is exported.
+    // As scripts do it: the evaluated variables are exported.
     let script = r#"
         eval "$(tenure acquire a --ttl 10m)" && tenure renew a --ttl 1m && tenure renew a"#;
     let ended = shell(&place, script);
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert!(left("a") > 500_000, "{}", left("a"));
     assert!(ended.out.contains("TENURE_TTL_MS=600000"), "{}", ended.out);
-    // Without what was printed the ttl is not known, but nothing is shortened.
+    // Without the printed variables the ttl is not known, but no lease is shortened.
     acquire(&place, &["b", "--owner", "ann", "--ttl", "10m"]);
     let renewed = place.run(&["renew", "b", "--owner", "ann"]);
     assert_eq!(renewed.code, 0, "{}", renewed.err);
     assert!(left("b") > 500_000, "{}", left("b"));
     assert!(renewed.err.contains("--ttl"), "{}", renewed.err);
-    // What was printed for another lock says nothing about this one.
+    // Variables that were printed for another lock are ignored.
     let other = end(place
         .tenure(&["renew", "b", "--owner", "ann", "--json"])
         .env("TENURE_NAME", "a")
@@ -471,7 +472,7 @@ fn a_lock_that_a_process_holds_needs_no_renewal_by_hand() {
     assert_eq!(stranger.code, 76, "{}", stranger.err);
 }
 
-/// The lines for scripts, as the cookbook has them.
+/// The lines for scripts from the cookbook.
 const RECIPE: [&str; 4] = [
     "lease=$(tenure acquire job --ttl 60s) || exit",
     "eval \"$lease\"",

@@ -1,4 +1,4 @@
-//! Runs the shell recipes of the cookbook, as the page shows them, and the migration from `SETNX`.
+//! Runs the shell recipes of the cookbook as the page shows them, and the migration from `SETNX`.
 //!
 //! The Rust recipes of the cookbook are doc tests of `tenure`.
 
@@ -87,7 +87,7 @@ fn a_server_does_not_start_after_a_failed_migration() {
 fn each_partition_has_one_consumer_and_a_standby() {
     for shell in SHELLS {
         let place = Place::new();
-        // Ends when all partitions are consumed at the same time.
+        // Ends when all partitions are being consumed at the same time.
         let consume = "mkdir \"busy-$1\" || echo \"$1\" >> overlaps\n\
                        touch \"started-$1\"; echo \"$1\" >> consumed\n\
                        until [ \"$(ls -d started-* | wc -l)\" -eq 4 ]; do sleep 0.02; done\n\
@@ -139,7 +139,7 @@ fn an_operator_can_end_a_deployment() {
 fn two_jobs_run_at_a_time() {
     for shell in SHELLS {
         let place = Place::new();
-        // The first two wait for each other, so they do run at the same time.
+        // The first two wait for each other, so they certainly run at the same time.
         let encode = "mkdir \"slot-$1\"; ls -d slot-* | wc -l >> counts\n\
                       echo \"$1\" >> encoded\n\
                       until [ \"$(wc -l < encoded)\" -ge 2 ]; do sleep 0.02; done\n\
@@ -230,7 +230,8 @@ fn an_old_client_and_tenure_share_a_key_during_a_migration() {
         let run = || end(&mut shell_command(&place, shell, &script));
 
         assert_eq!(old_client("500").trim(), "OK");
-        // Waits until the old client's lock has ended; nobody holds it afterwards, so `show` ends with 1.
+        // Waits until the old client's lock has expired. Nobody holds it afterwards, so `show`
+        // exits with 1.
         let ended = run();
         assert_eq!(ended.code, 1, "{}", ended.err);
         assert_eq!(place.lines("invoices"), ["done"]);
@@ -251,7 +252,7 @@ fn run(place: &Place, shell: &str, recipe: &str) -> Ended {
     end(&mut command(place, shell, recipe))
 }
 
-/// Starts a recipe, as one of several hosts does.
+/// Starts a recipe, as each of several hosts does.
 fn start(place: &Place, shell: &str, recipe: &str) -> Running {
     Running::start(&mut command(place, shell, recipe))
 }
@@ -272,7 +273,7 @@ fn shell_command(place: &Place, shell: &str, script: &str) -> Command {
     command
 }
 
-/// The one block of a recipe in this language.
+/// Returns the only block of a recipe in this language.
 fn block(recipe: &str, language: &str) -> String {
     let blocks = Page::open(PAGE).blocks();
     let mut blocks = blocks
@@ -283,12 +284,12 @@ fn block(recipe: &str, language: &str) -> String {
     found.code
 }
 
-/// The number of the recipe that a block belongs to.
+/// Returns the number of the recipe that a block belongs to.
 fn number(block: &Block) -> String {
     block.heading.split('.').next().unwrap().to_owned()
 }
 
-/// The fence of a grant, which is older than that of the next.
+/// Returns the fence of a new grant; the next grant has a larger one.
 fn fence(place: &Place) -> String {
     let granted = place.run(&["run", "item/7", "--", "sh", "-c", "echo $TENURE_FENCE"]);
     granted.out.trim().to_owned()
@@ -298,7 +299,7 @@ fn stock(place: &Place) -> String {
     sql(place, "SELECT stock FROM item WHERE id = 7")
 }
 
-/// Runs statements on the shop's database, and returns the first value of the last.
+/// Runs statements on the shop's database, and returns the first value of the last one.
 fn sql(place: &Place, statements: &str) -> String {
     let program = "import sqlite3, sys\n\
                    database = sqlite3.connect('shop.db')\n\

@@ -1,4 +1,4 @@
-//! `doctor`: exit codes, JSON, and no password anywhere.
+//! `doctor`: exit codes, JSON, and no passwords in the output.
 
 mod common;
 
@@ -143,7 +143,7 @@ fn servers_that_vote_are_looked_at_together() {
     );
     assert!(forgets.out.contains("\n1 problem, "), "{}", forgets.out);
     assert!(!forgets.out.contains("hunter2"), "{}", forgets.out);
-    // A user who may not see the settings is told as well.
+    // A user who may not read the settings gets a finding as well.
     servers[1].cli(&["CONFIG", "SET", "appendonly", "no"]);
     servers[1].cli(&["ACL", "SETUSER", "ann", "-config"]);
     let forgets = doctor(&url("restart_delay=off"), &[]);
@@ -178,7 +178,7 @@ fn a_password_is_never_shown() {
     assert!(!wrong.err.contains("hunter3"), "{}", wrong.err);
 }
 
-/// The finding of the lock that was tried, and whether the doctor passed the store.
+/// Returns the finding about the trial lock, and the exit code of the doctor.
 fn lock_tried(store: &str) -> (String, i32) {
     let found = doctor(store, &[]);
     let line = found.out.lines().find(|line| line.contains("  lock: "));

@@ -233,7 +233,7 @@ fn output_that_nobody_reads_is_no_fault() {
     );
 }
 
-/// Letters that are drawn from right to left, have no width, or are variants of others.
+/// Characters that change the text direction, have no width, or select variants of others.
 const HIDDEN: [char; 12] = [
     '\u{ad}',
     '\u{34f}',
@@ -297,7 +297,7 @@ fn json_is_exact_and_shows_hidden_characters() {
     }
 }
 
-/// A watch whose lines are read on a thread.
+/// A watch whose lines are read on a separate thread.
 struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -319,7 +319,7 @@ impl Watch {
         Self { child, lines }
     }
 
-    /// Reads up to a line that contains `text`, and returns it.
+    /// Reads lines until one contains `text`, and returns that line.
     fn until(&self, text: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(60));

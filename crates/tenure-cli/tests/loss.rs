@@ -1,4 +1,4 @@
-//! What becomes of the command when the lock is lost, or `tenure` is.
+//! What happens to the command when the lock is lost, or `tenure` itself is killed.
 
 mod common;
 
@@ -8,13 +8,13 @@ use rustix::process::Signal;
 
 use crate::common::{Place, is_alive, wait_for};
 
-/// Starts a child in the background, and waits for it.
+/// Starts a child process in the background and waits for it.
 const FAMILY: &str = "sleep 1000 & echo $! >grandchild; echo $$ >child; wait";
 
-/// The same, deaf to everything that can be ignored.
+/// The same, but ignores TERM.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! >grandchild; echo $$ >child; wait";
 
-/// Says that it was asked to end, and ends.
+/// Logs that it was asked to end, and ends.
 const POLITE: &str =
     "trap 'echo asked >log; exit 0' TERM; echo >ready; while :; do sleep 0.02; done";
 
@@ -77,7 +77,8 @@ fn an_evicted_command_is_asked_to_end_and_has_its_grace() {
 #[test]
 fn max_hold_asks_the_command_to_end_and_then_kills_it() {
     let place = Place::new();
-    // It is asked when a third is left, in which a busy machine lets it answer.
+    // It is asked to end when a third of the time is left, which is enough to react even on a busy
+    // machine.
     let asked = ["a", "--max-hold", "9s", "--grace", "1h"];
     let killed = ["a", "--max-hold", "1s", "--grace", "100ms"];
     for (flags, script, log) in [(asked, POLITE, true), (killed, STUBBORN, false)] {
@@ -102,7 +103,7 @@ fn a_store_that_does_not_answer_ends_the_command_with_the_lease() {
     let place = Place::new();
     let running = place.start(&["a", "--ttl", "2s", "--grace", "500ms"], STUBBORN);
     let family = [place.content("grandchild"), place.content("child")];
-    // Nobody gets at the store while its lock file is locked.
+    // Nobody can access the store while its lock file is locked.
     let gate = File::open(place.path("store/lock")).unwrap();
     gate.lock().unwrap();
     let ended = running.ended();
@@ -159,7 +160,7 @@ fn the_guardian_goes_with_the_command() {
     let running = place.start(&["a"], "echo >ready; until [ -e end ]; do sleep 0.02; done");
     place.content("ready");
     let mut guardian = None;
-    // It takes its name a moment after it was started.
+    // The guardian changes its name a moment after it starts.
     wait_for("the guardian", || {
         guardian = child_called("lock-guardian", running.id());
         guardian.is_some()
@@ -174,7 +175,7 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let place = Place::new();
     let script = "until [ -e end ]; do sleep 0.02; done";
     let running = place.start(&["a", "--ttl", "12s", "--grace", "10s"], script);
-    // By the store's clock it ends later than it would have without a renewal.
+    // By the store's clock, the lease now ends later than it would have without a renewal.
     wait_for("the lease to be renewed", || {
         let holder = &place.ls()[0]["holders"][0];
         let time = |field: &str| holder[field].as_u64();
@@ -186,7 +187,7 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     assert_eq!(ended.code, 0, "{}", ended.err);
 }
 
-/// The child of a process that has this name.
+/// Returns the child of a process that has this name.
 fn child_called(name: &str, parent: u32) -> Option<String> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
     let is_called = |child: &&str| {

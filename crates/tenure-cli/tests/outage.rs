@@ -1,4 +1,4 @@
-//! A store that is unavailable: `--wait` waits for it too, and says so.
+//! An unavailable store: `--wait` waits for it too, and says so.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn tenure(store: &str, arguments: &[&str]) -> Ended {
     end(&mut bare(&[&["--store", store], arguments].concat()))
 }
 
-/// Starts a command whose stderr is a file.
+/// Starts a command with stderr redirected to a file.
 fn start(place: &Place, store: &str, arguments: &[&str]) -> Started {
     let log = fs::File::create(place.path("stderr")).unwrap();
     let mut command = bare(&[&["--store", store], arguments].concat());
@@ -28,7 +28,7 @@ fn spawn(command: &mut Command) -> std::process::Child {
     command.stdout(std::process::Stdio::null()).spawn().unwrap()
 }
 
-/// A command that runs; killed if the test forgets it.
+/// A running command, killed when dropped.
 struct Started(std::process::Child);
 
 impl Started {
@@ -136,7 +136,7 @@ fn a_store_that_falls_silent_in_the_middle_of_a_wait_gives_69() {
         wait_for("the waiter", || {
             server.cli(&["LLEN", "tenure:{a}:line"]).trim() == "1"
         });
-        // It asks again when the lease before it ends, and is not answered.
+        // It asks again when the lease before it ends, and gets no reply.
         server.freeze().unwrap();
         let ended = waiting.ended();
         server.thaw().unwrap();
@@ -145,7 +145,8 @@ fn a_store_that_falls_silent_in_the_middle_of_a_wait_gives_69() {
     }
 }
 
-/// Bounds for a machine under load: without the limit, each of these takes a second longer at least.
+/// The bounds leave room for a busy machine: without the limit, each of these takes at least a
+/// second longer.
 #[test]
 fn a_wait_is_not_overrun_by_a_store_that_does_not_answer() {
     let server = RedisServer::start().unwrap();
@@ -205,7 +206,7 @@ fn a_wait_is_not_overrun_by_a_folder_that_another_process_has_locked() {
         &["run", "a", "--wait", "1s", "--", "true"][..],
         &["acquire", "a", "--wait", "1s", "--json"],
     ] {
-        // It ends although the folder stays locked.
+        // It ends although the directory stays locked.
         let ended = Running::start(&mut place.tenure(verb)).ended();
         assert_eq!(ended.code, 69, "{verb:?}: {}", ended.err);
         assert!(
@@ -281,7 +282,7 @@ fn what_no_wait_can_mend_fails_at_once() {
     ];
     for store in stores {
         let mut command = bare(&["--store", &store, "run", "a", "--wait", "1h", "--", "true"]);
-        // It ends, and not after an hour.
+        // It ends at once instead of waiting for an hour.
         let ended = Running::start(&mut command).ended();
         let code = if store.starts_with("gopher") { 2 } else { 69 };
         assert_eq!(ended.code, code, "{store}: {}", ended.err);

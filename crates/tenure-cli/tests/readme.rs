@@ -1,4 +1,4 @@
-//! The pages that people read: that they are true where a machine can tell, and lead somewhere.
+//! The documentation: its statements are true where a test can check them, and its links work.
 
 mod common;
 mod markdown;
@@ -132,7 +132,7 @@ fn the_pages_of_the_stores_have_the_same_sections() {
     }
 }
 
-/// The sections of a page about a store; more detail stands below them.
+/// The sections of a page about a store; details follow below them.
 const SECTIONS: [&str; 6] = [
     "When to use it",
     "How it works",
@@ -146,7 +146,7 @@ fn readmes() -> (Page, Page) {
     (Page::open("README.md"), Page::open("README.zh-CN.md"))
 }
 
-/// A path without `..` and `.`, as it is written elsewhere.
+/// Returns a path without `..` and `.`, as it is written elsewhere.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! Commands on servers that vote: what they leave behind, and what they say.
+//! Commands on servers that vote: what they print, and what they leave behind.
 
 use tenure_testkit::RedisServer;
 
@@ -6,22 +6,23 @@ mod common;
 
 use common::{Ended, bare, end, redlock};
 
-/// Three servers that count at once.
+/// Starts three servers that vote from the start.
 fn servers() -> (Vec<RedisServer>, String) {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
     let store = redlock(&servers, &format!("?restart_delay=off&{PATIENCE}"));
     (servers, store)
 }
 
-/// Longer than a busy machine needs: a command does not wait for a server that has not answered in time, which may
-/// then carry out what it was asked after the command has ended.
+/// Longer than a busy machine needs. A command does not wait for a server that has not answered in
+/// time, and that server may then carry out the request after the command has ended.
 const PATIENCE: &str = "timeout=2s&connect_timeout=5s";
 
 fn tenure(store: &str, arguments: &[&str]) -> Ended {
     end(&mut bare(&[&["--store", store], arguments].concat()))
 }
 
-/// Makes a server forget the scripts, so that a claim there takes a round more than at the others.
+/// Makes a server forget the scripts, so that a claim takes one more round trip there than on the
+/// other servers.
 fn delay(server: &RedisServer) {
     server.cli(&["SCRIPT", "FLUSH"]);
 }

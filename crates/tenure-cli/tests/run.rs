@@ -99,7 +99,7 @@ fn a_file_that_cannot_be_executed_gives_126_and_the_lock_is_free() {
 #[test]
 fn one_command_at_a_time() {
     let place = Place::new();
-    // A folder can be made only once, so a second command inside fails.
+    // A directory can be created only once, so a second command inside would fail.
     let script = "mkdir inside && read n <count && echo $((n + 1)) >count && rmdir inside";
     fs::write(place.path("count"), "0\n").unwrap();
     let running: Vec<_> = (0..10).map(|_| place.start(&["a"], script)).collect();

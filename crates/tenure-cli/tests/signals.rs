@@ -1,4 +1,4 @@
-//! Signals: `tenure` ends as its command does, so that shells around it know.
+//! Signals: `tenure` ends the way its command ended, so that shells around it notice.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn a_command_that_dumps_core_lets_tenure_die_without_a_core() {
     }
 }
 
-/// Whoever sees `tenure` die by KILL must know that the lock was not released.
+/// A caller that sees `tenure` die by KILL must know that the lock was not released.
 #[test]
 fn a_command_that_was_killed_gives_137() {
     let place = Place::new();
@@ -77,15 +77,15 @@ fn a_wait_dies_by_the_signal_that_ended_it() {
     assert!(!place.path("never").exists());
 }
 
-/// `tenure run` in a loop; each round writes its number and waits to be ended.
+/// Runs `tenure run` in a loop; each round writes its number and waits to be ended.
 const LOOP: &str = "
 for i in 1 2 3; do tenure run a -- sh -c \"$COMMAND\"; echo $i >>rounds; done
 echo after >>rounds";
 
-/// Dies of ctrl-c.
+/// Is ended by ctrl-c.
 const MORTAL: &str = "echo >begun; exec sleep 1000";
 
-/// Takes ctrl-c for an order to finish.
+/// Handles ctrl-c as a request to finish.
 const ORDERLY: &str = "trap 'exit 0' INT; echo >begun; while :; do sleep 0.02; done";
 
 #[test]
@@ -155,11 +155,11 @@ fn ctrl_c_ends_a_script_that_waits_for_the_lock() {
 
 const CTRL_C: &[u8] = &[3];
 
-/// A terminal of its own, with a program in it; ended if the test forgets it.
+/// A program in a terminal of its own, ended when dropped.
 struct Terminal(Option<Child>);
 
 impl Terminal {
-    /// Starts a program on a new terminal; `command` is what its loop runs.
+    /// Starts a program in a new terminal; `command` is what its loop runs.
     fn start(place: &Place, program: &str, command: &str) -> Self {
         let child = Command::new("script")
             .args(["-qefc", program, "/dev/null"])

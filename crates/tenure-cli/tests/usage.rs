@@ -1,4 +1,4 @@
-//! Wrong usage, and pages that teach the right one.
+//! Wrong usage, and the pages that explain the right one.
 
 mod common;
 

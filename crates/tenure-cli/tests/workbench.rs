@@ -1,4 +1,4 @@
-//! Verbs of the workbench: the command hands them to the other program.
+//! Verbs of the workbench, which the command hands over to the other program.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common::{Ended, Place, bare, end};
 
-/// Prints what it was called with.
+/// Prints its store and its arguments.
 const SHOW: &str = "#!/bin/sh\necho \"$TENURE_STORE\"; echo \"$@\"\n";
 
 #[test]
@@ -47,7 +47,7 @@ fn without_it_the_command_says_where_it_is_to_be_had() {
     }
 }
 
-/// A copy of the command in a folder of its own, which Cargo did not start.
+/// Returns a copy of the command in another directory, not started by Cargo.
 fn installed(place: &Place, arguments: &[&str]) -> Command {
     let built = bare(arguments);
     let folder = place.path("bin");

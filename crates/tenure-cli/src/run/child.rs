@@ -1,4 +1,4 @@
-//! The command: a process group of its own that is started, told of signals, and ended.
+//! The command: starts it in its own process group, sends it signals, and ends it.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,12 +20,12 @@ use crate::run::guardian::Guardian;
 use crate::run::raw::{Death, FirstSteps};
 use crate::run::terminal::Terminal;
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub(super) struct Child {
     group: Pid,
     terminal: Option<Terminal>,
-    /// Rung when the command stops or ends.
+    /// Fires when the command stops or ends.
     changes: unix::Signal,
 }
 
@@ -43,14 +43,15 @@ pub(super) enum Change {
 pub(super) enum Exit {
     /// With this exit code.
     Code(u8),
-    /// By a signal, by which we die too.
+    /// By a signal, by which `tenure` dies as well.
     Signal(Death),
 }
 
 impl Child {
-    /// Starts a command with more variables in its environment.
+    /// Starts a command with additional variables in its environment.
     ///
-    /// The kernel ends the command with the *thread* that starts it, so this must be the main one.
+    /// The kernel kills the command when the *thread* that started it ends, so this must run on the
+    /// main thread.
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, String)],
@@ -69,7 +70,8 @@ impl Child {
         let mut process = Command::new(program);
         process
             .args(arguments)
-            // What a script around us has acquired by hand is not what the command runs under.
+            // A lease that a surrounding script has acquired by hand is not the lock of this
+            // command.
             .env_remove("TENURE_OWNER")
             .env_remove("TENURE_CLAIM")
             .env_remove("TENURE_TTL_MS")
@@ -101,7 +103,7 @@ impl Child {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a change that nobody has seen is found by the next call.
+    /// Cancel safe: a change that was not returned is found by the next call.
     pub(super) async fn changed(&mut self) -> Change {
         loop {
             if let Some(change) = self.change() {
@@ -113,7 +115,7 @@ impl Child {
 
     fn change(&self) -> Option<Change> {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
-        // Nobody else waits for our child, so an error can only mean that it is gone.
+        // Nobody else waits for this child, so an error can only mean that it is gone.
         let Ok(waited) = waitpid(Some(self.group), options) else {
             return Some(Change::Ended(Exit::Code(exit_code::CANNOT_RUN)));
         };
@@ -129,10 +131,10 @@ impl Child {
         Some(Change::Stopped(signal.unwrap_or(Signal::STOP)))
     }
 
-    /// How we die after a command that a signal has ended.
+    /// Returns how `tenure` dies after a signal has ended the command.
     ///
-    /// A key such as ctrl-c reaches only the group that has the terminal. Shells around us expect to
-    /// hear of it themselves, and go on with their script if they do not.
+    /// A key such as ctrl-c reaches only the process group that has the terminal. Shells around
+    /// `tenure` expect to get the signal themselves, and continue their script if they do not.
     fn death_by(&self, number: i32) -> Death {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.lent);
         match number {
@@ -143,17 +145,17 @@ impl Child {
 
     /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
-        // It fails if the group has ended, which is then noticed elsewhere.
+        // This fails if the group has ended, which is noticed elsewhere.
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// Asks the whole group to end, also the members that are stopped.
+    /// Asks the whole group to end, including stopped members.
     pub(super) fn ask_to_end(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    /// Reacts to a stop of the command: gives it the terminal, or stops with it.
+    /// Reacts when the command stops: gives it the terminal, or stops with it.
     pub(super) fn stopped_by(&mut self, signal: Signal) {
         let Some(terminal) = &mut self.terminal else {
             // Without a terminal nobody would wake us up again.
@@ -162,8 +164,9 @@ impl Child {
         let wants_terminal = matches!(signal, Signal::TTIN | Signal::TTOU);
         if !(wants_terminal && terminal.lend(self.group)) {
             let lent = terminal.take_back();
-            // The shell sees us stop as if we were the command; from here we go on when it says
-            // so. Meanwhile nobody renews the lease, and when it ends the guardian does its duty.
+            // The shell sees `tenure` stop as if it were the command, and continues it later. Until
+            // then nobody renews the lease. If the lease ends meanwhile, the guardian kills the
+            // command.
             let _ = kill_process(getpid(), Signal::STOP);
             if lent || wants_terminal {
                 terminal.lend(self.group);

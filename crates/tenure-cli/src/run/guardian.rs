@@ -1,11 +1,12 @@
-//! A process beside `tenure run` that ends the command if `tenure` itself cannot.
+//! A process beside `tenure run` that kills the command if `tenure` itself cannot.
 //!
-//! `tenure` may be killed with -9, or stopped for longer than its lease lasts; the command would
-//! run on while others hold the lock. The guardian reads a pipe of which only `tenure` has the
-//! other end: it learns the command's process group and until when the lease lasts. When the pipe
-//! ends or the lease does, it kills the group. `tenure` dismisses it once the command has ended.
+//! `tenure` may be killed with -9, or stopped for longer than its lease lasts. The command would
+//! then keep running while others hold the lock. The guardian reads from a pipe whose other end
+//! only `tenure` has. It learns the command's process group and when the lease ends. When the pipe
+//! is closed or the lease ends, it kills the group. `tenure` dismisses it once the command has
+//! ended.
 //!
-//! It is our own program under another name, so that a `pkill tenure` does not hit both.
+//! It is the same program under another name, so that `pkill tenure` does not hit both.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
@@ -24,7 +25,7 @@ use crate::program::own_program;
 pub(crate) struct Guardian {
     process: Child,
     orders: PipeWriter,
-    /// The deadline that it was told of last.
+    /// The last deadline that was sent.
     deadline: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Guardian {
     /// Starts a guardian that has nothing to guard yet.
     pub(crate) fn start() -> io::Result<Self> {
         let (read, orders) = io::pipe()?;
-        // It must never block us; what a full pipe loses is replaced by the next deadline.
+        // Writing must never block. If a full pipe drops a deadline, the next one replaces it.
         rustix::io::ioctl_fionbio(&orders, true)?;
         let process = Command::new(own_program()?)
             .arg0(ALIAS)
@@ -49,18 +50,19 @@ impl Guardian {
         })
     }
 
-    /// Returns the end of the pipe that the command's first steps write to.
+    /// Returns the write end of the pipe, for the command to use before exec.
     pub(crate) fn orders(&self) -> io::Result<PipeWriter> {
         self.orders.try_clone()
     }
 
-    /// Makes it end the command after `left`, unless it gets another deadline before.
+    /// Makes the guardian kill the command after `left`, unless it gets another deadline before
+    /// then.
     pub(crate) fn end_after(&mut self, left: Duration) {
         let deadline = boot_time().saturating_add(left);
         if deadline.abs_diff(self.deadline) < Duration::from_millis(1) {
             return;
         }
-        // Without a guardian the command is still ended by ourselves.
+        // Without a guardian, `tenure` still ends the command itself.
         if self
             .orders
             .write_all(&Order::Deadline(deadline).bytes())
@@ -78,12 +80,12 @@ impl Guardian {
     }
 }
 
-/// What the guardian is told.
+/// A message to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Guard this process group.
     Group(Pid),
-    /// Kill it at this moment since the machine started.
+    /// Kill it at this time since boot.
     Deadline(Duration),
 }
 
@@ -104,7 +106,7 @@ impl Order {
         match tag {
             b'g' => {
                 let group = Pid::from_raw(i32::try_from(number).ok()?)?;
-                // A group of 1 would mean every process there is.
+                // A group of 1 would address every process.
                 (!group.is_init()).then_some(Self::Group(group))
             }
             b'd' => Some(Self::Deadline(Duration::from_nanos(number))),
@@ -113,12 +115,12 @@ impl Order {
     }
 }
 
-/// Returns whether this process is to be a guardian.
+/// Returns whether this process was started as a guardian.
 pub(crate) fn is_called() -> bool {
     std::env::args_os().next().is_some_and(|name| name == ALIAS)
 }
 
-/// Guards until there is nothing left to guard.
+/// Runs the guardian until there is nothing left to guard.
 pub(crate) fn watch_over() -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"lock-guardian");
@@ -133,7 +135,7 @@ pub(crate) fn watch_over() -> ExitCode {
         }
     }
     if let Some(group) = group {
-        // It fails if the group has ended already.
+        // This fails if the group has already ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     ExitCode::SUCCESS
@@ -145,20 +147,21 @@ enum Heard {
     End,
 }
 
-/// Waits for an order, until the deadline at most.
+/// Waits for an order, at most until the deadline.
 fn next_order(deadline: Option<Duration>) -> Heard {
-    // The kernel counts this wait on a clock that stands still while the machine sleeps, so it is
-    // never trusted for long.
+    // The kernel measures this wait on a clock that stops while the machine sleeps, so each wait is
+    // short.
     let nap = deadline.map(|deadline| deadline.saturating_sub(boot_time()).min(LONGEST_NAP));
     let nap = nap.and_then(|nap| Timespec::try_from(nap).ok());
-    // Not the buffered stdin of the standard library: what it has taken in, `poll` cannot see.
+    // Does not use the buffered stdin of the standard library: `poll` cannot see what is in its
+    // buffer.
     let stdin = rustix::stdio::stdin();
     let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], nap.as_ref());
     if !matches!(ready, Ok(1..)) {
         return Heard::Nothing;
     }
     let mut bytes = [0; LENGTH];
-    // Orders are written in one piece, and so are read in one piece.
+    // Orders are written in one piece, so they are also read in one piece.
     match rustix::io::read(stdin, &mut bytes) {
         Ok(LENGTH) => Order::read(bytes).map_or(Heard::Nothing, Heard::Order),
         Err(Errno::INTR) => Heard::Nothing,
@@ -166,7 +169,7 @@ fn next_order(deadline: Option<Duration>) -> Heard {
     }
 }
 
-/// The time since the machine started, which goes on while it sleeps.
+/// Returns the time since boot, which includes the time that the machine slept.
 fn boot_time() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;

@@ -23,7 +23,7 @@ use crate::run::supervise::{Ended, Supervisor};
 use crate::signals::Signals;
 use crate::store::{self, Store};
 
-/// Waits for the lock, runs the command, and lets go.
+/// Waits for the lock, runs the command, and releases the lock.
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
@@ -42,7 +42,7 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
     finish(&name, ended?, released)
 }
 
-/// Waits in line, until a signal comes.
+/// Waits for the lock, unless a signal arrives first.
 async fn granted(
     client: &Client,
     name: &Name,
@@ -73,7 +73,7 @@ async fn granted(
     Err(failure)
 }
 
-/// Warns of a lease that one lost reply would end.
+/// Warns if a single lost reply would end the lease.
 fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     let ttl = args.ask.ttl;
     let least = client.capabilities().shortest_safe_ttl();
@@ -94,7 +94,7 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
         let sentence = format!("the command was not started, no process can be made: {error}");
         Failure::new(exit_code::CANNOT_RUN, sentence)
     })?;
-    // Before the command runs: we may be stopped as soon as it does.
+    // Set before the command starts: `tenure` may be stopped as soon as it runs.
     guardian.end_after(guard.time_left());
     let mut environment = vec![
         ("TENURE_NAME", guard.name().to_string()),
@@ -115,7 +115,7 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
     }
 }
 
-/// Releases the lock, and waits for the answer for a moment.
+/// Releases the lock, and waits a moment for the reply.
 async fn let_go(guard: Guard) -> Released {
     match timeout(LONGEST_GOODBYE, guard.release()).await {
         Ok(Ok(Outcome::NotHeld(loss))) => Released::WasLost(loss.to_string()),
@@ -125,14 +125,14 @@ async fn let_go(guard: Guard) -> Released {
     }
 }
 
-/// How the release went.
+/// The result of the release.
 enum Released {
     Yes,
     WasLost(String),
     Unknown(String),
 }
 
-/// Says how it went, in an exit code and where need be a sentence.
+/// Turns the result into an exit code and, if needed, a message.
 fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
     match (ended, released) {
         (Ended::Early(why), _) => Err(Failure::new(
@@ -157,5 +157,5 @@ fn finish(name: &Name, ended: Ended, released: Released) -> Result<ExitCode> {
     }
 }
 
-/// Signals that stop and wake the command: of no interest before it runs.
+/// Signals that stop and continue the command. They do not matter before it runs.
 const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];

@@ -1,4 +1,4 @@
-//! The few calls around the start and the end of a process that have no safe form.
+//! The few system calls around the start and the end of a process that have no safe wrapper.
 
 #![allow(
     unsafe_code,
@@ -21,26 +21,26 @@ use crate::run::guardian::Order;
 /// A death by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// Of this process.
+    /// This process only.
     Alone(i32),
-    /// Of all processes of our group, as if the key had been typed while the terminal was theirs.
+    /// All processes of our group, as if the key had been typed while they had the terminal.
     WithGroup(i32),
 }
 
 impl Death {
-    /// The number of the signal.
+    /// Returns the number of the signal.
     pub(crate) fn signal(self) -> i32 {
         let (Self::Alone(signal) | Self::WithGroup(signal)) = self;
         signal
     }
 }
 
-/// Dies by a signal as if it had never been caught, and leaves no core.
+/// Dies by a signal as if it had never been caught, without a core dump.
 ///
-/// Returns where the kernel does not let it happen: the first process of a container is immune.
+/// Returns if the kernel prevents it: the first process of a container is immune.
 pub(crate) fn die(death: Death) {
-    // Either is enough: programs that collect cores do not look at the limit, and other systems than
-    // Linux have no such flag.
+    // On Linux the flag is needed, because programs that collect core dumps ignore the limit. Other
+    // systems have no such flag, so the limit covers them.
     #[cfg(target_os = "linux")]
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let none = Rlimit {
@@ -49,8 +49,8 @@ pub(crate) fn die(death: Death) {
     };
     let _ = setrlimit(Resource::Core, none);
     let mut own = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: no handler is installed but the default one, `own` is written by `sigemptyset` before it is
-    // read, and a signal number that does not exist makes each of these calls fail and nothing else.
+    // SAFETY: only the default handler is installed. `sigemptyset` writes `own` before it is read.
+    // For a signal number that does not exist, each of these calls fails without any other effect.
     unsafe {
         libc::signal(death.signal(), libc::SIG_DFL);
         libc::sigemptyset(own.as_mut_ptr());
@@ -66,28 +66,28 @@ pub(crate) fn die(death: Death) {
 /// What a new process does between fork and exec.
 #[derive(Debug)]
 pub(super) struct FirstSteps {
-    /// Who starts it.
+    /// The process that starts it.
     pub(super) parent: Pid,
     /// The pipe to the guardian.
     pub(super) guardian: io::PipeWriter,
-    /// The terminal that is handed over.
+    /// The terminal to hand over.
     pub(super) terminal: Option<OwnedFd>,
 }
 
 impl FirstSteps {
-    /// Lets `command` take these steps before it becomes its program.
+    /// Makes `command` take these steps before exec.
     pub(super) fn before(self, command: &mut Command) {
-        // SAFETY: between fork and exec a process may only make calls that are safe in a signal
-        // handler, because a lock that another thread held at the fork is never freed. `take`
-        // makes system calls on values that were made before the fork, and allocates nothing,
-        // also for its errors.
+        // SAFETY: between fork and exec a process may only make calls that are async-signal-safe,
+        // because a lock that another thread held at the time of the fork is never released. `take`
+        // only makes system calls on values that were created before the fork. It allocates
+        // nothing, not even for its errors.
         unsafe {
             command.pre_exec(move || self.take());
         }
     }
 
     fn take(&self) -> io::Result<()> {
-        // The order matters: a parent that died before the first line is noticed by the second.
+        // The order matters: the second call detects a parent that died before the first call.
         #[cfg(target_os = "linux")]
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid() != Some(self.parent) {
@@ -96,20 +96,21 @@ impl FirstSteps {
         let order = Order::Group(getpid());
         (&self.guardian).write_all(&order.bytes())?;
         if let Some(terminal) = &self.terminal {
-            // A terminal that is gone meanwhile is not worth failing for.
+            // A terminal that has disappeared is no reason to fail.
             let _ = without_ttou(|| tcsetpgrp(terminal, getpid()));
         }
         Ok(())
     }
 }
 
-/// Does something that the kernel forbids processes in the background by SIGTTOU.
+/// Runs `work` with SIGTTOU blocked, by which the kernel stops background processes that change the
+/// terminal.
 pub(super) fn without_ttou<T>(work: impl FnOnce() -> T) -> T {
     let mut ttou = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are written before they are read: `ttou` by `sigemptyset`, `before` by
-    // the first `pthread_sigmask`, which cannot fail with a valid first argument. All these calls
-    // are safe in a signal handler, as `FirstSteps` needs.
+    // SAFETY: both sets are written before they are read: `ttou` by `sigemptyset`, `before` by the
+    // first `pthread_sigmask`, which cannot fail with a valid first argument. All these calls are
+    // async-signal-safe, as `FirstSteps` requires.
     unsafe {
         libc::sigemptyset(ttou.as_mut_ptr());
         libc::sigaddset(ttou.as_mut_ptr(), libc::SIGTTOU);
@@ -126,8 +127,8 @@ pub(super) fn without_ttou<T>(work: impl FnOnce() -> T) -> T {
 /// Returns whether this process ignores a signal.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call changes nothing, and fills in the present one if it
-    // succeeds; all zeros is a valid action besides.
+    // SAFETY: without a new action the call changes nothing, and on success it fills in the current
+    // action. All zeros is also a valid action.
     let action = unsafe {
         libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr());
         action.assume_init()

@@ -1,12 +1,14 @@
-//! Supervises the command while it runs: passes signals on, and ends the command in time if the lock is lost.
+//! Supervises the running command: forwards signals, and ends the command in time if the lock is
+//! lost.
 //!
-//! A lease that cannot be renewed ends at a moment that is known beforehand, so the command is
-//! asked to end (TERM) while the grace is left and killed when the lease ends: it is gone before
-//! another can hold the lock. The grace is at most a third of the lease: a renewal is due when two
-//! thirds are left, and has a third to succeed before anybody is asked to end.
+//! The end of a lease that cannot be renewed is known in advance. The command is sent TERM when
+//! only the grace period is left, and KILL when the lease ends, so that it is gone before somebody
+//! else can hold the lock. The grace period is at most a third of the lease: a renewal is due when
+//! two thirds are left, and so it has a third of the lease to succeed before the command is asked
+//! to end.
 //!
-//! An eviction comes without warning, and others may hold the lock at once: the command is asked
-//! at once, and killed after the grace.
+//! An eviction comes without warning, and others may hold the lock at once. The command is
+//! therefore sent TERM at once, and KILL after the grace period.
 
 use std::io;
 use std::time::Duration;
@@ -21,23 +23,24 @@ use crate::run::child::{Change, Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::signals::Signals;
 
-/// Watches over a command and its lock.
+/// Supervises a command and its lock.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     guard: &'a Guard,
     child: Child,
     guardian: Guardian,
     grace: Duration,
-    /// How long before the end of the lease the command is asked to end.
+    /// How long before the end of the lease the command is sent TERM.
     notice: Duration,
-    /// How much later than us the guardian acts, so that it does so only if we do not.
+    /// How much later than this process the guardian acts, so that it acts only if this process
+    /// does not.
     slack: Duration,
-    /// When the lock has been held for as long as it may be.
+    /// When `max_hold` is reached.
     max_hold: Option<Instant>,
     ending: Option<Ending>,
 }
 
-/// The command has been asked to end.
+/// The command has been sent TERM.
 #[derive(Debug)]
 struct Ending {
     why: String,
@@ -50,7 +53,7 @@ struct Ending {
 pub(super) enum Ended {
     /// By itself.
     ByItself(Exit),
-    /// Because the lock was lost, and why.
+    /// Because the lock was lost, with the reason.
     Early(String),
 }
 
@@ -71,7 +74,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Watches until the command has ended, and its whole group if we ended it.
+    /// Supervises until the command has ended; if it was ended early, until its whole group has.
     pub(super) async fn keep(mut self, signals: &mut Signals) -> io::Result<Ended> {
         for signal in JOB_CONTROL {
             signals.also(signal)?;
@@ -104,11 +107,12 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Does what is due now, and returns when to look again.
+    /// Does what is due now, and returns the time until the next check.
     fn look(&mut self) -> Duration {
         let now = Instant::now();
         let left = self.guard.time_left();
-        // A lock that was lost at once is told by `lost`, with its own grace.
+        // A lock that was lost without warning is handled by `lost`, which grants its own grace
+        // period.
         if self.ending.is_none() && !left.is_zero() {
             self.guardian.end_after(left + self.slack);
             if left <= self.notice {
@@ -116,8 +120,8 @@ impl<'a> Supervisor<'a> {
             }
         }
         match &mut self.ending {
-            // A renewal that succeeds late must reach the guardian before it acts, so the looks
-            // become frequent towards the end.
+            // A renewal that succeeds late must reach the guardian before it acts, so the checks
+            // become more frequent towards the end.
             None => (left / 4)
                 .clamp(SHORTEST_NAP, LONGEST_NAP)
                 .min(left.saturating_sub(self.notice).max(SHORTEST_NAP)),
@@ -131,7 +135,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Why the lease comes to its end, as far as is known before it does.
+    /// Returns why the lease is about to end, as far as this is known in advance.
     fn why_now(&self, now: Instant) -> String {
         let nearly = self.notice + self.slack * 10;
         match self.max_hold {
@@ -144,7 +148,7 @@ impl<'a> Supervisor<'a> {
     fn lost(&mut self, loss: Loss) {
         let now = Instant::now();
         let kill_at = match loss {
-            // The time was known, and the command has been asked before.
+            // The end was known in advance, and the command has already been asked to end.
             Loss::Expired | Loss::MaxHold | Loss::Unreachable => now,
             _ => now + self.grace,
         };

@@ -1,9 +1,10 @@
-//! The terminal, lent to the command for as long as it runs.
+//! The terminal, lent to the command while it runs.
 //!
-//! A command in a process group of its own is in the background of its terminal, where reading
-//! stops it. So the terminal is handed over if it is ours: at once if both our input and our
-//! output are the terminal, else when the command stops because it needs it, because the other
-//! programs of a pipeline such as `tenure run … | less` may need it first.
+//! A command in its own process group is in the background of its terminal, and is stopped when it
+//! reads from it. So `tenure` hands over the terminal if it has it. If both stdin and stdout are
+//! the terminal, it does so at once. Otherwise it waits until the command stops because it needs
+//! the terminal, since other programs of a pipeline such as `tenure run … | less` may need it
+//! first.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -14,7 +15,7 @@ use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::run::raw::without_ttou;
 
-/// The terminal that controls our session.
+/// The controlling terminal of our session.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: File,
@@ -23,14 +24,14 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Opens the terminal; `None` where there is none.
+    /// Opens the terminal; returns `None` if there is none.
     pub(super) fn open() -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty");
         let tty = tty.ok()?;
         Some(Self { tty, lent: false })
     }
 
-    /// Returns the terminal for a command that should have it from the start.
+    /// Returns the terminal if the command should have it from the start.
     pub(super) fn for_start(&mut self) -> Option<OwnedFd> {
         let whole = io::stdin().is_terminal() && io::stdout().is_terminal();
         if !(whole && self.is_ours()) {
@@ -41,7 +42,7 @@ impl Terminal {
         Some(tty.into())
     }
 
-    /// Lends the terminal to a group, if it is ours; returns whether it was.
+    /// Lends the terminal to a group if it is ours; returns whether it was.
     pub(super) fn lend(&mut self, group: Pid) -> bool {
         let ours = self.is_ours();
         if ours {
@@ -54,7 +55,7 @@ impl Terminal {
     pub(super) fn take_back(&mut self) -> bool {
         let lent = std::mem::take(&mut self.lent);
         if lent {
-            // A terminal that is gone needs no owner.
+            // A terminal that has disappeared needs no owner.
             let _ = without_ttou(|| tcsetpgrp(&self.tty, getpgrp()));
         }
         lent

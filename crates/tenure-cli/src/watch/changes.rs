@@ -1,4 +1,4 @@
-//! What happened between two looks at the locks.
+//! Changes between two snapshots of the locks.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::driver::{About, Entry, Holder, Mode, Waiter};
 use tenure::{Fence, Name, Owner};
 
-/// One thing that happened to a lock.
+/// One change of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) event: Event,
@@ -17,20 +17,20 @@ pub(super) struct Change {
     pub(super) about: About,
 }
 
-/// What happened; scripts depend on the words.
+/// The kind of a change; scripts depend on the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A lease ran out.
+    /// A lease expired.
     Expired,
     /// A claim was granted.
     Granted,
-    /// A lock was held already when the watch began.
+    /// A lock was already held when the watch began.
     Held,
-    /// A waiter is gone from the line without having been seen to hold the lock.
+    /// A waiter left the line, and was not seen to hold the lock.
     Left,
-    /// A lock was let go, or taken away.
+    /// A lock was released, or taken away.
     Released,
-    /// A claim stands in line.
+    /// A claim waits in line.
     Waiting,
 }
 
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// What there is when the watch begins.
+/// Returns the state at the beginning of the watch, as changes.
 pub(super) fn at_first(entries: &[Entry]) -> Vec<Change> {
     let mut changes = between(&[], entries, Duration::ZERO);
     for change in &mut changes {
@@ -58,8 +58,8 @@ pub(super) fn at_first(entries: &[Entry]) -> Vec<Change> {
     changes
 }
 
-/// What changed between two looks, at most `apart` from each other; for each name what ended comes
-/// first.
+/// Returns the changes between two snapshots that are at most `apart` from each other. For each
+/// name, what ended comes first.
 pub(super) fn between(before: &[Entry], after: &[Entry], apart: Duration) -> Vec<Change> {
     let (old, new) = (by_name(before), by_name(after));
     let mut names: Vec<_> = old.keys().chain(new.keys()).copied().collect();
@@ -97,10 +97,10 @@ fn of_name(old: &Entry, new: &Entry, apart: Duration, changes: &mut Vec<Change>)
     }
 }
 
-/// Claims of one owner come and go each for itself.
+/// Returns whether this very claim holds the name; claims of one owner are compared one by one.
 fn holds(entry: &Entry, one: &Holder) -> bool {
     let mut holders = entry.holders.iter();
-    // A claim that was granted anew, after the store had lost it, has a new fence.
+    // If the store lost a claim and granted it again, it has a new fence.
     holders.any(|other| (&other.claim, other.fence) == (&one.claim, one.fence))
 }
 

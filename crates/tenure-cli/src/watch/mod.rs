@@ -1,4 +1,4 @@
-//! `tenure watch`: locks being taken and let go, as a screen or as lines.
+//! `tenure watch`: shows locks being acquired and released, as a screen or as lines.
 
 mod changes;
 mod plain;
@@ -41,7 +41,7 @@ pub(crate) async fn watch(store: &Store, args: WatchArgs) -> Result<ExitCode> {
     plain::watch(&watched, args.every, plain::print_line).await
 }
 
-/// What is watched.
+/// What to watch.
 #[derive(Debug)]
 struct Watched {
     client: Client,
@@ -49,7 +49,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Looks once.
+    /// Lists the locks once.
     async fn look(&self) -> Result<Vec<Entry>> {
         let mut entries = self.client.list(None).await?;
         entries.retain(|entry| self.pattern.matches(entry.name.as_str()));

@@ -1,4 +1,4 @@
-//! The watch as lines: one for each change.
+//! The watch as lines, one for each change.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,12 +13,13 @@ use crate::output::{self, AboutJson, PermitsJson, escape, millis, short, visible
 use crate::watch::Watched;
 use crate::watch::changes::{self, Change};
 
-/// How a change is printed.
+/// Prints a change.
 type Print = fn(&Change) -> io::Result<()>;
 
-/// Prints a line for each change, until nobody reads them any more.
+/// Prints a line for each change, until nobody reads the output any more.
 pub(super) async fn watch(watched: &Watched, every: Duration, print: Print) -> Result<ExitCode> {
-    // From before a look to after the next, so that a lease that ended in between did so in time.
+    // Measured from before one snapshot to after the next, so that a lease that expired in between
+    // counts as expired.
     let mut looked = Instant::now();
     let mut seen = watched.look().await?;
     print_all(&changes::at_first(&seen), print)?;
@@ -105,7 +106,7 @@ fn since_epoch() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// The time of day, in UTC.
+/// Returns the time of day in UTC.
 fn clock(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -1,4 +1,4 @@
-//! The watch as a live screen: looks, listens to keys, and draws.
+//! The watch as a live screen: polls the store, handles keys, and draws.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) async fn watch(watched: Watched, every: Duration, store: String) -> R
                 None => break Ok(exit_code::DONE),
             },
             signal = signals.next() => break Err(signal.into()),
-            // The times that leases have left go down.
+            // Redraws, because the remaining time of the leases goes down.
             () = sleep(every.min(LONGEST_STILL)) => {}
         }
     };
@@ -92,7 +92,7 @@ fn react(view: &mut View, key: KeyEvent) -> Reaction {
     Reaction::Stay
 }
 
-/// Reads keys on a thread of its own, which ends with the program.
+/// Reads keys on a separate thread, which ends with the program.
 fn read_keys() -> mpsc::Receiver<Event> {
     let (read, keys) = mpsc::channel(64);
     std::thread::spawn(move || {

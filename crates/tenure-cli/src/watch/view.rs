@@ -22,18 +22,18 @@ use crate::output::{escape, mode, reason, times, who};
 pub(super) struct View {
     store: String,
     entries: Vec<Entry>,
-    /// When the entries were seen.
+    /// When the entries were listed.
     looked: Option<Instant>,
-    /// Why the latest look failed.
+    /// Why the last attempt to list them failed.
     trouble: Option<String>,
-    /// The longest time left that was seen of each lease: about its ttl.
+    /// The longest remaining time that was seen of each lease: about its ttl.
     longest: HashMap<(Name, Fence), Duration>,
     filter: String,
     /// Whether keys go into the filter.
     pub(super) typing: bool,
-    /// How many rows are scrolled out at the top.
+    /// How many rows are scrolled out of view at the top.
     top: usize,
-    /// How many rows fit, as of the latest drawing.
+    /// How many rows fit, as of the last drawing.
     height: usize,
 }
 
@@ -45,7 +45,7 @@ impl View {
         }
     }
 
-    /// Takes in what a look has found.
+    /// Takes in the result of listing the locks.
     pub(super) fn found(&mut self, found: Result<Vec<Entry>>) {
         let entries = match found {
             Ok(entries) => entries,
@@ -86,17 +86,17 @@ impl View {
         self.typing = false;
     }
 
-    /// Moves down by `rows`, or up if negative; the next drawing keeps it in bounds.
+    /// Scrolls down by `rows`, or up if negative; the next drawing keeps it in bounds.
     pub(super) fn scroll(&mut self, rows: isize) {
         self.top = self.top.saturating_add_signed(rows);
     }
 
-    /// How many rows a page has.
+    /// Returns how many rows a page has.
     pub(super) fn page(&self) -> isize {
         isize::try_from(self.height).unwrap_or(1).max(1)
     }
 
-    /// Draws everything.
+    /// Draws the screen.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
         let layout = Layout::vertical([
             Constraint::Length(1),
@@ -143,7 +143,7 @@ impl View {
     }
 
     fn draw_locks(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        // One row is the heading.
+        // One row is for the heading.
         self.height = usize::from(area.height.saturating_sub(1));
         let rows = self.rows();
         let bottom = rows.len().saturating_sub(self.height);
@@ -211,7 +211,7 @@ impl View {
         ])
     }
 
-    /// The entries whose name, holder or reason contains the filter.
+    /// Returns the entries whose name, holder or reason contains the filter.
     fn shown(&self) -> impl Iterator<Item = &Entry> {
         let wanted = self.filter.to_lowercase();
         self.entries.iter().filter(move |entry| {
@@ -235,7 +235,7 @@ fn waiter_row(place: usize, waiter: &Waiter, age: Duration) -> Row<'static> {
     .style(Style::new().dim())
 }
 
-/// How much of a lease is left.
+/// Returns a bar that shows how much of a lease is left.
 fn bar(left: Duration, whole: Duration) -> Span<'static> {
     let share = match whole.is_zero() {
         true => 0.0,

@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Helpers that the tests of the command share.
 
 mod place;
 

@@ -1,4 +1,4 @@
-//! Drives the built command in a folder of its own.
+//! Drives the built command in its own directory.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tenure_testkit::RedisServer;
 
-/// A folder with a store, where commands run.
+/// A directory with a store, in which commands run.
 pub(crate) struct Place {
     folder: TempDir,
 }
@@ -30,25 +30,25 @@ impl Place {
         self.folder.path().join(file)
     }
 
-    /// Makes a shell script that can be run.
+    /// Writes an executable shell script.
     pub(crate) fn script(&self, file: &str, lines: &str) {
         let path = self.path(file);
         fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The lines of a file.
+    /// Returns the lines of a file.
     pub(crate) fn lines(&self, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.path(file)).unwrap();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The URL of the store.
+    /// Returns the URL of the store.
     pub(crate) fn store(&self) -> String {
         format!("local:{}", self.path("store").display())
     }
 
-    /// `tenure` with this store and these arguments.
+    /// Returns `tenure` with this store and these arguments.
     pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
         let mut command = bare(arguments);
         command
@@ -62,14 +62,14 @@ impl Place {
         end(&mut self.tenure(arguments))
     }
 
-    /// Starts `tenure run` with flags, and a shell script as its command.
+    /// Starts `tenure run` with flags and a shell script as its command.
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
         let mut command = self.tenure(&["run"]);
         command.args(flags).args(["--", "sh", "-c", script]);
         Running::start(&mut command)
     }
 
-    /// Starts a holder of a name that holds until the file `end` exists.
+    /// Starts a process that holds a name until the file `end` exists.
     pub(crate) fn hold(&self, name: &str, flags: &[&str]) -> Running {
         let flags: Vec<_> = [name].iter().chain(flags).copied().collect();
         let running = self.start(&flags, "until [ -e end ]; do sleep 0.02; done");
@@ -80,7 +80,7 @@ impl Place {
         running
     }
 
-    /// Lets the holders go.
+    /// Makes all holders end.
     pub(crate) fn end_holders(&self) {
         fs::write(self.path("end"), "").unwrap();
     }
@@ -91,7 +91,7 @@ impl Place {
         serde_json::from_str(&listed.out).unwrap()
     }
 
-    /// The process ids of the holders or waiters of a name.
+    /// Returns the process ids of the holders or waiters of a name.
     pub(crate) fn pids(&self, name: &str, which: &str) -> Vec<u32> {
         let all = self.ls();
         let lock = all
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// `tenure` with no store but the default, and nothing of our own environment.
+/// Returns `tenure` with the default store and without our own environment.
 pub(crate) fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(super::PROGRAM);
     command.args(arguments);
@@ -135,7 +135,7 @@ pub(crate) fn bare(arguments: &[&str]) -> Command {
     command
 }
 
-/// `PATH` with `tenure` in it, as people have it.
+/// Returns a `PATH` that contains `tenure`, as users have it.
 pub(crate) fn path_with_tenure() -> String {
     let program = std::path::Path::new(super::PROGRAM);
     let folder = program.parent().unwrap().display();
@@ -145,9 +145,9 @@ pub(crate) fn path_with_tenure() -> String {
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// As shells have it: 128 and more for a signal.
+    /// As shells report it: 128 plus the number of the signal.
     pub(crate) code: i32,
-    /// The signal that it died by.
+    /// The signal that ended it.
     pub(crate) signal: Option<i32>,
     pub(crate) dumped_core: bool,
     pub(crate) out: String,
@@ -176,11 +176,11 @@ fn code(status: ExitStatus) -> i32 {
     status.code().or(signal).unwrap()
 }
 
-/// A `tenure` that runs; killed if the test forgets it.
+/// A running `tenure`, killed when dropped.
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
-    /// Starts a command that nobody types to, and keeps what it prints.
+    /// Starts a command without input, and captures its output.
     pub(crate) fn start(command: &mut Command) -> Self {
         command
             .stdin(Stdio::null())
@@ -197,7 +197,7 @@ impl Running {
         kill_process(pid(self.id()), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until it has ended.
     pub(crate) fn ended(mut self) -> Ended {
         let child = self.0.as_mut().unwrap();
         let mut status = None;
@@ -218,7 +218,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for a condition, with a deadline that only a broken program reaches.
+/// Waits for a condition, with a deadline that only a broken program misses.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(60);
     while !condition() {
@@ -231,12 +231,12 @@ pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(number.try_into().unwrap()).unwrap()
 }
 
-/// Whether a process runs; one that has ended and was not collected does not.
+/// Returns whether a process is running. A zombie is not.
 pub(crate) fn is_alive(number: &str) -> bool {
     stat(number, 0).is_some_and(|state| state != "Z" && state != "X")
 }
 
-/// Kills a command while it has stopped one of its processes, which must not outlive it.
+/// Kills a command while one of its child processes is stopped; the child must not outlive it.
 pub(crate) fn assert_no_stopped_child_is_left(command: &mut Command) {
     let command = command.stdin(Stdio::null());
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -253,7 +253,7 @@ pub(crate) fn assert_no_stopped_child_is_left(command: &mut Command) {
     wait_for("the process to end", || !is_alive(&stopped));
 }
 
-/// The processes that this one has started.
+/// Returns the child processes of a process.
 pub(crate) fn children(parent: u32) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
@@ -263,14 +263,14 @@ pub(crate) fn children(parent: u32) -> Vec<String> {
         .collect()
 }
 
-/// A field of a process's state, counted from after its name.
+/// Returns a field of a process's `stat`, counted from after its name.
 fn stat(pid: &str, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(field).map(str::to_owned)
 }
 
-/// The store in which these servers vote.
+/// Returns the URL of a store in which these servers vote.
 pub(crate) fn redlock(servers: &[RedisServer], options: &str) -> String {
     let nodes = servers.iter();
     let nodes: Vec<_> = nodes
@@ -279,7 +279,7 @@ pub(crate) fn redlock(servers: &[RedisServer], options: &str) -> String {
     format!("redlock://{}{options}", nodes.join(","))
 }
 
-/// The ids of all processes that this one has started, and those that these have.
+/// Returns the ids of all descendants of a process.
 pub(crate) fn descendants(of: u32) -> Vec<String> {
     let mut found = vec![of.to_string()];
     let mut next = 0;
@@ -299,7 +299,7 @@ pub(crate) fn descendants(of: u32) -> Vec<String> {
     found.split_off(1)
 }
 
-/// Whether a process was started with this word in its command line.
+/// Returns whether the command line of a process contains this word.
 pub(crate) fn runs(pid: &str, word: &str) -> bool {
     let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&line);

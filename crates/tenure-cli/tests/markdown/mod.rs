@@ -13,14 +13,14 @@ pub(crate) struct Page {
     text: String,
 }
 
-/// A heading outside of code.
+/// A heading outside of code blocks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Heading {
     pub(crate) level: usize,
     pub(crate) text: String,
 }
 
-/// A fenced block of code.
+/// A fenced code block.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
@@ -37,7 +37,7 @@ impl Page {
         Self { path, text }
     }
 
-    /// The pages at the root and all pages under `docs`.
+    /// Returns the pages in the root directory and all pages under `docs`.
     pub(crate) fn all() -> Vec<Self> {
         let mut found = entries("".as_ref());
         found.retain(|path| is_page(path));
@@ -60,7 +60,7 @@ impl Page {
         self.prose().filter_map(heading).collect()
     }
 
-    /// The anchors of the headings, as GitHub and most other renderers make them.
+    /// Returns the anchors of the headings, as GitHub and most other renderers generate them.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let headings = self.headings().into_iter();
@@ -76,7 +76,7 @@ impl Page {
         anchors.collect()
     }
 
-    /// The targets of all links.
+    /// Returns the targets of all links.
     pub(crate) fn links(&self) -> Vec<String> {
         let without_code = |line: &str| -> String { line.split('`').step_by(2).collect() };
         let lines = self.prose().map(without_code);
@@ -122,7 +122,7 @@ impl Page {
         blocks
     }
 
-    /// The lines that are not code.
+    /// Returns the lines that are not code.
     fn prose(&self) -> impl Iterator<Item = &str> {
         let mut in_code = false;
         self.text.lines().filter(move |line| {
@@ -134,7 +134,7 @@ impl Page {
 }
 
 impl Block {
-    /// The code without its comments, in the languages that the READMEs use.
+    /// Returns the code without comments, for the languages that the READMEs use.
     pub(crate) fn without_comments(&self) -> String {
         let mark = match self.language.as_str() {
             "rust" => " //",
@@ -146,12 +146,12 @@ impl Block {
     }
 }
 
-/// The root of the repository.
+/// Returns the root directory of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What is in a folder of the repository.
+/// Returns the entries of a directory of the repository.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
     let entries = entries.map(|entry| folder.join(entry.unwrap().file_name()));
