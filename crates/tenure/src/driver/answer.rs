@@ -1,22 +1,22 @@
-//! What a store says: answers to requests, and news of its own accord.
+//! What a store sends: answers to requests, and news on its own initiative.
 
 use std::time::Duration;
 
 use crate::name::{ClaimId, Fence, Name};
 
-/// What the store says to a claim.
+/// The store's answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Somebody else holds the name or stands in line for it; nothing was changed, except that
+    /// Somebody else holds the name or waits in line for it. Nothing was changed, except that
     /// holders who asked for it are told ([`News::Wanted`]).
     Busy,
-    /// The claim is granted; the engine counts from before this answer's request.
+    /// The claim is granted. The engine counts the lease from before it sent this request.
     Granted(Grant),
-    /// The claim stands in line, and news will follow.
+    /// The claim waits in line, and news will follow.
     Queued {
-        /// When to ask again if no news came: the next time at which a lease may end by itself.
-        /// `None` if the store is certain to send news.
+        /// When to ask again if no news came: the next time at which a lease may expire. `None` if
+        /// the store is certain to send news.
         ask_again: Option<Duration>,
     },
 }
@@ -27,7 +27,7 @@ pub enum Answer {
 pub struct Grant {
     /// The number of the grant.
     pub fence: Fence,
-    /// How many fences are set aside for it, its own included: the engine may use as many.
+    /// How many fences are reserved for it, including its own: the engine may use that many.
     pub fences: u32,
     /// For how long nobody else can have the name, unless the lease is renewed.
     pub valid: Duration,
@@ -43,30 +43,30 @@ impl Grant {
         }
     }
 
-    /// The same grant with so many fences.
+    /// Returns the same grant with this many fences.
     pub fn with_fences(self, fences: u32) -> Self {
         Self { fences, ..self }
     }
 }
 
-/// What became of one renewal.
+/// The result of one renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Renewed {
-    /// The lease goes on; the engine counts from before this answer's request.
+    /// The lease continues. The engine counts it from before it sent this request.
     Extended {
         /// The number of its grant.
         fence: Fence,
         /// For how long nobody else can have the name, unless the lease is renewed again.
         valid: Duration,
     },
-    /// The claim holds the name no longer; nothing was changed.
+    /// The claim no longer holds the name; nothing was changed.
     Lost(Loss),
-    /// This one got no answer where others did: a part of the store is away.
+    /// This renewal got no answer although others did: a part of the store is unavailable.
     Unknown,
 }
 
-/// What became of a release.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
@@ -75,28 +75,28 @@ pub enum Released {
         /// How many claims of the same owner still hold the name.
         left: u32,
     },
-    /// The claim did not hold the name any more, and nothing was changed.
+    /// The claim no longer held the name; nothing was changed.
     NotHeld(Loss),
 }
 
-/// Why a lease is over that was not released.
+/// Why a lease ended without a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Loss {
-    /// An operator took it away.
+    /// An operator evicted it.
     #[error("the lock was evicted by an operator")]
     Evicted,
     /// It was not renewed in time.
     #[error("the lease expired before it was renewed")]
     Expired,
-    /// It is not in the store: it ended, or it never was.
+    /// It is not in the store: it ended, or it never existed.
     #[error("the lease is not in the store any more")]
     Gone,
-    /// It reached the longest time that its holder allowed itself.
+    /// It reached the longest time that its holder set.
     #[error("the lock was held for as long as max_hold allows")]
     MaxHold,
-    /// Another claim has it.
+    /// Another claim holds the lock.
     #[error("another claim holds the lock")]
     TakenOver,
     /// The store could not be reached until the lease was over.
@@ -104,15 +104,15 @@ pub enum Loss {
     Unreachable,
 }
 
-/// What a store tells a client of its own accord.
+/// What a store tells a client on its own initiative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum News {
     /// Something changed, or news may have been missed: ask again for this name, or for all.
     AskAgain(Option<Name>),
-    /// A claim that stood in line is granted.
+    /// A claim that waited in line is granted.
     ///
-    /// May come once more after the claim was asked for again and answered.
+    /// May arrive again after the claim was asked for again and answered.
     Granted {
         /// The claim's name.
         name: Name,
@@ -120,9 +120,9 @@ pub enum News {
         claim: ClaimId,
         /// What was granted.
         grant: Grant,
-        /// How long after it took the claim into the line the store granted it, by the store's
-        /// clock. The engine counts the lease from the first request plus this, and never from
-        /// later than it heard of the grant.
+        /// The time from when the store queued the claim until it granted it, by the store's clock.
+        /// The engine counts the lease from the first request plus this time, and never from later
+        /// than it received the news.
         after: Duration,
     },
     /// A lease is over.
@@ -136,20 +136,20 @@ pub enum News {
         /// Why.
         loss: Loss,
     },
-    /// All leases of this client are over at once, and all its places in line: the session that
-    /// carried them has ended. The engine asks again for every claim that waits.
+    /// All leases and all places in line of this client are lost at once: the session that carried
+    /// them has ended. The engine asks again for every waiting claim.
     SessionLost(Loss),
-    /// Another client asks for a name whose lease this client said it could give back
+    /// Another client asks for a name whose lease this client offered to give back
     /// ([`Claim::tell_if_wanted`](super::Claim::tell_if_wanted)).
     ///
-    /// Told once for each grant: at the first claim of another client that is refused or put in
-    /// line while the lease runs; or right after the grant, if the claim of another client stands
-    /// in line at that moment. It is no order: the lease runs on until it is released.
+    /// Sent once per grant: at the first claim of another client that is refused or queued while
+    /// the lease runs, or right after the grant if a claim of another client is in line at that
+    /// moment. It is a request, not an order: the lease continues until it is released.
     ///
-    /// May overtake the answer that grants the lease. May be lost, as a message can be that its
-    /// sender did not live to send; so the engine gives such leases back after a while even if
-    /// nobody calls. After a gap in the news the driver says [`AskAgain`](Self::AskAgain) for all
-    /// names, which the engine takes for a call.
+    /// May overtake the answer that grants the lease. May be lost, for example if its sender
+    /// crashed before it was sent; so the engine gives such leases back after a while even if
+    /// nobody calls. After a gap in the news the driver sends [`AskAgain`](Self::AskAgain) for all
+    /// names, which the engine treats as a call.
     Wanted {
         /// The lease's name.
         name: Name,

@@ -1,4 +1,4 @@
-//! Who holds a name and who waits for it, for people who look at locks.
+//! Who holds a name and who waits for it, for people who inspect locks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// What is held.
+    /// The name.
     pub name: Name,
     /// Its holders, oldest first.
     pub holders: Vec<Holder>,
@@ -39,27 +39,27 @@ impl Entry {
 pub struct Holder {
     /// The claim that was granted.
     pub claim: ClaimId,
-    /// Who holds it: the claim's owner, or the claim itself if it has none.
+    /// The holder: the claim's owner, or the claim itself if it has none.
     pub owner: Owner,
-    /// How.
+    /// How it holds the name.
     pub mode: Mode,
     /// The number of the grant.
     pub fence: Fence,
-    /// How many claims of this owner hold the name, this one included; 0 while the name stays taken
-    /// by nobody after its [release](super::Release::stays_taken).
+    /// How many claims of this owner hold the name, including this one; 0 while the name stays
+    /// taken by nobody after its [release](super::Release::stays_taken).
     pub depth: u32,
     /// What ends the lease.
     pub life: Life,
-    /// Who that is, for people.
+    /// The process that holds it, for people.
     pub about: About,
-    /// Since when.
+    /// How long it has held the name.
     pub held: Duration,
-    /// Until when, unless renewed.
+    /// How long until the lease expires, unless renewed.
     pub expires_in: Duration,
 }
 
 impl Holder {
-    /// Describes a claim that holds a name alone, without an owner, since now.
+    /// Describes a claim that starts to hold a name now, exclusively and without an owner.
     pub fn new(claim: ClaimId, fence: Fence, about: About, expires_in: Duration) -> Self {
         Self {
             owner: Owner::shown(claim.as_str()),
@@ -81,18 +81,19 @@ impl Holder {
 pub struct Waiter {
     /// The claim.
     pub claim: ClaimId,
-    /// Who waits: the claim's owner, or the claim itself if it has none.
+    /// The waiter: the claim's owner, or the claim itself if it has none.
     pub owner: Owner,
-    /// For what.
+    /// The mode that it asks for.
     pub mode: Mode,
-    /// Who that is, for people.
+    /// The process that waits, for people.
     pub about: About,
-    /// Since when.
+    /// How long it has waited.
     pub waited: Duration,
 }
 
 impl Waiter {
-    /// Describes a claim that waits to hold a name alone, without an owner, since now.
+    /// Describes a claim that starts to wait for a name now, for exclusive use and without an
+    /// owner.
     pub fn new(claim: ClaimId, about: About) -> Self {
         Self {
             owner: Owner::shown(claim.as_str()),

@@ -1,7 +1,7 @@
 //! The contract between the engine and a store; read this first to add a store.
 //!
-//! A driver asks its store to decide, and passes on what the store says. Waiting, renewal, loss,
-//! cancellation, release on drop, retries and metrics are the engine's, written once.
+//! A driver asks its store to decide, and passes on the store's answer. Waiting, renewal, loss,
+//! cancellation, release on drop, retries and metrics are implemented once, in the engine.
 
 mod answer;
 mod listing;
@@ -30,106 +30,109 @@ pub use request::{About, Claim, Life, Mode, Release, Renewal, Wait};
 ///
 /// # Contract
 ///
-/// - **One decision.** Each request is decided atomically by the store, by the store's clock. No
-///   client wall time is ever sent.
+/// - **One decision.** The store decides each request atomically, by its own clock. Clients never
+///   send their wall clock time.
 /// - **Exclusion.** While a lease runs, no other owner is granted the same name in a mode that
 ///   conflicts ([`Mode`]).
-/// - **One id per claim.** Every request names the [id](Claim::id) of its claim, and affects that
-///   claim alone: also if it is repeated, reordered with other requests, or arrives long after
-///   the claim has ended. Requests are idempotent.
-/// - **Owners share.** Claims that name the same [owner](Claim::owner) hold together, each with a
-///   lease, a ttl and a release of its own. A claim that joins others has their fence. Where
-///   several servers vote on the fence, claims that are asked for at the same moment may have
-///   different ones, all larger than those of the grants before. The name is free when the last
-///   of them has ended.
-/// - **First come, first served.** A waiting claim keeps its place; nobody passes it but owners
-///   that hold the name already. Shared claims that stand together go in together. A store that
-///   cannot keep an order says so ([`Capabilities::fairness`]).
+/// - **One id per claim.** Every request names the [id](Claim::id) of its claim, and affects only
+///   that claim, even if the request is repeated, reordered with other requests, or arrives long
+///   after the claim has ended. Requests are idempotent.
+/// - **Owners share.** Claims that name the same [owner](Claim::owner) hold the name together. Each
+///   has its own lease, ttl and release. A claim that joins others has their fence. Where several
+///   servers vote on the fence, claims that are requested at the same moment may have different
+///   fences, all larger than those of earlier grants. The name is free when the last of these
+///   claims has ended.
+/// - **First come, first served.** A waiting claim keeps its place. Only owners that already hold
+///   the name pass it. Adjacent shared claims in the line are granted together. A store that cannot
+///   keep an order says so ([`Capabilities::fairness`]).
 /// - **Fences grow.** Each grant of a name carries a larger [`Fence`] than every grant before it,
-///   and leaves room for as many fences as it [says](Grant::fences).
-/// - **The store says what it granted.** The engine counts from [`Grant::valid`], never from what
-///   it asked for: the session of a store may be shorter than the ttl.
+///   and reserves as many fences as it [reports](Grant::fences).
+/// - **The store reports what it granted.** The engine counts from [`Grant::valid`], never from
+///   what it asked for: a store's session may be shorter than the ttl.
 /// - **Answers are values, faults are errors.** "Held by someone else" is [`Answer::Busy`], "no
 ///   longer yours" is [`Renewed::Lost`]. An `Err` is a fault, and its variant says whether
 ///   anything may have changed; when in doubt it is
 ///   [`Indeterminate`](crate::Error::Indeterminate).
-/// - **Holders hear who wants their name**, once for each grant, if their claim asked for it
-///   ([`News::Wanted`]) and the store can tell ([`Capabilities::calls`]).
-/// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only what
-///   expires by itself.
+/// - **Holders are told that others want their name**, once per grant, if their claim asked for it
+///   ([`News::Wanted`]) and the store supports it ([`Capabilities::calls`]).
+/// - **Bounded.** A name that nobody holds or waits for leaves nothing behind, or only data that
+///   expires.
 ///
-/// A lease belongs to the client whose claim was granted, and nobody else can renew or release it;
-/// a driver knows its own client. Leases by [`Life::Ttl`] belong to no client.
+/// A lease belongs to the client whose claim was granted, and nobody else can renew or release it.
+/// A driver knows its own client. Leases with [`Life::Ttl`] belong to no client.
 ///
 /// # News
 ///
-/// [`news`](Self::news) is the only way by which a store reaches the engine of its own accord. A
-/// store that pushes grants says [`News::Granted`]. A store that only watches what stands before a
-/// claim (a predecessor in ZooKeeper, a smaller revision in etcd) says
-/// [`News::AskAgain`] for that name when what it watched has gone: the engine then repeats the
-/// acquire, which the store answers with a grant or with another place in line. If it can tell by
-/// itself that the claim is first, it may say [`News::Granted`] and save that request. A store
-/// whose watch can break without a word gives [`Answer::Queued`] a time to ask again.
+/// [`news`](Self::news) is the only way for a store to reach the engine on its own initiative. A
+/// store that pushes grants sends [`News::Granted`]. A store that only watches what is ahead of a
+/// claim (a predecessor in ZooKeeper, a smaller revision in etcd) sends [`News::AskAgain`] for that
+/// name when the watched entry is gone. The engine then repeats the acquire, which the store
+/// answers with a grant or with another place in line. A driver that can tell that the claim is
+/// first may send [`News::Granted`] instead and save that request. A store whose watch can break
+/// unnoticed gives [`Answer::Queued`] a time to ask again.
 ///
-/// Drivers neither retry nor decide how long to wait. Only what most stores cannot do has provided methods
-/// ([`reopen`](Self::reopen), [`proof`](Self::proof), [`row_lock`](Self::row_lock)); a wrapper that forgets to forward
-/// another one must not compile.
+/// Drivers neither retry nor decide how long to wait. Only features that most stores lack have
+/// provided methods ([`reopen`](Self::reopen), [`proof`](Self::proof),
+/// [`row_lock`](Self::row_lock)). A wrapper that forgets to forward any other method must not
+/// compile.
 #[async_trait]
 pub trait Driver: Debug + Send + Sync + 'static {
-    /// Returns the kind of store, such as `"redis"`: for messages and metrics.
+    /// Returns the kind of store, such as `"redis"`, for messages and metrics.
     fn kind(&self) -> &'static str;
 
-    /// Returns the clock on which holders count their leases: [`Clock::Boot`] for every store
-    /// whose leases run on while this process or machine stands still.
+    /// Returns the clock on which holders count their leases: [`Clock::Boot`] for every store whose
+    /// leases continue while this process or machine is suspended.
     fn clock(&self) -> Clock;
 
     /// Returns what the store can do; the engine refuses the rest before anything is sent.
     fn capabilities(&self) -> Capabilities;
 
-    /// Grants the claim, or lets it stand in line, or says that the name is taken.
+    /// Grants the claim, queues it, or reports that the name is taken.
     ///
-    /// The ttl starts when the store grants the lease, never earlier. Asking again for the same
-    /// claim refreshes its place in line, or restarts the ttl of the lease that was granted
+    /// The ttl starts when the store grants the lease, never earlier. Repeating the request for the
+    /// same claim refreshes its place in line, or restarts the ttl of the lease that was granted
     /// meanwhile.
     ///
     /// # Errors
     ///
     /// [`ModeConflict`](crate::Error::ModeConflict) if the owner holds the name in a mode that does
-    /// not cover the claim's, and the claim does not stand in line; faults as in the contract.
+    /// not cover the claim's, and the claim is not in line; faults as in the contract.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may leave a lease or a place behind. The engine never
-    /// drops one half way; it lets it end and then [withdraws](Self::withdraw).
+    /// Not cancel safe: a dropped call may leave a lease or a place in line behind. The engine
+    /// never drops a call in flight: it waits for the call to end, and then
+    /// [withdraws](Self::withdraw).
     async fn acquire(&self, claim: &Claim) -> Result<Answer>;
 
-    /// Undoes a claim, whatever became of it: leaves the line and gives back a grant.
+    /// Undoes a claim in any state: leaves the line, and gives back a grant.
     ///
     /// # Errors
     ///
-    /// Faults as in the contract. What could not be withdrawn ends by its ttl.
+    /// Faults as in the contract. A claim that could not be withdrawn ends by its ttl.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it finish.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
-    /// Restarts the ttl of each lease; answers in the same order.
+    /// Restarts the ttl of each lease; returns the results in the same order.
     ///
-    /// A lease that is over is never revived. Where only some get an answer, the others are
+    /// A lease that is over is never revived. If only some renewals get an answer, the others are
+    /// [`Renewed::Unknown`]: healthy leases must not end because of others.
     /// [`Renewed::Unknown`]: what is well must not end because of what is not.
     ///
     /// # Errors
     ///
-    /// Faults as in the contract, if none got an answer: each lease ends at its old deadline or at
-    /// the new one.
+    /// Faults as in the contract, if no renewal got an answer: each lease ends at its old deadline
+    /// or at the new one.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves each lease at its old deadline or at the new one.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>>;
 
-    /// Frees a lease, and hands the name to whoever is next in line.
+    /// Frees a lease, and hands the name over to the next in line.
     ///
     /// # Errors
     ///
@@ -137,10 +140,10 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it finish.
     async fn release(&self, release: &Release) -> Result<Released>;
 
-    /// Waits for the next thing that the store has to tell this client.
+    /// Waits for the next news that the store has for this client.
     ///
     /// Only the engine calls this, from one task.
     ///
@@ -149,7 +152,7 @@ pub trait Driver: Debug + Send + Sync + 'static {
     /// Cancel safe: no news is lost.
     async fn news(&self) -> News;
 
-    /// Lists who holds and who waits, for one name or for all of them, sorted by name.
+    /// Lists holders and waiters, for one name or for all, sorted by name.
     ///
     /// # Errors
     ///
@@ -160,10 +163,10 @@ pub trait Driver: Debug + Send + Sync + 'static {
     /// Cancel safe: listing changes nothing.
     async fn list(&self, only: Option<&Name>) -> Result<Vec<Entry>>;
 
-    /// Takes a name away from all its holders, and returns them.
+    /// Evicts all holders of a name, and returns them.
     ///
-    /// The fence moves on, each holder is told by [`News::Lost`] where the store
-    /// [can](Capabilities::tells_evictions), and the next in line go in.
+    /// The fence advances, the next in line are granted the name, and each holder is told by
+    /// [`News::Lost`] if the store [supports it](Capabilities::tells_evictions).
     ///
     /// # Errors
     ///
@@ -171,41 +174,42 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it finish.
     async fn evict(&self, name: &Name) -> Result<Vec<Holder>>;
 
-    /// Waits until no request of this client is in flight: a program that ends may leave behind
-    /// what it has not heard of.
+    /// Waits until no request of this client is in flight.
     ///
-    /// Takes no longer than requests may. Does not wait for retries to unresponsive servers.
+    /// A program that ends earlier may leave behind grants that it has not heard of.
+    ///
+    /// Takes no longer than the request timeout. Does not wait for retries to unresponsive servers.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: requests in flight go on.
+    /// Cancel safe: requests in flight continue.
     async fn settled(&self);
 
-    /// Opens the store once more in the name of this client, on the runtime that polls it.
+    /// Opens the store again on behalf of this client, on the runtime that polls the future.
     ///
-    /// When the runtime of a client ends, the engine releases and withdraws by this what the client
-    /// has left behind. `None`, unless a driver has it: such leases then end by their ttl, or with
-    /// the client where the store [sees](Capabilities::sees_clients_end) that.
+    /// When the runtime of a client ends, the engine uses this to release and withdraw what the
+    /// client has left behind. The default is `None`: such leases then end by their ttl, or with
+    /// the client if the store [detects](Capabilities::sees_clients_end) that.
     fn reopen(self: Arc<Self>) -> Option<Reopening> {
         None
     }
 
-    /// Returns where a transaction of the caller's can see that a lease is held; see
+    /// Returns where the caller's own transaction can check that a lease is held; see
     /// [`Guard::hold_in`](crate::Guard::hold_in).
     ///
-    /// `None`, unless a driver has it: leases of other stores cannot be part of such a transaction.
+    /// The default is `None`: leases of such stores cannot be part of a transaction.
     fn proof(&self, claim: &Claim, fence: Fence) -> Option<Proof> {
         let (_, _) = (claim, fence);
         None
     }
 
-    /// Returns where transactions of callers lock this name, and makes what has to be there for it; see
-    /// [`Client::row`](crate::Client::row).
+    /// Returns where the caller's own transactions lock this name, and creates what they need
+    /// there; see [`Client::row`](crate::Client::row).
     ///
-    /// `None`, unless a driver has it.
+    /// The default is `None`.
     ///
     /// # Errors
     ///
@@ -213,35 +217,35 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it end.
+    /// Not cancel safe: a dropped call may or may not have taken effect. The engine lets it finish.
     async fn row_lock(&self, name: &Name) -> Result<Option<RowKey>> {
         let _ = name;
         Ok(None)
     }
 }
 
-/// A driver that is about to be opened; see [`Driver::reopen`].
+/// A driver that is being opened; see [`Driver::reopen`].
 pub type Reopening = Pin<Box<dyn Future<Output = Result<Arc<dyn Driver>>> + Send>>;
 
 /// The clock on which an engine counts its leases and sleeps.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Clock {
-    /// The time since the machine started, which goes on while it sleeps.
+    /// The time since the machine booted, which advances while the machine is suspended.
     Boot,
-    /// Tokio's, which stands still while the machine sleeps, and can be paused by tests.
+    /// Tokio's clock, which stops while the machine is suspended, and which tests can pause.
     Tokio,
-    /// A clock of the driver's own: simulations let it drift, jump and stand still.
+    /// The driver's own clock: simulations let it drift, jump and stop.
     Source(Arc<dyn TimeSource>),
 }
 
-/// A clock that a driver brings along.
+/// A clock that a driver provides.
 #[async_trait]
 pub trait TimeSource: Debug + Send + Sync + 'static {
-    /// Returns the time since a fixed moment; it never goes back.
+    /// Returns the time since a fixed moment; it never goes backwards.
     fn now(&self) -> Duration;
 
-    /// Sleeps for so long on this clock.
+    /// Sleeps for this long on this clock.
     ///
     /// # Cancel safety
     ///
@@ -255,7 +259,7 @@ pub trait TimeSource: Debug + Send + Sync + 'static {
 pub struct Capabilities {
     /// Whether claims may [share](Mode::Shared) a name.
     pub shared: bool,
-    /// Whether claims may take [permits](Mode::Permits).
+    /// Whether claims of several clients may name the same owner and hold a name together.
     pub permits: bool,
     /// Whether leases may belong to no client ([`Life::Ttl`]).
     pub by_hand: bool,
@@ -263,27 +267,27 @@ pub struct Capabilities {
     pub shared_owners: bool,
     /// In which order waiters are served.
     pub fairness: Fairness,
-    /// Whether holders are told who else wants the name ([`Claim::tell_if_wanted`]).
+    /// Whether holders are told that somebody else wants the name ([`Claim::tell_if_wanted`]).
     pub calls: bool,
-    /// Whether a lease ends with its client, and not only by its ttl.
+    /// Whether a lease ends with its client, not only by its ttl.
     pub sees_clients_end: bool,
-    /// Whether holders are told at once that they were evicted ([`News::Lost`]); if not, their next
-    /// renewal or release says [`Loss::Evicted`].
+    /// Whether holders are told at once that they were evicted ([`News::Lost`]). If not, their next
+    /// renewal or release returns [`Loss::Evicted`].
     pub tells_evictions: bool,
     /// Whether a name may stay taken after its release ([`Release::stays_taken`]).
     pub stays_taken: bool,
-    /// The smallest ttl.
+    /// The shortest ttl.
     pub shortest_ttl: Duration,
-    /// The largest ttl.
+    /// The longest ttl.
     pub longest_ttl: Duration,
-    /// How many fences a grant can set aside.
+    /// How many fences a grant can reserve.
     pub most_fences: u32,
-    /// How long a request may stay without an answer before it fails; `None` if it cannot.
+    /// How long a request may remain unanswered before it fails; `None` if it cannot time out.
     pub timeout: Option<Duration>,
 }
 
 impl Capabilities {
-    /// Returns what a store can do that lacks nothing; take away what yours does not have.
+    /// Returns the capabilities of a store that supports everything; turn off what yours lacks.
     pub fn all() -> Self {
         Self {
             shared: true,
@@ -305,7 +309,8 @@ impl Capabilities {
     /// Returns the shortest ttl that survives a lost answer: three times the
     /// [timeout](Self::timeout).
     ///
-    /// A lease is renewed after a third of its ttl, and once more if that fails.
+    /// The engine renews a lease after a third of its ttl, which leaves time for one more attempt
+    /// if that fails.
     pub fn shortest_safe_ttl(&self) -> Duration {
         self.timeout.map_or(Duration::ZERO, |timeout| timeout * 3)
     }

@@ -1,26 +1,27 @@
-//! Where others than the store can see that a lease is held, and where a lock in a database is taken.
+//! Where code outside the store can check that a lease is held, and where a database takes a lock.
 
 use crate::driver::Mode;
 use crate::name::{ClaimId, Fence, Name};
 use crate::transaction::Dialect;
 
-/// Where a lease can be seen by a statement of somebody else's transaction.
+/// Where a statement of the caller's own transaction can check a lease.
 ///
-/// A store whose requests can be combined with a check of a lease (a row of a database) says here what to check.
+/// A store whose leases can be checked together with other requests (as rows of a database) describes here what
+/// to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Proof {
-    /// A row of a lock table: see [`RowProof`].
+    /// A row of a lock table; see [`RowProof`].
     Row(RowProof),
 }
 
-/// A row of a table of locks, in the format of the stores `postgres://` and `mysql://`.
+/// A row of a lock table, in the format of the stores `postgres://` and `mysql://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RowProof {
-    /// Which statements the database understands.
+    /// The SQL dialect of the database.
     pub dialect: Dialect,
-    /// The table, as a statement names it.
+    /// The table, as statements name it.
     pub table: String,
     /// The name that is locked.
     pub name: Name,
@@ -28,11 +29,11 @@ pub struct RowProof {
     pub claim: ClaimId,
     /// The number of its grant in the store.
     pub fence: Fence,
-    /// How it holds the name: with others or alone.
+    /// How it holds the name: shared or exclusively.
     pub mode: Mode,
 }
 
-/// Where a lock is taken that belongs to a transaction of a database.
+/// Where a lock that belongs to a database transaction is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowKey {
@@ -41,11 +42,11 @@ pub enum RowKey {
         /// The text.
         text: String,
     },
-    /// A row of a table in MySQL or MariaDB, which is there.
+    /// An existing row of a table in MySQL or MariaDB.
     Row {
-        /// The table, as a statement names it.
+        /// The table, as statements name it.
         table: String,
-        /// Whether the server understands `FOR UPDATE WAIT n`.
+        /// Whether the server supports `FOR UPDATE WAIT n`.
         waits: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! What an engine asks of a store: claims, renewals and releases.
+//! What an engine requests from a store: claims, renewals and releases.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Mode {
-    /// Alone.
+    /// Held by one owner alone.
     Exclusive,
     /// Together with other shared holders.
     Shared,
-    /// With `take` of `of` permits; claims with different `of` all keep to the smallest.
+    /// With `take` of `of` permits; if claims differ in `of`, the smallest applies.
     Permits {
         /// How many this claim takes, at least 1.
         take: u32,
-        /// How many there are.
+        /// How many there are in total.
         of: u32,
     },
 }
 
 impl Mode {
-    /// Whether an owner that holds a name in this mode may also hold it in the other.
+    /// Returns whether an owner that holds a name in this mode may also hold it in the other.
     pub(crate) fn covers(self, asked: Self) -> bool {
         self == asked || (self == Self::Exclusive && asked == Self::Shared)
     }
@@ -34,19 +34,20 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Life {
-    /// Its ttl, or the end of the client that asked for it, where the store sees that.
+    /// Its ttl, or the end of the client that asked for it if the store detects that.
     Client,
-    /// Its ttl alone: it belongs to no client, and anyone who knows the owner may go on with it.
+    /// Only its ttl: it belongs to no client, and anyone who knows its owner or its claim id may continue it.
     Ttl,
 }
 
-/// Whether a claim that cannot be granted at once stands in line.
+/// Whether a claim that cannot be granted at once waits in line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wait {
-    /// It does not: the answer is [`Answer::Busy`](super::Answer::Busy), and no lease or line changes.
+    /// It does not wait: the answer is [`Answer::Busy`](super::Answer::Busy), and no lease or line changes.
     No,
-    /// It does: the answer is [`Answer::Queued`](super::Answer::Queued), and the grant comes as [`News::Granted`](super::News::Granted).
+    /// It waits: the answer is [`Answer::Queued`](super::Answer::Queued), and the grant arrives as
+    /// [`News::Granted`](super::News::Granted).
     InLine,
 }
 
@@ -54,32 +55,33 @@ pub enum Wait {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Claim {
-    /// What is asked for.
+    /// The name.
     pub name: Name,
-    /// What every request about this claim names; chosen before the first request goes out, so
-    /// that a lost answer can be cleaned up, and never used for another claim.
+    /// The id that every request about this claim names; never used for another claim. It is chosen before the
+    /// first request is sent, so that the engine can clean up after a lost answer.
     pub id: ClaimId,
-    /// Whose claims hold together with this one; without an owner it shares with no other claim.
+    /// The owner, whose other claims hold the name together with this one. A claim without an owner shares with no
+    /// other.
     pub owner: Option<Owner>,
-    /// How it is asked for.
+    /// The mode.
     pub mode: Mode,
     /// How long the lease lasts unless renewed.
     pub ttl: Duration,
-    /// Whether to stand in line.
+    /// Whether to wait in line.
     pub wait: Wait,
     /// What ends the lease.
     pub life: Life,
-    /// How many fences to set aside for this grant, at least 1.
+    /// How many fences to reserve for this grant, at least 1.
     pub fences: u32,
-    /// Whether to be told by [`News::Wanted`](super::News::Wanted) when somebody else asks for the name while this
-    /// lease runs; not for [`Life::Ttl`], which has no client to tell.
+    /// Whether to be told by [`News::Wanted`](super::News::Wanted) when another client asks for the name while
+    /// this lease runs. Not for [`Life::Ttl`], which has no client to tell.
     pub tell_if_wanted: bool,
-    /// For people who look at the lock.
+    /// For people who inspect the lock.
     pub about: About,
 }
 
 impl Claim {
-    /// Makes a claim with a new id: exclusive, without an owner, in line, and bound to its client.
+    /// Makes a claim with a new id that is exclusive, without an owner, waits in line, and is bound to its client.
     pub fn new(name: Name, ttl: Duration) -> Self {
         Self {
             name,
@@ -95,33 +97,33 @@ impl Claim {
         }
     }
 
-    /// Names the id of the claim.
+    /// Sets the id of the claim.
     pub fn with_id(self, id: ClaimId) -> Self {
         Self { id, ..self }
     }
 
-    /// Names whose claims hold together with this one.
+    /// Sets the owner.
     pub fn with_owner(self, owner: impl Into<Option<Owner>>) -> Self {
         let owner = owner.into();
         Self { owner, ..self }
     }
 
-    /// Asks in another mode.
+    /// Sets the mode.
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Asks for another ttl.
+    /// Sets the ttl.
     pub fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// Says whether to stand in line.
+    /// Sets whether to wait in line.
     pub fn with_wait(self, wait: Wait) -> Self {
         Self { wait, ..self }
     }
 
-    /// Says what ends the lease.
+    /// Sets what ends the lease.
     pub fn with_life(self, life: Life) -> Self {
         Self { life, ..self }
     }
@@ -135,17 +137,17 @@ impl Claim {
         }
     }
 
-    /// Asks for so many fences.
+    /// Sets how many fences to reserve.
     pub fn with_fences(self, fences: u32) -> Self {
         Self { fences, ..self }
     }
 
-    /// Says who asks and why.
+    /// Sets who asks and why.
     pub fn with_about(self, about: About) -> Self {
         Self { about, ..self }
     }
 
-    /// Returns the owner as people see it: the id of a claim that has none.
+    /// Returns the owner as people see it; for a claim without an owner that is its id.
     pub fn owner_text(&self) -> &str {
         match &self.owner {
             Some(owner) => owner.as_str(),
@@ -154,7 +156,7 @@ impl Claim {
     }
 }
 
-/// Who asks and why, for people who look at the lock.
+/// Who asks and why, for people who inspect the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -177,7 +179,7 @@ impl About {
         }
     }
 
-    /// Says why it asks.
+    /// Sets the reason.
     pub fn with_reason(self, reason: &str) -> Self {
         Self {
             reason: Some(reason.into()),
@@ -185,7 +187,7 @@ impl About {
         }
     }
 
-    /// Returns who this process is, and why it asks.
+    /// Describes this process, with a reason.
     pub fn this_process(reason: Option<&Arc<str>>) -> Self {
         static THIS: OnceLock<About> = OnceLock::new();
         let this = THIS.get_or_init(|| {
@@ -206,20 +208,20 @@ impl About {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Renewal {
-    /// What is held.
+    /// The name that is held.
     pub name: Name,
     /// The claim that was granted.
     pub claim: ClaimId,
-    /// The number of its grant, if the lease must have just this one.
+    /// The number of its grant, if the lease must have exactly this one.
     pub fence: Option<Fence>,
     /// What ends the lease.
     pub life: Life,
-    /// How long it lasts from now.
+    /// How long it lasts from now on.
     pub ttl: Duration,
 }
 
 impl Renewal {
-    /// Renews the lease of a claim, whatever its fence.
+    /// Makes a renewal of a claim's lease, whatever its fence.
     pub fn new(name: Name, claim: ClaimId, life: Life, ttl: Duration) -> Self {
         Self {
             name,
@@ -230,36 +232,36 @@ impl Renewal {
         }
     }
 
-    /// Renews the lease of a claim for the ttl that the claim asked for.
+    /// Makes a renewal of a claim's lease for the ttl that the claim asked for.
     pub fn of(claim: &Claim) -> Self {
         Self::new(claim.name.clone(), claim.id.clone(), claim.life, claim.ttl)
     }
 
-    /// Names the fence that the lease must have.
+    /// Sets the fence that the lease must have.
     pub fn with_fence(self, fence: impl Into<Option<Fence>>) -> Self {
         let fence = fence.into();
         Self { fence, ..self }
     }
 }
 
-/// Which lease to let go.
+/// Which lease to release.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Release {
-    /// What is held.
+    /// The name that is held.
     pub name: Name,
     /// The claim that was granted.
     pub claim: ClaimId,
-    /// The number of its grant, if the lease must have just this one.
+    /// The number of its grant, if the lease must have exactly this one.
     pub fence: Option<Fence>,
     /// What ends the lease.
     pub life: Life,
-    /// How long the name stays taken all the same, by nobody, after it was freed.
+    /// How long the name stays taken by nobody after its release.
     pub stays_taken: Duration,
 }
 
 impl Release {
-    /// Frees the lease of a claim at once, whatever its fence.
+    /// Makes an immediate release of a claim's lease, whatever its fence.
     pub fn new(name: Name, claim: ClaimId, life: Life) -> Self {
         Self {
             name,
@@ -270,18 +272,18 @@ impl Release {
         }
     }
 
-    /// Frees the lease of a claim.
+    /// Makes an immediate release of a claim's lease.
     pub fn of(claim: &Claim) -> Self {
         Self::new(claim.name.clone(), claim.id.clone(), claim.life)
     }
 
-    /// Names the fence that the lease must have.
+    /// Sets the fence that the lease must have.
     pub fn with_fence(self, fence: impl Into<Option<Fence>>) -> Self {
         let fence = fence.into();
         Self { fence, ..self }
     }
 
-    /// Lets the name stay taken for so long, by nobody.
+    /// Sets how long the name stays taken by nobody.
     pub fn with_stays_taken(self, stays_taken: Duration) -> Self {
         Self {
             stays_taken,
