@@ -1,6 +1,6 @@
-//! Locks within one process: the reference for the other stores.
+//! Locks within one process; the reference for the other stores.
 //!
-//! Its clock is Tokio's, so that tests can pause time. It survives nothing.
+//! Its clock is Tokio's, so that tests can pause time. Nothing is persistent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 pub struct Memory {
     session: Session,
     shared: Arc<Mutex<State>>,
-    /// Unbounded in type only: a session gets one notice per claim and lease.
+    /// The channel is unbounded, but a session gets only one notice per claim and lease.
     inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
 }
 
@@ -173,7 +173,7 @@ struct State {
     started: Instant,
     /// The clock of this store, if it is not Tokio's.
     clock: Option<Arc<dyn TimeSource>>,
-    /// Sorted, for the list and so that a sweep can go on where the last one ended.
+    /// Sorted for listing, and so that a sweep can continue where the last one ended.
     ledgers: BTreeMap<Name, Ledger>,
     changes: usize,
     swept: Option<Name>,
@@ -223,7 +223,7 @@ impl State {
         } in notices
         {
             if let Some(inbox) = self.inboxes.get(&session) {
-                // A closed inbox belongs to a client that is being dropped, and reads no more.
+                // A closed inbox belongs to a client that is being dropped and no longer reads.
                 let _ = inbox.send(ledger::news(name.clone(), &claim, what));
             }
         }

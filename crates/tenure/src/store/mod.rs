@@ -1,4 +1,4 @@
-//! The stores: each its own module, each behind its own feature but for memory.
+//! The stores: each has its own module and, except for memory, its own feature.
 //!
 //! | store | module | lives in | waiters are told by |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | `mysql://`, `mariadb://` | `mysql` | a table in MySQL or MariaDB | a query that is interrupted |
 //! | `postgres://` | `postgres` | a table in PostgreSQL | `NOTIFY` |
 //!
-//! Drivers use [`driver`](crate::driver), the names and the error of this crate, and nothing else of it.
+//! Drivers use only [`driver`](crate::driver), the names and the error of this crate.
 
 pub(crate) mod ledger;
 #[cfg(all(feature = "local", target_os = "linux"))]

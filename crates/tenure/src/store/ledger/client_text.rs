@@ -1,4 +1,5 @@
-//! A client as hexadecimal digits where people may read it, and as a number elsewhere.
+//! Serializes a client as hexadecimal digits in formats that people read, and as a number
+//! elsewhere.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

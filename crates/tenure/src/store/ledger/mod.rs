@@ -1,8 +1,8 @@
 //! The rules of one name, for stores that decide in our own process.
 //!
-//! A ledger is who holds a name and who stands in line for it. It is plain data and knows neither
-//! clocks nor sockets: the store gives the time in, and sends out the notices that come back. The
-//! same rules so serve the memory store and the local store.
+//! A ledger records who holds a name and who waits in line for it. It is plain data without clocks
+//! or sockets: the store passes the time in, and sends the notices that come back. So the memory
+//! store, the local store and the stores in databases share these rules.
 
 #[cfg(feature = "serde")]
 mod client_text;
@@ -25,7 +25,7 @@ pub(crate) use notice::{Notice, What, news};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "simulation"))]
 pub(crate) use stored::{LoneHolder, Standing};
 
-/// Which client a lease or a place belongs to.
+/// The client that a lease or a place in line belongs to.
 pub(crate) type Session = u128;
 
 /// The session of leases that belong to no client.
@@ -34,13 +34,13 @@ pub(crate) const NOBODY: Session = 0;
 /// Nanoseconds on the store's clock.
 pub(crate) type Nanos = u64;
 
-/// Gives out fences: the first of a block of so many that are larger than all before.
+/// A source of fences.
 pub(crate) trait Fences {
-    /// Reserves `count` fences and returns the first.
+    /// Reserves a block of `count` fences that are larger than all before, and returns the first.
     fn reserve(&mut self, count: u32) -> Fence;
 }
 
-/// Who holds one name, and who stands in line for it.
+/// Who holds one name, and who waits in line for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Ledger {
@@ -53,19 +53,19 @@ pub(crate) struct Ledger {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Row {
     claim: Box<str>,
-    /// Whose claims it holds together with.
+    /// The owner, whose claims hold the name together.
     owner: Option<Box<str>>,
     #[cfg_attr(feature = "serde", serde(with = "client_text"))]
     session: Session,
     mode: Mode,
-    /// Whether it is released, and the name stays taken by nobody.
+    /// Whether it was released and the name stays taken by nobody.
     released: bool,
     fence: u64,
-    /// How many fences were set aside with it: none for a claim that shares another's fence.
+    /// How many fences were reserved with it: none for a claim that shares another's fence.
     fences: u32,
     since: Nanos,
     ends: Nanos,
-    /// Whether its session is still to be told when somebody else wants the name.
+    /// Whether to tell its session when somebody else wants the name; cleared once told.
     tells: bool,
     about: About,
 }
@@ -78,7 +78,7 @@ struct Place {
     owner: Option<Box<str>>,
     #[cfg_attr(feature = "serde", serde(with = "client_text"))]
     session: Session,
-    /// Whether the lease will belong to the session, or to nobody.
+    /// Whether the lease will belong to the session rather than to nobody.
     bound: bool,
     mode: Mode,
     fences: u32,
@@ -94,7 +94,7 @@ struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModeConflict;
 
-/// One request at one moment: by whom, when, with which fences, and what others are to be told.
+/// The context of one request: the client, the time, the source of fences, and the notices to send.
 pub(crate) struct Moment<'a> {
     pub(crate) session: Session,
     pub(crate) now: Nanos,
@@ -103,12 +103,12 @@ pub(crate) struct Moment<'a> {
 }
 
 impl Ledger {
-    /// Whether nothing is worth keeping.
+    /// Returns whether nothing is worth storing.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.line.is_empty()
     }
 
-    /// Decides a claim. Everybody whose turn has come by `now` goes in first.
+    /// Decides a claim, after granting all claims in line whose turn has come by `now`.
     pub(crate) fn acquire(
         &mut self,
         claim: &Claim,
@@ -117,7 +117,7 @@ impl Ledger {
         self.let_in(at);
         let answer = self.decide(claim, at);
         if answer == Ok(Answer::Busy) {
-            // A claim that waits is seen in the line, by `settle`.
+            // A claim that waits needs no call here: `settle` finds it in the line.
             let refused = at.session;
             call_back(&mut self.rows, |holder| holder != refused, at);
         }
@@ -125,7 +125,7 @@ impl Ledger {
         answer
     }
 
-    /// Leaves the line, and gives back a grant.
+    /// Removes the claim from the line, and gives back its grant.
     pub(crate) fn withdraw(&mut self, claim: &Claim, at: &mut Moment<'_>) {
         let (id, session) = (claim.id.as_str(), at.session_of(claim.life));
         let waiting = at.session;
@@ -134,7 +134,7 @@ impl Ledger {
         self.settle(at);
     }
 
-    /// Restarts a lease.
+    /// Renews a lease.
     pub(crate) fn renew(&mut self, renewal: &Renewal, at: &mut Moment<'_>) -> Renewed {
         self.let_in(at);
         let session = at.session_of(renewal.life);
@@ -166,7 +166,7 @@ impl Ledger {
         released
     }
 
-    /// Takes the name away from its holders, and returns them.
+    /// Evicts the holders of the name, and returns them.
     pub(crate) fn evict(&mut self, at: &mut Moment<'_>) -> Vec<Holder> {
         self.let_in(at);
         let evicted = self.holders(at.now);
@@ -181,14 +181,14 @@ impl Ledger {
                 what,
             });
         }
-        // Moves on even if nobody is next: a resource that learns of the eviction can refuse all
-        // fences below this one.
+        // The fence advances even if nobody is next: a resource that learns of the eviction can
+        // refuse all fences below this one.
         at.fences.reserve(1);
         self.settle(at);
         evicted
     }
 
-    /// Forgets a session that has ended; returns whether it was here.
+    /// Removes a session that has ended; returns whether it was here.
     pub(crate) fn forget(&mut self, gone: Session, at: &mut Moment<'_>) -> bool {
         let before = self.rows.len() + self.line.len();
         self.rows.retain(|row| row.session != gone);
@@ -200,7 +200,7 @@ impl Ledger {
         was_here
     }
 
-    /// Returns the other sessions that hold the name or stand in line for it.
+    /// Returns the other sessions that hold the name or wait in line for it.
     #[cfg(feature = "local")]
     pub(crate) fn sessions_but(&self, own: Session) -> impl Iterator<Item = Session> {
         let rows = self.rows.iter().map(|row| row.session);
@@ -209,26 +209,27 @@ impl Ledger {
             .filter(move |session| *session != own && *session != NOBODY)
     }
 
-    /// Returns all sessions that hold the name or stand in line for it.
+    /// Returns all sessions that hold the name or wait in line for it.
     #[cfg(feature = "local")]
     pub(crate) fn sessions(&self) -> impl Iterator<Item = Session> {
         self.sessions_but(NOBODY)
     }
 
-    /// Whether a lease has run out that nobody has ended yet.
+    /// Returns whether a lease has expired that has not been removed yet.
     #[cfg(feature = "local")]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
         self.rows.iter().any(|row| row.ends <= now)
     }
 
-    /// Ends what has run out, lets in whose turn it is, and sees to who then holds and is first.
+    /// Removes expired leases, grants claims whose turn it is, and notifies the holders and the
+    /// first in line.
     pub(crate) fn settle(&mut self, at: &mut Moment<'_>) {
         self.let_in(at);
         self.call_holders(at);
         self.call_first(at);
     }
 
-    /// Whether nothing will be left at the given time but what has run out.
+    /// Returns whether only expired leases will be left at the given time.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         self.line.is_empty() && self.rows.iter().all(|row| row.ends <= now)
     }
@@ -281,7 +282,7 @@ impl Ledger {
         .collect()
     }
 
-    /// Ends what has run out, and lets in whose turn it is.
+    /// Removes expired leases, and grants claims whose turn it is.
     fn let_in(&mut self, at: &mut Moment<'_>) {
         self.rows.retain(|row| row.ends > at.now);
         while let Some(place) = self.next().and_then(|next| self.line.remove(next)) {
@@ -302,16 +303,17 @@ impl Ledger {
         }
     }
 
-    /// Frees a lease, or leaves the name taken by nobody.
+    /// Removes a lease, or leaves the name taken by nobody.
     fn let_go(&mut self, mine: usize, release: &Release, now: Nanos) -> Released {
         let mut row = self.rows.remove(mine);
         let owner = row.owner.clone();
         if !release.stays_taken.is_zero() {
-            // What stays of an earlier grant of the claim, if a late repeat has asked for it again.
+            // Remove what is left of an earlier grant of the claim, if a late retry has asked for it
+            // again.
             let before = self.rows.len();
             self.rows
                 .retain(|other| !(other.released && other.claim == row.claim));
-            // It stood before this one.
+            // That row comes before this one.
             let mine = mine - (before - self.rows.len());
             row.session = NOBODY;
             row.released = true;
@@ -325,7 +327,7 @@ impl Ledger {
         }
     }
 
-    /// Decides a claim when everybody else had their turn.
+    /// Decides a claim after all claims in line had their turn.
     fn decide(&mut self, claim: &Claim, at: &mut Moment<'_>) -> Result<Answer, ModeConflict> {
         let (id, session) = (claim.id.as_str(), at.session_of(claim.life));
         if let Some(row) = self.rows.iter_mut().find(|row| row.is(id, session)) {
@@ -360,14 +362,16 @@ impl Ledger {
         }
     }
 
-    /// Whose turn it is: a claim of an owner that is in already, else the first in line.
+    /// Returns whose turn it is: a claim of an owner that already holds the name, else the first in
+    /// line.
     fn next(&self) -> Option<usize> {
         let covered = |place: &Place| {
             let owner = place.owner.as_ref();
             let held = owner.and_then(|owner| self.mode_of(owner));
             held.is_some_and(|held| held.covers(place.mode))
         };
-        // An owner that is in already in another mode would share a grant that is not what it asked for.
+        // An owner that already holds the name in another mode would share a grant that it did not
+        // ask for.
         let is_in = |place: &Place| {
             let owner = place.owner.as_ref();
             owner.is_some_and(|owner| self.mode_of(owner).is_some())
@@ -378,7 +382,7 @@ impl Ledger {
         entering.or_else(|| first().map(|_| 0))
     }
 
-    /// Adds a lease: with a fence of its own, or with that of an owner that is in already.
+    /// Adds a lease, with a new fence or with that of an owner that already holds the name.
     fn grant(&mut self, place: Place, at: &mut Moment<'_>) -> Grant {
         let mut rows = self.rows.iter();
         let owner = place.owner.as_deref();
@@ -414,13 +418,13 @@ impl Ledger {
         granted
     }
 
-    /// How the owner holds the name, here or in another client.
+    /// Returns in which mode the owner holds the name, in this client or another.
     fn mode_of(&self, owner: &str) -> Option<Mode> {
         let mut rows = self.rows.iter();
         rows.find(|row| row.is_of(owner)).map(|row| row.mode)
     }
 
-    /// Whether an owner that is not in yet can go in beside those that are.
+    /// Returns whether a new owner can hold the name beside the current holders.
     fn fits(&self, mode: Mode) -> bool {
         match mode {
             Mode::Exclusive => self.rows.is_empty(),
@@ -432,7 +436,7 @@ impl Ledger {
                     let Mode::Permits { take, of } = row.mode else {
                         return false;
                     };
-                    // Claims that share an owner share its fence and so its permits.
+                    // Claims that share an owner share its fence, and therefore its permits.
                     if !seen.contains(&row.fence) {
                         seen.push(row.fence);
                         taken += u64::from(take);
@@ -444,7 +448,7 @@ impl Ledger {
         }
     }
 
-    /// The claim's row of this session, or why it has none.
+    /// Returns the row of this claim and session, or why there is none.
     fn held(&self, claim: &ClaimId, session: Session, fence: Option<Fence>) -> Result<usize, Loss> {
         let mut rows = self.rows.iter();
         let mine = rows.position(|row| {
@@ -460,14 +464,14 @@ impl Ledger {
         })
     }
 
-    /// When the first lease ends that is not renewed.
+    /// Returns when the first lease expires unless renewed.
     fn first_end(&self, now: Nanos) -> Nanos {
         self.rows.iter().map(|row| row.ends).min().unwrap_or(now)
     }
 
-    /// Tells the first in line to ask again if a lease may now end before it would.
+    /// Tells the first in line to ask again if a lease may now end before the time it was told.
     ///
-    /// Nobody else watches that end, and who comes after the first relies on it.
+    /// Nobody else watches that end, and the claims behind the first rely on it.
     fn call_first(&mut self, at: &mut Moment<'_>) {
         let ends = self.first_end(at.now);
         let Some(first) = self.line.front_mut().filter(|first| first.asks > ends) else {
@@ -477,40 +481,43 @@ impl Ledger {
         at.notices.push(first.call());
     }
 
-    /// Tells holders that somebody of another client waits, if they want to know.
+    /// Tells the holders that asked for it that another client waits.
     fn call_holders(&mut self, at: &mut Moment<'_>) {
         let line = &self.line;
         let is_waited_for = |holder| line.iter().any(|place| place.session != holder);
         call_back(&mut self.rows, is_waited_for, at);
     }
 
-    /// Tells everybody in line to ask again, because a client goes in past them.
+    /// Tells everybody in line to ask again, because another client was granted the name ahead of
+    /// them.
     ///
-    /// A store that watches the clients before a waiter has to learn of the new one, whose end
-    /// may be what the line waits for.
+    /// A store that watches the clients ahead of a waiter has to learn of the new one, because the
+    /// line may have to wait for its end.
     fn call_all(&self, at: &mut Moment<'_>) {
         at.notices.extend(self.line.iter().map(Place::call));
     }
 }
 
 impl Row {
-    /// Whether it is the lease of this claim; a name that stays taken after its release is nobody's.
+    /// Returns whether it is the lease of this claim; a name that stays taken after its release
+    /// belongs to nobody.
     fn is(&self, claim: &str, session: Session) -> bool {
         !self.released && self.session == session && &*self.claim == claim
     }
 
-    /// Whether this owner may enter because of it.
+    /// Returns whether this owner may share the name because of it.
     fn is_of(&self, owner: &str) -> bool {
         !self.released && self.owner.as_deref() == Some(owner)
     }
 
     fn grant(&self, valid: Duration) -> Grant {
-        // One that shares another's fence has it alone: what was set aside behind it is the other's.
+        // A claim that shares another's fence has only that one: the fences reserved behind it
+        // belong to the other claim.
         Grant::new(self.fence(), valid).with_fences(self.fences.max(1))
     }
 
     fn fence(&self) -> Fence {
-        // A row is only made with a fence; a damaged zero reads as the smallest.
+        // Rows always get a fence. A damaged zero reads as the smallest.
         Fence::new(self.fence.max(1)).unwrap_or_else(|| unreachable!("at least 1"))
     }
 }
@@ -562,7 +569,7 @@ impl std::fmt::Debug for Moment<'_> {
     }
 }
 
-/// Tells holders, once for each grant, that somebody else wants the name.
+/// Tells holders, once per grant, that somebody else wants the name.
 fn call_back(rows: &mut [Row], is_wanted: impl Fn(Session) -> bool, at: &mut Moment<'_>) {
     for row in rows.iter_mut().filter(|row| row.tells) {
         if is_wanted(row.session) {
@@ -576,19 +583,19 @@ fn call_back(rows: &mut [Row], is_wanted: impl Fn(Session) -> bool, at: &mut Mom
     }
 }
 
-/// The answer to a claim in line: the first lease that may end by itself names the time.
+/// Returns the answer to a claim in line: it asks again when the first lease may expire.
 fn queued(ends: Nanos, now: Nanos) -> Answer {
     Answer::Queued {
         ask_again: Some(Duration::from_nanos(ends.saturating_sub(now))),
     }
 }
 
-/// Who holds or waits, as people see it: a claim without an owner is its own.
+/// Returns the owner as people see it; a claim without an owner is its own.
 fn shown(claim: &str, owner: Option<&str>) -> Owner {
     Owner::shown(owner.unwrap_or(claim))
 }
 
-/// How many there are, as far as anybody wants to know.
+/// Counts items, up to the maximum of the type.
 fn count<T>(all: impl Iterator<Item = T>) -> u32 {
     u32::try_from(all.count()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What sessions have to be told after a change.
+//! Notices for sessions after a change.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{Nanos, Session};
 use crate::driver::{Grant, Loss, News};
 use crate::name::{ClaimId, Fence, Name};
 
-/// What a session has to be told after a change.
+/// A notice for a session after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Whom to tell.
+    /// The session to tell.
     pub(crate) session: Session,
-    /// About which of its claims.
+    /// Its claim that the notice is about.
     pub(crate) claim: Box<str>,
-    /// What.
+    /// The content.
     pub(crate) what: What,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum What {
-    /// Ask again: the time that was named no longer holds.
+    /// Ask again: the time that was given no longer applies.
     AskAgain,
     /// The claim is granted.
     Granted {

@@ -1,4 +1,5 @@
-//! What stores need that keep ledgers in a database: a lone holder as columns, and who is where in line.
+//! Support for stores that keep ledgers in a database: a lone holder as columns, and each claim's place in
+//! line.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use crate::driver::Loss;
@@ -6,7 +7,7 @@ use crate::driver::{About, Mode};
 use crate::name::{ClaimId, Fence};
 use crate::store::ledger::{Ledger, NOBODY, Nanos, Row, Session};
 
-/// An exclusive holder whom nobody waits for: the usual case, which needs no list.
+/// An exclusive holder without waiters: the usual case, which needs no list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoneHolder {
     pub(crate) claim: Box<str>,
@@ -20,7 +21,7 @@ pub(crate) struct LoneHolder {
     pub(crate) about: About,
 }
 
-/// How a claim of a client stands.
+/// The state of a client's claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It holds the name.
@@ -29,12 +30,12 @@ pub(crate) enum Standing {
         fences: u32,
         since: Nanos,
         ends: Nanos,
-        /// Whether its client is still to be told when somebody else wants the name.
+        /// Whether to tell its client when somebody else wants the name; cleared once told.
         tells: bool,
     },
-    /// It stands in line, behind so many others, and was told to ask again at this time.
+    /// It waits in line behind this many others, and was told to ask again at this time.
     Waits { behind: usize, asks: Nanos },
-    /// It does neither.
+    /// Neither.
     Absent,
 }
 
@@ -60,7 +61,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the lone holder, if there is nothing else to say of the name.
+    /// Returns the lone holder, if the ledger contains nothing else.
     pub(crate) fn lone_holder(&self) -> Option<LoneHolder> {
         let [row] = self.rows.as_slice() else {
             return None;
@@ -71,7 +72,7 @@ impl Ledger {
         self.first_holder()
     }
 
-    /// Returns the holder that came first, for people who look at the table.
+    /// Returns the first holder, for people who inspect the table.
     pub(crate) fn first_holder(&self) -> Option<LoneHolder> {
         let row = self.rows.first()?;
         Some(LoneHolder {
@@ -92,7 +93,7 @@ impl Ledger {
         self.rows.iter().map(|row| row.ends).max()
     }
 
-    /// Returns when the lease of a claim ends, whoever's it is, or why there is none.
+    /// Returns when the lease of a claim ends, whichever client has it, or why there is none.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn end_of(&self, claim: &ClaimId, fence: Fence) -> Result<Nanos, Loss> {
         let is_of = |row: &&Row| !row.released && &*row.claim == claim.as_str();
@@ -107,20 +108,20 @@ impl Ledger {
         }
     }
 
-    /// Returns whose claims stand in line, first to last.
+    /// Returns the sessions of the claims in line, first to last.
     pub(crate) fn waiting_sessions(&self) -> impl Iterator<Item = Session> {
         self.line.iter().map(|place| place.session)
     }
 
-    /// Lets the claims of a client leave the line, as it has ended; its leases run on.
+    /// Removes the claims of a client that has ended from the line; its leases continue.
     pub(crate) fn leave_line(&mut self, gone: Session) {
         self.line.retain(|place| place.session != gone);
     }
 
-    /// Shortens leases that were just handed over to clients, until they are renewed.
+    /// Shortens a lease that was just handed over to a client, until it is renewed.
     ///
-    /// The first in line is to ask again when such a lease ends, but is not told: that would be a message for
-    /// each hand-over, of which hardly any is needed. It finds out when it looks.
+    /// The first in line has to ask again when such a lease ends, but it is not told: that would cost a
+    /// message for each hand-over, and hardly any of these is needed. It finds out when it looks.
     pub(crate) fn shorten(&mut self, claim: &str, session: Session, ends: Nanos) -> bool {
         let mut rows = self.rows.iter_mut();
         let Some(row) = rows.find(|row| row.is(claim, session) && row.ends > ends) else {
@@ -133,7 +134,7 @@ impl Ledger {
         true
     }
 
-    /// Says how a claim of a client stands.
+    /// Returns the state of a client's claim.
     pub(crate) fn standing(&self, claim: &ClaimId, session: Session) -> Standing {
         let claim = claim.as_str();
         let mut rows = self.rows.iter();

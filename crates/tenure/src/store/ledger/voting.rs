@@ -1,7 +1,7 @@
-//! The rules of one name at a server that votes, for simulations.
+//! The rules of one name on a voting server, for simulations.
 //!
-//! They are those of `redis/scripts/acquire.lua` where a client asks for a vote: numbers follow the
-//! server's clock and what clients propose, and a lease that is handed over is short until its new
+//! They are those of `redis/scripts/acquire.lua` for a client that asks for a vote. Numbers follow the
+//! server's clock and the clients' proposals. A lease that is handed over is short until its new
 //! holder confirms it by asking again.
 
 use std::collections::BTreeMap;
@@ -15,31 +15,31 @@ use crate::store::ledger::{
 };
 use crate::store::vote::Number;
 
-/// Who holds one name at one server, who waits for it, and the last number that the server gave.
+/// Who holds one name on one server, who waits for it, and the last number that the server assigned.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VotingLedger {
     pub(crate) ledger: Ledger,
     pub(crate) last: u64,
     /// The number of each owner's grant: the largest that one of its claims has won since the first of
-    /// them went in.
+    /// them was granted.
     grants: BTreeMap<Box<str>, u64>,
 }
 
-/// One request at one moment: by whom, when, and what others are to be told.
+/// The context of one request: the client, the time, and the notices to send.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) session: Session,
     pub(crate) now: Nanos,
-    /// How long a lease lasts that was handed over and not confirmed.
+    /// How long a lease lasts that was handed over but not confirmed.
     pub(crate) hand_over: Duration,
     pub(crate) notices: Vec<Notice>,
 }
 
-/// Numbers as a server gives them that votes.
+/// Assigns numbers as a voting server does.
 struct Numbers {
     last: u64,
     least: u64,
-    /// The number that has won, if one has.
+    /// The number that won the vote, if one did.
     won: Option<Fence>,
 }
 
@@ -87,7 +87,7 @@ impl VotingLedger {
         })
     }
 
-    /// Lets in whose turn has come; `own`, if given, is told by the answer.
+    /// Grants claims whose turn has come; `own`, if given, learns of its grant from the answer.
     pub(crate) fn let_in(&mut self, own: Option<&Claim>, turn: &mut Turn) {
         let own = own.map(|claim| claim.id.as_str());
         self.run_for(own, turn, Number::AtLeast(0), |ledger, at| {
@@ -95,7 +95,7 @@ impl VotingLedger {
         });
     }
 
-    /// Changes the ledger; what is handed over by it has to be confirmed.
+    /// Changes the ledger; claims that are granted by the change have to confirm their leases.
     pub(crate) fn change<T>(
         &mut self,
         turn: &mut Turn,
@@ -144,7 +144,7 @@ impl VotingLedger {
         for mut notice in said {
             if matches!(notice.what, What::Granted { .. }) {
                 if Some(&*notice.claim) == own {
-                    // The answer tells it.
+                    // The answer tells this claim.
                     continue;
                 }
                 let ends = turn.now.saturating_add(nanos(turn.hand_over));
@@ -165,10 +165,10 @@ impl VotingLedger {
         output
     }
 
-    /// Gives claims that have joined others of their owner the number of its grant.
+    /// Gives claims that joined others of their owner the number of that owner's grant.
     fn number_joined(&mut self, before: &[Row]) {
         let rows = &mut self.ledger.rows;
-        // Whoever goes in after all others of its owner have left has a grant of its own.
+        // A claim that is granted after all others of its owner have left gets a new grant.
         self.grants.retain(|owner, _| {
             let mut stayed = before.iter().filter(|old| old.is_of(owner));
             stayed.any(|old| rows.iter().any(|row| row.is(&old.claim, old.session)))
@@ -193,8 +193,10 @@ impl VotingLedger {
         }
     }
 
-    /// Gives the lease of a claim that asks again a new number: it was handed over before others got
-    /// theirs, and has not won yet. Claims that share a grant have its number.
+    /// Assigns a new number to the lease of a claim that asks again.
+    ///
+    /// The lease was handed over before others got their numbers, and its number has not won yet.
+    /// Claims that share a grant have its number.
     fn number_anew(&mut self, claim: &Claim, turn: &mut Turn, number: Number) {
         let Some(mine) = self.row(claim, turn) else {
             return;
@@ -213,8 +215,8 @@ impl VotingLedger {
         self.number(mine, fence);
     }
 
-    /// Grants a claim under the number that has won the vote, unless the server has given that number
-    /// or a larger one to others.
+    /// Grants a claim with the number that won the vote, unless the server has assigned that number or
+    /// a larger one to others.
     fn write_down(
         &mut self,
         claim: &Claim,
@@ -275,7 +277,7 @@ impl VotingLedger {
         Ok(Answer::Granted(self.ledger.rows[mine].grant(claim.ttl)))
     }
 
-    /// The lease of a claim.
+    /// Returns the index of a claim's lease.
     fn row(&self, claim: &Claim, turn: &Turn) -> Option<usize> {
         let session = match claim.life {
             Life::Client => turn.session,
