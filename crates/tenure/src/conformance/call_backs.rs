@@ -1,11 +1,12 @@
-//! Rules of calling back: a holder that could give its lease back hears who wants it.
+//! Rules for calling back: a holder that offered to give its lease back is told when others want
+//! it.
 
 use super::Fixture;
 use super::needs::{Need, lacks};
 use super::party::cast;
 use crate::driver::{Life, Mode};
 
-/// A claim that has to wait calls back the lease in front of it; the lease runs on.
+/// A claim that has to wait calls back the lease ahead of it; the lease continues.
 pub async fn a_claim_from_elsewhere_calls_a_lease_back(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls]).await {
         return;
@@ -22,7 +23,7 @@ pub async fn a_claim_from_elsewhere_calls_a_lease_back(fixture: &dyn Fixture) {
     bob.is_held_by(&[&bob]).await;
 }
 
-/// A claim that does not wait is refused, and calls back all the same.
+/// A claim that does not wait is refused, and still calls back.
 pub async fn a_refused_try_calls_back_too(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls]).await {
         return;
@@ -36,7 +37,8 @@ pub async fn a_refused_try_calls_back_too(fixture: &dyn Fixture) {
     bob.locks().await;
 }
 
-/// Whoever else asks, and however often: a grant is called back once, the next one again.
+/// Each grant is called back once, whoever asks and however often; the next grant is called back
+/// again.
 pub async fn a_lease_is_called_back_once(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls]).await {
         return;
@@ -61,7 +63,7 @@ pub async fn a_lease_is_called_back_once(fixture: &dyn Fixture) {
     assert_eq!(ann.is_called_back().await, second);
 }
 
-/// A lease that is handed over while others stand in line is called back for them at once.
+/// A lease that is handed over while others wait in line is called back for them at once.
 pub async fn a_lease_that_others_stand_in_line_for_is_called_back_at_once(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls]).await {
         return;
@@ -79,7 +81,7 @@ pub async fn a_lease_that_others_stand_in_line_for_is_called_back_at_once(fixtur
     eve.turn().await;
 }
 
-/// Holders that did not ask for it are not told, and neither is a lease that has no client.
+/// Holders that did not ask for it are not told, and neither are leases that have no client.
 pub async fn only_who_asked_for_it_is_called_back(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls, Need::Shared, Need::ByHand]).await {
         return;
@@ -98,7 +100,7 @@ pub async fn only_who_asked_for_it_is_called_back(fixture: &dyn Fixture) {
     by_ttl.is_not_called_back().await;
 }
 
-/// Another claim of the same client does not call back, nor one that is granted beside the lease.
+/// Neither another claim of the same client nor one that is granted beside the lease calls back.
 pub async fn only_a_claim_from_elsewhere_calls_back(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Calls, Need::Shared]).await {
         return;

@@ -1,4 +1,4 @@
-//! Who is granted a name, asking twice, entering again, and what strangers cannot do.
+//! Grants, repeated requests, re-entry, and requests of strangers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::party::{TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Loss, Released, Renewed, Wait};
 use crate::name::{ClaimId, Fence, Name};
 
-/// While one owner holds a name, another is refused; after the release it is not.
+/// While one owner holds a name, another is refused; after the release it is granted.
 pub async fn an_exclusive_lock_refuses_a_second_owner(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     ann.locks().await;
@@ -20,7 +20,7 @@ pub async fn an_exclusive_lock_refuses_a_second_owner(fixture: &dyn Fixture) {
     bob.locks().await;
 }
 
-/// A claim that is told "busy" has no place in line and leaves the holder as it was.
+/// A claim that is refused as busy has no place in line, and leaves the holder unchanged.
 pub async fn a_busy_claim_changes_nothing(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let fence = ann.locks().await;
@@ -33,7 +33,7 @@ pub async fn a_busy_claim_changes_nothing(fixture: &dyn Fixture) {
     assert!(ann.entry().await.holders.is_empty());
 }
 
-/// Of claims that several clients make at the same moment, exactly one is granted.
+/// If several clients make claims at the same moment, exactly one is granted.
 pub async fn one_of_many_claims_at_once_is_granted(fixture: &dyn Fixture) {
     let parties: [_; 4] = cast(fixture).await;
     for _ in 0..10 {
@@ -59,7 +59,7 @@ async fn attempt(driver: Arc<dyn Driver>, claim: Claim) -> Option<(Arc<dyn Drive
     }
 }
 
-/// Names that look alike, or special to some store, are locks of their own.
+/// Names that look alike, or that are special in some store, are separate locks.
 pub async fn unusual_names_are_distinct_locks(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let base = fresh_name();
@@ -135,7 +135,7 @@ fn unusual(base: &str) -> Vec<Name> {
     names
 }
 
-/// Asking again with a claim that was granted gives the same fence, and counts once.
+/// Repeating a claim that was granted returns the same fence, and counts once.
 pub async fn the_same_claim_asked_twice_is_granted_once(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let first = ann.locks().await;
@@ -146,7 +146,7 @@ pub async fn the_same_claim_asked_twice_is_granted_once(fixture: &dyn Fixture) {
     bob.locks().await;
 }
 
-/// Asking again restarts the lease.
+/// Repeating a claim restarts the lease.
 pub async fn asking_again_restarts_the_lease(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     ann.ttl(TTL / 4).locks().await;
@@ -155,8 +155,8 @@ pub async fn asking_again_restarts_the_lease(fixture: &dyn Fixture) {
     assert!(left > TTL / 2, "asked for {TTL:?}, {left:?} are left");
 }
 
-/// An owner that holds the name enters again with another claim, which has the same fence; asking
-/// for it again counts no more.
+/// An owner that holds the name re-enters it with another claim, which has the same fence;
+/// repeating that claim does not count again.
 pub async fn re_entry_is_one_more_claim_of_the_owner(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -175,7 +175,7 @@ pub async fn re_entry_is_one_more_claim_of_the_owner(fixture: &dyn Fixture) {
     bob.named().is_refused().await;
 }
 
-/// A holder enters again at once, also while others stand in line.
+/// A holder re-enters at once, even while others wait in line.
 pub async fn re_entry_does_not_wait_in_line(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -188,8 +188,8 @@ pub async fn re_entry_does_not_wait_in_line(fixture: &dyn Fixture) {
     ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A release frees the claim that it names, and says how many of its owner's are left; the name is
-/// free after the last.
+/// A release frees the claim that it names, and reports how many claims of its owner are left; the
+/// name is free after the last.
 pub async fn a_release_frees_one_claim_of_its_owner(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -212,7 +212,7 @@ pub async fn a_release_frees_one_claim_of_its_owner(fixture: &dyn Fixture) {
     bob.locks().await;
 }
 
-/// Late requests about a claim that is over leave a later claim of the same owner alone.
+/// Late requests about a claim that is over do not affect a later claim of the same owner.
 pub async fn requests_about_an_old_claim_leave_a_new_one_of_its_owner_alone(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -242,7 +242,7 @@ pub async fn requests_about_an_old_claim_leave_a_new_one_of_its_owner_alone(fixt
     ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// Two claims of one owner that stand in line have a place each; withdrawing one leaves the other.
+/// Two claims of one owner in line have separate places; withdrawing one leaves the other.
 pub async fn two_places_of_one_owner_are_two_claims(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners, Need::FirstCome]).await {
         return;
@@ -265,7 +265,7 @@ pub async fn two_places_of_one_owner_are_two_claims(fixture: &dyn Fixture) {
     ann.is_held_by(&[&third]).await;
 }
 
-/// A release that is sent again says that the lease is gone.
+/// A repeated release reports that the lease is gone.
 pub async fn a_second_release_says_gone(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     let fence = ann.locks().await;
@@ -287,7 +287,7 @@ pub async fn a_strangers_release_changes_nothing(fixture: &dyn Fixture) {
         }
     }
     for named in [None, Some(fence)] {
-        // Another client that knows the id.
+        // This is another client that knows the id.
         let stranger = ann.through(&eve);
         let released = stranger.releases_with(|release| release.fence = named);
         assert!(matches!(released.await, Released::NotHeld(_)));
@@ -319,7 +319,7 @@ pub async fn a_strangers_withdrawal_changes_nothing(fixture: &dyn Fixture) {
     ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A release or renewal that names another grant than the claim's changes nothing.
+/// A release or renewal that names a fence other than the claim's changes nothing.
 pub async fn an_old_fence_changes_nothing(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     let before = ann.neighbour();
@@ -336,7 +336,8 @@ pub async fn an_old_fence_changes_nothing(fixture: &dyn Fixture) {
     assert_eq!(released.await, Released::Freed { left: 0 });
 }
 
-/// Claims of one owner hold together in two clients, with one fence; both have to be released.
+/// Claims of one owner in two clients hold the name together, with one fence; both have to be
+/// released.
 pub async fn two_clients_share_an_owner(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -356,8 +357,8 @@ pub async fn two_clients_share_an_owner(fixture: &dyn Fixture) {
     bob.locks().await;
 }
 
-/// Two clients that share an owner and stand in line go in together, with one fence, past those
-/// that stand between them; nothing of them is left in line.
+/// Two waiting clients that share an owner are granted the name together, with one fence, ahead of
+/// those between them in line; neither of them is left in the line.
 pub async fn two_clients_of_one_owner_go_in_together(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners, Need::FirstCome]).await {
         return;
@@ -394,7 +395,7 @@ pub async fn withdrawing_a_granted_claim_lets_the_next_in(fixture: &dyn Fixture)
     eve.is_held_by(&[&eve]).await;
 }
 
-/// Withdrawing one claim of an owner leaves its others, and a repeat changes nothing more.
+/// Withdrawing one claim of an owner leaves its others, and is idempotent.
 pub async fn withdrawing_one_claim_leaves_the_others_of_its_owner(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners]).await {
         return;
@@ -417,7 +418,7 @@ pub async fn withdrawing_one_claim_leaves_the_others_of_its_owner(fixture: &dyn 
     bob.locks().await;
 }
 
-/// Withdrawing a claim that never was changes nothing, on a free name and on a held one.
+/// Withdrawing a claim that never existed changes nothing, whether the name is free or held.
 pub async fn withdrawing_what_never_was_changes_nothing(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     ann.withdraws().await;

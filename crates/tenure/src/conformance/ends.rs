@@ -1,4 +1,5 @@
-//! How leases end: by time, with their client, by an operator; and names that stay taken after their release.
+//! How leases end: by their ttl, with their client, by an operator; and names that stay taken after a
+//! release.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::needs::{Need, lacks, sees_clients_end, tells_evictions};
 use super::party::{TOLERANCE, TTL, cast, fresh_name, until};
 use crate::driver::{Answer, Life, Loss, Mode, Released, Renewed};
 
-/// A lease that is not renewed ends by itself, and the name is free.
+/// A lease that is not renewed expires, and the name is free.
 pub async fn an_expired_lease_frees_the_name(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let older = ann.ttl(fixture.short()).locks().await;
@@ -24,8 +25,8 @@ pub async fn an_expired_lease_frees_the_name(fixture: &dyn Fixture) {
     bob.is_held_by(&[&bob]).await;
 }
 
-/// A grant and a renewal say for how long they are good: no longer than the lease lasts, and not
-/// for a moment only.
+/// A grant and a renewal report how long they are valid: no longer than the lease lasts, and not just for a
+/// moment.
 pub async fn a_grant_lasts_for_as_long_as_the_store_says(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     let asked = Instant::now();
@@ -49,7 +50,7 @@ pub async fn a_grant_lasts_for_as_long_as_the_store_says(fixture: &dyn Fixture) 
     assert!(valid > TTL, "renewed for {:?}, got {valid:?}", TTL * 2);
 }
 
-/// A lease lasts for its ttl, counted from the request at the earliest.
+/// A lease lasts for its ttl, which starts no earlier than the request.
 pub async fn a_lease_lasts_for_its_ttl(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let asked = Instant::now();
@@ -74,7 +75,7 @@ pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
             Renewed::Extended { fence: found, .. } if found == fence => {
                 break (fence, past_first_end);
             }
-            // The machine stood still for so long.
+            // The machine was stalled for that long.
             Renewed::Lost(_) if asked.elapsed() + TOLERANCE >= first_ttl => {}
             other => panic!("expected to extend {fence}, got {other:?}"),
         }
@@ -87,7 +88,7 @@ pub async fn a_renewal_extends_the_lease(fixture: &dyn Fixture) {
     ann.is_held_by(&[&ann]).await;
 }
 
-/// A renewal after the end says that the lease is lost, and does not bring it back.
+/// A renewal after the end reports that the lease is lost, and does not revive it.
 pub async fn a_renewal_after_expiry_does_not_revive_the_lease(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let fence = ann.ttl(fixture.short()).locks().await;
@@ -106,7 +107,7 @@ pub async fn a_renewal_after_expiry_does_not_revive_the_lease(fixture: &dyn Fixt
     bob.is_held_by(&[&bob]).await;
 }
 
-/// Renewals sent together are answered in their order, each for itself.
+/// Renewals sent together are answered individually and in order.
 pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let parties = [0, 1, 2, 3, 4].map(|_| ann.at(fresh_name()));
@@ -135,8 +136,8 @@ pub async fn renewals_are_answered_in_their_order(fixture: &dyn Fixture) {
     assert_eq!(none.expect("the store answers"), []);
 }
 
-/// A lease of life `Ttl` outlives its client; who knows its claim renews and releases it from
-/// another.
+/// A lease of life `Ttl` outlives its client; anyone who knows its claim can renew and release it from
+/// another client.
 pub async fn a_lease_by_ttl_outlives_its_client(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::ByHand]).await {
         return;
@@ -158,7 +159,7 @@ pub async fn a_lease_by_ttl_outlives_its_client(fixture: &dyn Fixture) {
     eve.locks().await;
 }
 
-/// A lease of life `Ttl` ends by its ttl.
+/// A lease of life `Ttl` expires by its ttl.
 pub async fn a_lease_by_ttl_expires(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::ByHand]).await {
         return;
@@ -168,7 +169,7 @@ pub async fn a_lease_by_ttl_expires(fixture: &dyn Fixture) {
     bob.locks_in_time().await;
 }
 
-/// A lease of life `Client` ends with its client, and the next in line goes in.
+/// A lease of life `Client` ends with its client, and the next in line is granted the name.
 pub async fn a_lease_by_client_ends_with_its_client(fixture: &dyn Fixture) {
     let [mut ann, mut bob, eve] = cast(fixture).await;
     if !sees_clients_end(fixture).await {
@@ -191,7 +192,7 @@ pub async fn a_lease_by_client_ends_with_its_client(fixture: &dyn Fixture) {
     eve.locks_in_time().await;
 }
 
-/// A place in line ends with its client, whatever life the lease was to have.
+/// A place in line ends with its client, whatever the life of the requested lease.
 pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::ByHand, Need::FirstCome]).await {
         return;
@@ -204,7 +205,7 @@ pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     drop(bob);
     drop(dan);
     until("the dead to leave the line", || async {
-        // The living ask again, by which some stores know them.
+        // Live clients ask again, which is how some stores know that they are alive.
         assert_eq!(eve.asks_if_called().await, None);
         let line = ann.entry().await.waiters;
         line.len() == 1 && line[0].claim == eve.claim().id
@@ -215,7 +216,7 @@ pub async fn a_place_in_line_ends_with_its_client(fixture: &dyn Fixture) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// A name that stays taken after its release is taken by nobody, not even its last owner, and then
+/// A name that stays taken after its release is held by nobody, not even its last owner, and then becomes
 /// free.
 pub async fn a_name_that_stays_taken_is_nobodys_and_then_free(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken, Need::ByHand]).await {
@@ -223,7 +224,7 @@ pub async fn a_name_that_stays_taken_is_nobodys_and_then_free(fixture: &dyn Fixt
     }
     let [ann, bob] = cast(fixture).await;
     for life in [Life::Client, Life::Ttl] {
-        // Taken for longer than the rule runs, and for so short that its end can be waited for.
+        // Once for longer than the rule runs, and once so short that the rule can wait for the end.
         for stays_taken in [TTL, fixture.short()] {
             let name = fresh_name();
             let (ann, bob) = (ann.life(life).at(name.clone()), bob.at(name));
@@ -251,7 +252,7 @@ pub async fn a_name_that_stays_taken_is_nobodys_and_then_free(fixture: &dyn Fixt
     }
 }
 
-/// A name that stays taken does so when the client that released it ends.
+/// A name that stays taken does so even if the client that released it ends.
 pub async fn a_name_that_stays_taken_outlives_its_client(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
@@ -265,8 +266,8 @@ pub async fn a_name_that_stays_taken_outlives_its_client(fixture: &dyn Fixture) 
     bob.is_refused().await;
 }
 
-/// Who stands in line goes in when the time is over for which a name stayed taken, although the
-/// lease would have lasted longer; also if the first in line leaves meanwhile.
+/// A waiter is granted the name when the time for which it stayed taken is over, although the lease would
+/// have lasted longer; also if the first in line leaves meanwhile.
 pub async fn a_name_that_stays_taken_goes_to_the_next_in_time(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::StaysTaken]).await {
         return;
@@ -282,7 +283,7 @@ pub async fn a_name_that_stays_taken_goes_to_the_next_in_time(fixture: &dyn Fixt
     eve.is_held_by(&[&eve]).await;
 }
 
-/// Who stands in line is never told to wait longer than the first lease in front of it lasts.
+/// A waiter is never told to wait longer than the first lease ahead of it lasts.
 pub async fn nobody_is_told_to_wait_past_the_lease(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared]).await {
         return;
@@ -292,7 +293,7 @@ pub async fn nobody_is_told_to_wait_past_the_lease(fixture: &dyn Fixture) {
     ann.locks().await;
     let (left, told) = (ann.entry().await.holders[0].expires_in, eve.stands().await);
     let Some(told) = told else {
-        // It is certain to hear of the end.
+        // The store is certain to report the end.
         return;
     };
     assert!(told <= left + TOLERANCE, "{left:?} left, told {told:?}");
@@ -305,7 +306,7 @@ pub async fn nobody_is_told_to_wait_past_the_lease(fixture: &dyn Fixture) {
     }
 }
 
-/// Who stands in line goes in when the lease in front of it ends by itself.
+/// A waiter is granted the name when the lease ahead of it expires.
 pub async fn an_expired_lease_lets_the_next_in(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let older = ann.ttl(fixture.short()).locks().await;
@@ -317,8 +318,8 @@ pub async fn an_expired_lease_lets_the_next_in(fixture: &dyn Fixture) {
     bob.is_held_by(&[&bob]).await;
 }
 
-/// A short lease that is handed over and never renewed does not hold up those behind it until
-/// the end of the long lease that they first stood behind.
+/// A short lease that is handed over and never renewed does not delay those behind it until the end of the
+/// long lease that they first waited for.
 pub async fn a_short_lease_after_a_long_one_lets_the_next_in(fixture: &dyn Fixture) {
     let [ann, bob, eve] = cast(fixture).await;
     ann.locks().await;
@@ -330,7 +331,7 @@ pub async fn a_short_lease_after_a_long_one_lets_the_next_in(fixture: &dyn Fixtu
     eve.is_held_by(&[&eve]).await;
 }
 
-/// An eviction takes the name from its holder, tells it, returns it and lets the next in.
+/// An eviction takes the name from its holder, tells the holder, returns it, and grants the name to the next.
 pub async fn an_eviction_tells_the_holder_and_lets_the_next_in(fixture: &dyn Fixture) {
     let [ann, bob, eve] = cast(fixture).await;
     let fence = ann.locks().await;
@@ -355,7 +356,7 @@ pub async fn an_eviction_tells_the_holder_and_lets_the_next_in(fixture: &dyn Fix
     assert_eq!(released.await, Released::NotHeld(loss));
 }
 
-/// An eviction takes the name from all its holders, those of no client among them.
+/// An eviction takes the name from all its holders, including those without a client.
 pub async fn an_eviction_takes_the_name_from_every_holder(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::ByHand]).await {
         return;
@@ -376,7 +377,7 @@ pub async fn an_eviction_takes_the_name_from_every_holder(fixture: &dyn Fixture)
     }
 }
 
-/// Evicting a free name takes nothing from anybody.
+/// Evicting a free name evicts nobody.
 pub async fn evicting_a_free_name_returns_nothing(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     assert!(ann.evicts().await.is_empty());

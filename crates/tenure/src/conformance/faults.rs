@@ -1,4 +1,4 @@
-//! Fault injection: a driver around a driver, which fails, delays or loses requests on command.
+//! Fault injection: a wrapper around a driver that fails, delays or loses requests on command.
 //!
 //! For tests of programs that use tenure, and for tenure's own.
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::name::{Fence, Name};
 use crate::sync::Mutex;
 
-/// A driver that passes everything on to another, except for the faults that it was told to inject.
+/// A driver that forwards everything to another, except for the faults that it was told to inject.
 ///
 /// # Examples
 ///
@@ -73,7 +73,7 @@ pub enum Fault {
     LateRequest(Duration),
     /// It takes effect, and its answer is lost.
     LoseAnswer,
-    /// It fails, takes no effect, and the caller knows that.
+    /// It fails without taking effect, and the caller knows that.
     Refuse,
 }
 
@@ -86,7 +86,7 @@ struct Plan {
 }
 
 impl FaultyDriver {
-    /// Wraps a driver; no fault is injected until one is asked for.
+    /// Wraps a driver; injects no fault until told to.
     pub fn around(inner: Arc<dyn Driver>) -> Self {
         let (teller, told) = mpsc::unbounded_channel();
         Self {
@@ -97,9 +97,9 @@ impl FaultyDriver {
         }
     }
 
-    /// Tells the engine something as if the store had; news that is late at this time is lost.
+    /// Sends news to the engine as if from the store; news that is delayed at this time is lost.
     pub fn tell(&self, news: News) {
-        // Fails only if nobody can listen any more.
+        // Fails only if the receiver is gone.
         let _ = self.teller.send(news);
     }
 
@@ -113,12 +113,12 @@ impl FaultyDriver {
         self.plan.lock().always.insert(request, fault);
     }
 
-    /// Delays news by so much from now on, until [`heal`](Self::heal).
+    /// Delays news by this long from now on, until [`heal`](Self::heal).
     pub fn delay_news(&self, delay: Duration) {
         self.plan.lock().news_delay = delay;
     }
 
-    /// Injects no more faults.
+    /// Stops injecting faults.
     pub fn heal(&self) {
         let mut plan = self.plan.lock();
         plan.always.clear();

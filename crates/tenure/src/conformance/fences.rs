@@ -1,4 +1,4 @@
-//! The numbers of grants.
+//! Rules for fences.
 
 use super::Fixture;
 use super::needs::{Need, lacks, sees_clients_end};
@@ -6,8 +6,8 @@ use super::party::{Party, cast};
 use crate::driver::Mode;
 use crate::name::Fence;
 
-/// Each grant has a larger fence than all before it: after a release, an expiry, an eviction and
-/// the end of a client, and whoever is granted.
+/// Each grant has a larger fence than all before it, after a release, an expiry, an eviction and
+/// the end of a client, and whoever is granted the name.
 pub async fn fences_grow_whatever_ended_the_lease_before(fixture: &dyn Fixture) {
     let [ann, bob, mut eve] = cast(fixture).await;
     if !sees_clients_end(fixture).await {
@@ -30,7 +30,7 @@ pub async fn fences_grow_whatever_ended_the_lease_before(fixture: &dyn Fixture) 
     assert_growing(&fences);
 }
 
-/// Holders that share a name have a fence each, in the order of their grants.
+/// Holders that share a name have separate fences, in the order of their grants.
 pub async fn shared_holders_have_a_fence_each(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared]).await {
         return;
@@ -43,7 +43,7 @@ pub async fn shared_holders_have_a_fence_each(fixture: &dyn Fixture) {
     assert_growing(&fences);
 }
 
-/// A grant leaves room for the fences that were asked for, also when it is handed over.
+/// A grant reserves the fences that were asked for, also when it is handed over.
 pub async fn fences_leave_room_for_the_block_that_was_reserved(fixture: &dyn Fixture) {
     let [ann, bob, eve] = cast(fixture).await;
     let block = |party: &Party| party.but(|claim| claim.fences = 64);
@@ -58,7 +58,7 @@ pub async fn fences_leave_room_for_the_block_that_was_reserved(fixture: &dyn Fix
     assert!(third.get() >= second.get() + 64, "{second} then {third}");
 }
 
-/// An eviction moves the fence on, beyond the block of the grant that it ended.
+/// An eviction advances the fence beyond the block of the grant that it ended.
 pub async fn an_eviction_moves_the_fence_on(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let first = ann.but(|claim| claim.fences = 64).locks().await;

@@ -1,4 +1,4 @@
-//! The waiters of a name, first come first served.
+//! Rules for the line: first come, first served.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::needs::{Need, lacks, sees_clients_end};
 use super::party::{TOLERANCE, cast, until};
 use crate::driver::{Answer, Life, Mode, News, Released, Wait};
 
-/// A release hands the name to the next in line and tells it; the list shows it as the holder.
+/// A release hands the name over to the next in line and tells it; the list shows it as the holder.
 pub async fn a_release_hands_over_to_the_next(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     let fence = ann.locks().await;
@@ -42,7 +42,8 @@ pub async fn a_release_hands_over_to_the_next(fixture: &dyn Fixture) {
     bob.frees().await;
 }
 
-/// Waiters go in one after the other in the order in which they came, whichever client they use.
+/// Waiters are granted the name one after the other in the order of arrival, whichever client they
+/// use.
 pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::FirstCome]).await {
         return;
@@ -71,7 +72,7 @@ pub async fn the_line_is_first_come_first_served(fixture: &dyn Fixture) {
     }
 }
 
-/// Asking again while in line keeps the place, and makes no second one.
+/// Asking again while in line keeps the place, and creates no second one.
 pub async fn asking_again_keeps_the_place(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::FirstCome]).await {
         return;
@@ -107,7 +108,7 @@ pub async fn a_withdrawn_claim_leaves_the_line(fixture: &dyn Fixture) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// When the first in line leaves, those behind it that fit go in at once.
+/// When the first in line leaves, those behind it that fit are granted the name at once.
 pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
         return;
@@ -130,7 +131,8 @@ pub async fn leaving_the_line_lets_those_behind_in(fixture: &dyn Fixture) {
     reader.turn().await;
 }
 
-/// A release that names its grant hands over as any other does, and leaves the rest in line.
+/// A release that names its fence hands over as any other does, and leaves the rest of the line
+/// unchanged.
 pub async fn a_release_by_fence_hands_over_to_the_next(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::FirstCome]).await {
         return;
@@ -152,7 +154,7 @@ pub async fn a_release_by_fence_hands_over_to_the_next(fixture: &dyn Fixture) {
     ann.locks().await;
 }
 
-/// A claim that does not wait is refused while others stand in line, and so does not pass them.
+/// A claim that does not wait is refused while others wait in line, so it does not pass them.
 pub async fn a_try_does_not_jump_the_line(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
         return;
@@ -168,7 +170,7 @@ pub async fn a_try_does_not_jump_the_line(fixture: &dyn Fixture) {
     bob.turn().await;
 }
 
-/// Readers that come later do not pass a writer that stands in line.
+/// Readers that arrive later do not pass a writer that waits in line.
 pub async fn a_waiting_writer_is_not_passed_by_later_readers(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
         return;
@@ -186,7 +188,7 @@ pub async fn a_waiting_writer_is_not_passed_by_later_readers(fixture: &dyn Fixtu
     eve.turn().await;
 }
 
-/// Readers that stand together go in together, up to the next writer.
+/// Adjacent readers in line are granted the name together, up to the next writer.
 pub async fn readers_that_stand_together_go_in_together(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::FirstCome]).await {
         return;
@@ -252,7 +254,7 @@ pub async fn a_handed_over_lease_is_what_was_asked_for(fixture: &dyn Fixture) {
     eve.locks().await;
 }
 
-/// A wait for news that is given up loses no news.
+/// A cancelled wait for news loses no news.
 pub async fn news_is_not_lost_when_a_wait_is_given_up(fixture: &dyn Fixture) {
     let [ann, bob] = cast(fixture).await;
     ann.locks().await;

@@ -1,4 +1,4 @@
-//! What people see who look at the locks, and what is left of locks that nobody uses.
+//! What listings show, and what is left of locks that nobody uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::needs::{Need, lacks};
 use super::party::{TOLERANCE, TTL, cast, fresh_name, name};
 use crate::driver::{Answer, Claim, Driver, Life, Mode, Release, Released};
 
-/// The list is sorted by name, and has one name or all of them.
+/// The list is sorted by name, and contains one name or all of them.
 pub async fn the_list_is_sorted_and_filtered_by_name(fixture: &dyn Fixture) {
     let [ann] = cast(fixture).await;
     let base = fresh_name();
@@ -37,7 +37,7 @@ pub async fn the_list_is_sorted_and_filtered_by_name(fixture: &dyn Fixture) {
     assert_eq!(none.expect("the store answers"), []);
 }
 
-/// The list shows who holds a name: how, why, since when, until when, and from where.
+/// The list shows who holds a name, how, why, since when, until when, and from where.
 pub async fn the_list_shows_who_holds_and_why(fixture: &dyn Fixture) {
     let mode = match lacks(fixture, &[Need::Permits]).await {
         true => Mode::Exclusive,
@@ -85,7 +85,7 @@ pub async fn the_list_shows_a_lease_by_ttl(fixture: &dyn Fixture) {
     assert_eq!(entry.holders[0].life, Life::Ttl);
 }
 
-/// The list shows the line, first to last: who waits, for what, and since when.
+/// The list shows the line, first to last: who waits, for which mode, and since when.
 pub async fn the_list_shows_waiters_in_order(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared]).await {
         return;

@@ -1,16 +1,16 @@
-//! The rules that every driver keeps, as tests that the author of a driver can run.
+//! The rules that every driver must keep, as tests that the author of a driver can run.
 //!
-//! Each rule is a function whose name is the sentence that it proves; it opens as many clients of
-//! one store as it needs, and panics where the store breaks the rule. [`conformance!`] makes one
-//! test of each. Rules use names of their own, so that all of them can run at once on one server,
-//! and they wait for what has to happen rather than for a time to pass.
+//! Each rule is a function whose name is the sentence that it proves. It opens as many clients of
+//! one store as it needs, and panics if the store breaks the rule. [`conformance!`] makes one test
+//! of each. Each rule uses its own names, so that all of them can run at once on one server. Rules
+//! wait for events rather than for a time to pass.
 //!
 //! [`conformance!`]: crate::conformance!
 //!
 //! # Examples
 //!
-//! A driver's test file names how another client of the store is opened, and calls the macro. Here
-//! the store is the memory store; a real one starts its server in `open` and keeps it in the
+//! A driver's test file defines how to open another client of the store, and calls the macro. Here
+//! the store is the memory store. A real one starts its server in `open` and keeps it in the
 //! fixture, so that it stops with the test.
 //!
 //! ```
@@ -71,7 +71,7 @@ pub use line::*;
 pub use lists::*;
 pub use modes::*;
 
-/// One store, of which the rules open clients.
+/// One store, for which the rules open clients.
 #[async_trait]
 pub trait Fixture: Send + Sync {
     /// Opens another client of the same store, as another process would.
@@ -79,8 +79,8 @@ pub trait Fixture: Send + Sync {
     /// Dropping the last `Arc` ends the client, as the end of its process would.
     async fn client(&self) -> Arc<dyn Driver>;
 
-    /// Returns a lease short enough to wait for its end: 300 ms, more for a store that counts
-    /// in seconds.
+    /// Returns a ttl short enough to wait for its end: 300 ms, or more for a store that counts in
+    /// seconds.
     fn short(&self) -> Duration {
         Duration::from_millis(300)
     }
@@ -88,12 +88,12 @@ pub trait Fixture: Send + Sync {
 
 /// Checks every [rule](mod@crate::conformance) on one store, a few at a time, inside one test.
 ///
-/// For stores that take long to start; [`conformance!`](crate::conformance!) makes a test of each
+/// For stores that take long to start; [`conformance!`](crate::conformance!) makes one test per
 /// rule.
 ///
 /// # Panics
 ///
-/// If a rule is broken, with the names of all that are.
+/// If any rules are broken, with the names of all of them.
 pub async fn every_rule(fixture: impl Fixture + 'static) {
     let fixture: Arc<dyn Fixture> = Arc::new(fixture);
     let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -122,7 +122,7 @@ pub async fn every_rule(fixture: impl Fixture + 'static) {
     );
 }
 
-/// What a rule said when it failed.
+/// Returns the message with which a rule failed.
 fn why(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else {
         return "it did not end".to_owned();
@@ -136,15 +136,15 @@ fn why(error: JoinError) -> String {
     }
 }
 
-/// How many rules run together: they wait most of the time, and measure some of it.
+/// How many rules run at once. They wait most of the time, and measure some of it.
 const AT_ONCE: usize = 6;
 
 /// Makes one test per rule of [the suite](mod@crate::conformance) for the [`Fixture`] that `$open`
 /// resolves to.
 ///
-/// [`every_rule`](crate::conformance::every_rule) checks all of them in one test. What a store
-/// lacks by its [capabilities](crate::driver::Capabilities) it need not do; such a rule then checks
-/// that the engine refuses it. Rules that follow `$open` are the only ones that are checked.
+/// [`every_rule`](crate::conformance::every_rule) checks all of them in one test. A store need not
+/// do what it lacks by its [capabilities](crate::driver::Capabilities); such a rule then checks
+/// that the engine refuses it. If rules follow `$open`, only those are checked.
 ///
 /// [`Fixture`]: crate::conformance::Fixture
 #[macro_export]

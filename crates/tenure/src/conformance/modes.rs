@@ -1,11 +1,11 @@
-//! Which modes go together.
+//! Which modes are compatible.
 
 use super::Fixture;
 use super::needs::{Need, lacks};
 use super::party::{Party, cast};
 use crate::driver::{Mode, Released};
 
-/// Shared holders go together, and a writer is refused until the last of them is out.
+/// Shared holders hold together, and a writer is refused until the last of them has released.
 pub async fn shared_holders_go_together_and_exclude_a_writer(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared]).await {
         return;
@@ -58,7 +58,7 @@ pub async fn permits_are_granted_up_to_their_number(fixture: &dyn Fixture) {
     ann.is_held_by(&[&ann, &eve]).await;
 }
 
-/// Claims that name different numbers of permits all keep to the smallest.
+/// If claims name different numbers of permits, the smallest applies to all.
 pub async fn permits_keep_to_the_smallest_number(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Permits]).await {
         return;
@@ -108,7 +108,7 @@ pub async fn shared_and_permits_exclude_each_other(fixture: &dyn Fixture) {
     excludes(&permits(&ann, 1, 5), &bob.mode(Mode::Shared)).await;
 }
 
-/// An owner that holds a name alone may also read it; that is entering again.
+/// An owner that holds a name exclusively may also read it; this is re-entry.
 pub async fn reading_under_a_write_lock_is_re_entry(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::SharedOwners]).await {
         return;
@@ -125,8 +125,8 @@ pub async fn reading_under_a_write_lock_is_re_entry(fixture: &dyn Fixture) {
     bob.mode(Mode::Shared).is_refused().await;
 }
 
-/// An owner that holds a name in one mode is told of a conflict when it asks for another that
-/// the first does not cover, and keeps what it has.
+/// An owner that holds a name in one mode gets a conflict when it asks for another that the first
+/// does not cover, and keeps what it has.
 pub async fn a_mode_that_is_not_covered_is_a_conflict(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Shared, Need::SharedOwners]).await {
         return;
@@ -145,7 +145,7 @@ pub async fn a_mode_that_is_not_covered_is_a_conflict(fixture: &dyn Fixture) {
     ann.locks().await;
 }
 
-/// An owner that holds permits is told of a conflict when it asks for another mode or number.
+/// An owner that holds permits gets a conflict when it asks for another mode or number.
 pub async fn permits_cover_no_other_mode(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners, Need::Shared, Need::Permits]).await {
         return;
@@ -159,8 +159,8 @@ pub async fn permits_cover_no_other_mode(fixture: &dyn Fixture) {
     ann.is_held_by(&[&ann]).await;
 }
 
-/// A claim in line whose owner goes in with another number of permits waits until that has let go:
-/// it would share a grant that is not what it asked for.
+/// A claim in line whose owner is granted another number of permits waits until those are released:
+/// it would share a grant that it did not ask for.
 pub async fn other_permits_of_an_owner_wait_until_it_is_out(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::SharedOwners, Need::Permits]).await {
         return;
@@ -182,7 +182,7 @@ pub async fn other_permits_of_an_owner_wait_until_it_is_out(fixture: &dyn Fixtur
     permits(&ann.neighbour(), 1, 3).locks().await;
 }
 
-/// The largest number of permits is a number as any other.
+/// The largest number of permits works like any other.
 pub async fn all_of_the_largest_number_of_permits_exclude_others(fixture: &dyn Fixture) {
     if lacks(fixture, &[Need::Permits]).await {
         return;

@@ -1,4 +1,4 @@
-//! What a rule needs that a store may lack.
+//! Features that a rule needs and a store may lack.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::driver::{Capabilities, Driver, Fairness};
 use crate::error::Error;
 use crate::name::Owner;
 
-/// What a rule needs that a store may lack.
+/// A feature that a rule needs and a store may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     ByHand,
@@ -38,7 +38,7 @@ impl Need {
         let (locks, name) = (crate::Client::with_driver(driver), fresh_name());
         let mutex = locks.mutex(name.as_str());
         let refused = match self {
-            // An order that nobody promises cannot be asked for.
+            // An order that is not guaranteed cannot be asked for.
             Self::FirstCome => return,
             Self::ByHand => mutex.try_lease().await.map(drop),
             Self::Calls => mutex.keep(TTL).try_lock().await.map(drop),
@@ -60,7 +60,7 @@ impl Need {
     }
 }
 
-/// Whether the store lacks any of what a rule needs; then the engine has to refuse that.
+/// Returns whether the store lacks a feature that a rule needs; the engine must then refuse it.
 pub(crate) async fn lacks(fixture: &dyn Fixture, needs: &[Need]) -> bool {
     let driver = fixture.client().await;
     let can = driver.capabilities();
@@ -73,12 +73,12 @@ pub(crate) async fn lacks(fixture: &dyn Fixture, needs: &[Need]) -> bool {
     lacks
 }
 
-/// Whether a lease ends with its client; where it does not, it lasts for its ttl.
+/// Returns whether a lease ends with its client; if not, it lasts for its ttl.
 pub(crate) async fn sees_clients_end(fixture: &dyn Fixture) -> bool {
     fixture.client().await.capabilities().sees_clients_end
 }
 
-/// Whether holders are told at once that they were evicted.
+/// Returns whether holders are told at once that they were evicted.
 pub(crate) async fn tells_evictions(fixture: &dyn Fixture) -> bool {
     fixture.client().await.capabilities().tells_evictions
 }

@@ -1,4 +1,4 @@
-//! What the rules share: parties that ask for one name, each in a client of its own.
+//! What the rules share: parties that ask for one name, each in its own client.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::sync::Mutex;
 /// Longer than any rule runs.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
-/// How long a rule waits for what has to happen before it fails.
+/// How long a rule waits for an event before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What stores that count in milliseconds may be off by, and messages may take.
+/// How far stores that count in milliseconds may be off, and how long messages may take.
 pub(crate) const TOLERANCE: Duration = Duration::from_millis(50);
 
-/// Parties that ask for one fresh name, each with a client of its own and without an owner.
+/// Makes parties that ask for one fresh name, each with its own client and without an owner.
 pub(crate) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
     let name = fresh_name();
     let mut parties = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) async fn cast<const N: usize>(fixture: &dyn Fixture) -> [Party; N] {
     parties
 }
 
-/// A name that nobody else uses: rules share one server and run at once.
+/// Returns a name that nobody else uses: rules share one server and run at once.
 pub(crate) fn fresh_name() -> Name {
     name(&format!("conformance/{}", Owner::unique()))
 }
@@ -47,7 +47,7 @@ pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a rule uses valid names")
 }
 
-/// Asks until `found` says yes; fails with `what` if it does not happen in time.
+/// Asks until `found` returns true; fails with `what` if that takes too long.
 pub(crate) async fn until<F, Fut>(what: &str, mut found: F)
 where
     F: FnMut() -> Fut,
@@ -60,7 +60,7 @@ where
     }
 }
 
-/// A client and the news that nobody has asked for yet.
+/// A client, and its news that nobody has read yet.
 #[derive(Debug)]
 struct Client {
     driver: Arc<dyn Driver>,
@@ -70,7 +70,7 @@ struct Client {
 #[derive(Debug, Default)]
 struct Unread {
     news: Vec<News>,
-    /// How often the store said "ask again", which concerns every party of the client.
+    /// How often the store sent "ask again", which concerns every party of the client.
     calls: u64,
 }
 
@@ -99,10 +99,10 @@ impl Client {
     }
 }
 
-/// One claim of one client, and the next one after its end: no id is used twice.
+/// One claim of one client, and then the next one: no id is used twice.
 ///
-/// The methods that are verbs in the third person ask the store; those that can only go one way
-/// in every rule fail if it goes another.
+/// Methods named by a verb in the third person send a request to the store. Those with only one
+/// valid outcome in every rule fail on any other.
 #[derive(Debug)]
 pub(crate) struct Party {
     client: Arc<Client>,
@@ -116,15 +116,15 @@ struct Waiting {
     asks_at: Option<Instant>,
     calls: u64,
     last: Option<Fence>,
-    /// Whether the claim was released or withdrawn, so that the next request makes a new one.
+    /// Whether the claim was released or withdrawn: the next request then makes a new one.
     ended: bool,
 }
 
-/// A claim that stood in line and was granted.
+/// A claim that waited in line and was granted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) fence: Fence,
-    /// How long it stood in line, unless it learnt of its grant by asking again.
+    /// How long it waited in line, unless it learnt of its grant by asking again.
     pub(crate) after: Option<Duration>,
 }
 
@@ -142,7 +142,7 @@ impl Party {
         }
     }
 
-    /// The same claim, asked for in another way.
+    /// Returns the same claim with a change.
     pub(crate) fn but(&self, change: impl FnOnce(&mut Claim)) -> Self {
         let mut claim = self.claim();
         change(&mut claim);
@@ -161,12 +161,12 @@ impl Party {
         self.but(|claim| claim.life = life)
     }
 
-    /// The same claim, to be told when somebody else wants the name.
+    /// Returns the same claim, to be told when somebody else wants the name.
     pub(crate) fn told_if_wanted(&self) -> Self {
         self.but(|claim| claim.tell_if_wanted = true)
     }
 
-    /// Another claim of the same owner, on another name.
+    /// Returns another claim of the same owner, on another name.
     pub(crate) fn at(&self, name: Name) -> Self {
         self.but(|claim| {
             claim.id = ClaimId::unique();
@@ -174,12 +174,12 @@ impl Party {
         })
     }
 
-    /// The same claim with an owner that others may share.
+    /// Returns the same claim with an owner that others may share.
     pub(crate) fn named(&self) -> Self {
         self.but(|claim| claim.owner = Some(Owner::unique()))
     }
 
-    /// Another claim in the same client, without an owner.
+    /// Returns another claim in the same client, without an owner.
     pub(crate) fn neighbour(&self) -> Self {
         self.but(|claim| {
             claim.id = ClaimId::unique();
@@ -187,17 +187,17 @@ impl Party {
         })
     }
 
-    /// Another claim of the same owner in the same client.
+    /// Returns another claim of the same owner in the same client.
     pub(crate) fn nested(&self) -> Self {
         self.but(|claim| claim.id = ClaimId::unique())
     }
 
-    /// Another claim of the same owner in the client of another.
+    /// Returns another claim of the same owner, in another party's client.
     pub(crate) fn twin(&self, other: &Self) -> Self {
         self.nested().through(other)
     }
 
-    /// The same claim in the client of another, which knows its id.
+    /// Returns the same claim in another party's client, which knows its id.
     pub(crate) fn through(&self, other: &Self) -> Self {
         Self::with(Arc::clone(&other.client), self.claim())
     }
@@ -232,7 +232,7 @@ impl Party {
         Ok(answer)
     }
 
-    /// Asks without standing in line.
+    /// Asks without waiting in line.
     pub(crate) async fn tries(&self) -> Answer {
         let answer = self.asks(Wait::No).await.expect("the store answers");
         assert!(
@@ -259,7 +259,7 @@ impl Party {
         }
     }
 
-    /// Asks, and is put in line; returns when to ask again, if that has to be.
+    /// Asks, and is queued; returns when to ask again, if at all.
     pub(crate) async fn stands(&self) -> Option<Duration> {
         let answer = self.asks(Wait::InLine).await.expect("the store answers");
         match answer {
@@ -268,8 +268,8 @@ impl Party {
         }
     }
 
-    /// Asks for a name behind a short lease: is put in line, or granted if that is over by now,
-    /// because the machine stood still.
+    /// Asks for a name behind a short lease; is queued, or granted if that lease is already over
+    /// because the machine was stalled.
     pub(crate) async fn stands_or_enters(&self) -> Option<Fence> {
         match self.asks(Wait::InLine).await.expect("the store answers") {
             Answer::Granted(grant) => Some(grant.fence),
@@ -311,7 +311,7 @@ impl Party {
         }
     }
 
-    /// The grant of this claim that has not been seen yet.
+    /// Returns the grant of this claim that has not been seen yet.
     fn grant_in(&self, news: &News) -> Option<Turn> {
         let News::Granted {
             name,
@@ -338,7 +338,7 @@ impl Party {
         (name, id) == (&claim.name, &claim.id)
     }
 
-    /// Asks again if the store said so, or if the time that it named has come.
+    /// Asks again if the store said so, or if the time that it gave has come.
     pub(super) async fn asks_if_called(&self) -> Option<Fence> {
         let calls = self.client.unread.lock().calls;
         let called = {
@@ -357,7 +357,7 @@ impl Party {
         }
     }
 
-    /// Waits until the store says that this party's lease is over.
+    /// Waits until the store reports that this party's lease is over.
     pub(crate) async fn loses(&self) -> (Fence, Loss) {
         let lost = self.hears(PATIENCE, |news| match news {
             News::Lost {
@@ -372,13 +372,13 @@ impl Party {
         lost.unwrap_or_else(|| panic!("the holder was not told in {PATIENCE:?} of its loss"))
     }
 
-    /// Waits until the store says that somebody else wants this party's name.
+    /// Waits until the store reports that somebody else wants this party's name.
     pub(crate) async fn is_called_back(&self) -> Fence {
         let called = self.hears_of_a_call(PATIENCE).await;
         called.unwrap_or_else(|| panic!("the holder was not told in {PATIENCE:?} of the claim"))
     }
 
-    /// Fails if the store says that somebody else wants this party's name.
+    /// Fails if the store reports that somebody else wants this party's name.
     pub(crate) async fn is_not_called_back(&self) {
         assert_eq!(self.hears_of_a_call(2 * TOLERANCE).await, None);
     }
@@ -391,7 +391,7 @@ impl Party {
         wanted.await
     }
 
-    /// Waits for news that is wanted.
+    /// Waits for news that `wanted` accepts.
     async fn hears<T>(&self, patience: Duration, wanted: impl Fn(&News) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         loop {
@@ -403,12 +403,12 @@ impl Party {
         }
     }
 
-    /// Releases whatever grant it has.
+    /// Releases its grant, whatever its fence.
     pub(crate) async fn releases(&self) -> Released {
         self.releases_with(|_| {}).await
     }
 
-    /// Releases its grant, and is told that nobody of its owner holds the name any more.
+    /// Releases its grant, and is told that no claim of its owner holds the name any more.
     pub(crate) async fn frees(&self) {
         assert_eq!(self.releases().await, Released::Freed { left: 0 });
     }
@@ -426,7 +426,7 @@ impl Party {
         Renewal::of(&self.claim()).with_fence(fence)
     }
 
-    /// Renews its lease, and is told that it goes on.
+    /// Renews its lease, and is told that it continues.
     pub(crate) async fn extends(&self, fence: Fence) {
         let renewed = self.renews(Some(fence)).await;
         assert!(
@@ -448,7 +448,7 @@ impl Party {
         self.waiting.lock().ended = true;
     }
 
-    /// Takes the name away from its holders.
+    /// Evicts the holders of the name.
     pub(crate) async fn evicts(&self) -> Vec<Holder> {
         let evicted = self.client.driver.evict(&self.name()).await;
         evicted.expect("the store answers")
@@ -463,7 +463,7 @@ impl Party {
         self.locks().await
     }
 
-    /// What the store lists for the name; the holders and waiters are empty if it lists nothing.
+    /// Returns what the store lists for the name; without holders and waiters if it lists nothing.
     pub(crate) async fn entry(&self) -> Entry {
         let name = self.name();
         let listed = self.client.driver.list(Some(&name)).await;
@@ -472,7 +472,7 @@ impl Party {
         listed.pop().unwrap_or_else(|| Entry::new(name))
     }
 
-    /// Fails unless these parties, and nobody else, wait in this order.
+    /// Fails unless exactly these parties wait, in this order.
     pub(crate) async fn is_waited_for_by(&self, parties: &[&Self]) {
         let waiters = self.entry().await.waiters;
         let found = waiters.iter().map(|waiter| waiter.claim.to_string());
@@ -484,8 +484,8 @@ impl Party {
         );
     }
 
-    /// Fails unless these parties, and nobody else, hold the name; each with the number of claims
-    /// that its owner has among them.
+    /// Fails unless exactly these parties hold the name, each with the number of claims that its
+    /// owner has among them.
     pub(crate) async fn is_held_by(&self, parties: &[&Self]) {
         let depth = |party: &Self| {
             let owners = parties.iter().map(|other| other.owner());
@@ -505,7 +505,7 @@ impl Party {
         );
     }
 
-    /// Its owner, as people see it.
+    /// Returns its owner, as people see it.
     pub(crate) fn owner(&self) -> Owner {
         Owner::shown(self.claim().owner_text())
     }
