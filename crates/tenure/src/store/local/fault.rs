@@ -8,12 +8,12 @@ use crate::error::{BoxError, Error, Lasting};
 /// The kind of this store, as errors and metrics name it.
 pub(super) const KIND: &str = "local";
 
-/// Nothing was changed; `why` is a sentence for operators.
+/// Returns the error for a request that changed nothing; `why` is a sentence for operators.
 pub(super) fn unavailable(why: impl Into<BoxError>) -> Error {
     Error::unavailable(KIND, why)
 }
 
-/// The files cannot be trusted; `why` is a sentence with the remedy.
+/// Returns the error for files that cannot be trusted; `why` is a sentence with the remedy.
 pub(super) fn damaged(why: impl Into<BoxError>) -> Error {
     Error::Damaged {
         driver: KIND,
@@ -51,7 +51,7 @@ pub(super) fn io(path: &Path, error: &io::Error) -> Error {
 pub(super) fn lmdb(path: &Path, error: heed::Error) -> Error {
     use heed::MdbError;
     match error {
-        // What LMDB returns for an incomplete write.
+        // LMDB returns this for an incomplete write.
         heed::Error::Io(error) if error.raw_os_error() == Some(EIO) => unavailable(format!(
             "{} cannot be written: check whether its disk is full or failing",
             path.display()
@@ -72,7 +72,7 @@ pub(super) fn lmdb(path: &Path, error: heed::Error) -> Error {
 
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
-/// The state file is damaged in the way that `what` says.
+/// Returns the error for a state file that is damaged in the way that `what` describes.
 pub(super) fn damaged_state(path: &Path, what: &dyn std::fmt::Display) -> Error {
     let fence = path.with_file_name(super::fence::FILE);
     damaged(format!(

@@ -11,7 +11,7 @@ use crate::store::local::folder::Folder;
 /// The ceiling's file in the store's directory.
 pub(super) const FILE: &str = "fence";
 
-/// How far the ceiling is raised each time: one sync for so many fences.
+/// How far the ceiling is raised each time: one sync for this many fences.
 const STEP: u64 = 1 << 24;
 
 /// Reads the ceiling; `None` if there is none yet.
@@ -31,7 +31,7 @@ pub(super) fn raise(folder: &Folder, next: u64) -> Result<u64> {
     Ok(ceiling)
 }
 
-/// Without the ceiling, nobody knows which fences were issued.
+/// Returns the error for a lost ceiling: without it, nobody knows which fences were issued.
 pub(super) fn lost(folder: &Folder, what: &str) -> crate::Error {
     let path = folder.path();
     let file = path.join(FILE);

@@ -57,7 +57,7 @@ impl Folder {
         lock.map_err(|error| fault::io(&self.path.join(LOCK_FILE), &error))
     }
 
-    /// Where the state of this boot is.
+    /// Returns the path of the state of this boot.
     pub(super) fn state(&self) -> PathBuf {
         self.path.join(self.state_name())
     }
@@ -71,7 +71,7 @@ impl Folder {
         }
     }
 
-    /// Whether others who open the directory by its path find this state.
+    /// Returns whether others who open the directory by its path find this state.
     pub(super) fn is_found_with(&self, state: &File) -> io::Result<bool> {
         self.location.has(&self.state_name(), state)
     }
@@ -111,7 +111,7 @@ impl Folder {
     /// Removes the files of a session, if they exist.
     pub(super) fn remove_client(&self, session: Session) {
         for name in [socket_name(session), presence_name(session)] {
-            // Where this user may not remove it (a sticky directory), its own user will.
+            // If this user may not remove it (a sticky directory), its own user will.
             let _ = self.clients.remove(name.as_ref());
         }
         self.clients.remove_draft(&draft_name(session));
@@ -171,17 +171,17 @@ impl Folder {
     }
 }
 
-/// The file that shows that a session is alive.
+/// Returns the name of the file that shows that a session is alive.
 pub(super) fn presence_name(session: Session) -> String {
     format!("{session:032x}")
 }
 
-/// The inbox of a session.
+/// Returns the name of a session's inbox.
 pub(super) fn socket_name(session: Session) -> String {
     format!("{session:032x}{SOCKET_END}")
 }
 
-/// Where the inbox of a session is created.
+/// Returns the name of the directory where a session's inbox is created.
 pub(super) fn draft_name(session: Session) -> String {
     format!("{session:032x}{DRAFT}")
 }
@@ -265,7 +265,7 @@ pub(super) const LOCK_FILE: &str = "lock";
 /// The suffix of sockets.
 pub(super) const SOCKET_END: &str = ".sock";
 
-/// The largest file that is read as a whole.
+/// The largest file that is read completely.
 const SMALL: u64 = 4096;
 
 #[cfg(test)]

@@ -10,20 +10,21 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::fork::Origin;
 
-/// How long to wait for others. A change takes microseconds, so a process that takes longer is stopped.
+/// How long to wait for others: a change takes microseconds, so a process that takes longer is stopped.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often to try before sleeping: for tens of microseconds, longer than a change takes.
+/// How often to try before sleeping. The tries last tens of microseconds, longer than a change takes.
 const TRIES: u32 = 100;
 
 /// Guards the state: both locks are taken before it is read or changed.
 #[derive(Debug)]
 pub(super) struct Gate(Arc<Locks>);
 
-/// A file lock belongs to the open file, so the tasks that share it need a lock of their own.
+/// The lock among processes, and the one among the tasks of this process.
 ///
-/// That lock is not handed from task to task: any running task may take it when it is free. A change is
-/// much shorter than waking the next in line, for which everybody else would have to wait.
+/// A file lock belongs to the open file, so the tasks that share the file need their own lock. That
+/// lock is not handed over from task to task: any running task may take it when it is free. A change is
+/// much shorter than waking the next in line, which would make everybody else wait.
 #[derive(Debug)]
 struct Locks {
     taken: AtomicBool,
@@ -51,7 +52,7 @@ impl Gate {
         }))
     }
 
-    /// Whether this is the copy of a forked child, which must not be used.
+    /// Returns whether this is the copy of a forked child, which must not be used.
     pub(super) fn is_inherited(&self) -> bool {
         !self.0.origin.is_here()
     }
@@ -68,7 +69,7 @@ impl Gate {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a section that comes too late is left at once.
+    /// Cancel safe: a section that arrives too late is left at once.
     pub(super) async fn enter(&self) -> io::Result<Section> {
         for count in 0..TRIES {
             if let Some(section) = self.try_enter()? {
@@ -116,7 +117,7 @@ impl Gate {
         let mut turn = loop {
             match self.try_turn()? {
                 Some(turn) => break turn,
-                // Not missed if it happened just now: the permit is kept for the next waiter.
+                // A notification just now is not missed: its permit is kept for the next waiter.
                 None => self.0.freed.notified().await,
             }
         };
@@ -172,7 +173,7 @@ impl Drop for Section {
     fn drop(&mut self) {
         let locks = &self.0.0;
         if locks.origin.is_here() {
-            // Fails only for a bad descriptor; the lock ends with that.
+            // Fails only for a bad descriptor, and then the lock has ended with it.
             let _ = locks.file.unlock();
         }
     }
@@ -185,7 +186,8 @@ impl Drop for Turn {
     }
 }
 
-/// Spins at first; then yields the processor, which the one inside may need; at last sleeps.
+/// Spins at first, then yields the processor, which the holder of the lock may need, and finally
+/// sleeps.
 fn rest(count: u32) {
     if count < TRIES / 2 {
         std::hint::spin_loop();

@@ -1,12 +1,12 @@
-//! Messages between clients: one datagram socket each, and a flag for what did not fit.
+//! Messages between clients: one datagram socket each, and a flag for messages that did not fit.
 //!
 //! A receiver's queue is short (`net.unix.max_dgram_qlen`, often 10). When it is full, the sender
 //! sets a flag in the receiver's presence file and tries once more. No message is missed:
 //!
 //! - If the second try succeeds, the receiver has a message to read after the flag was set.
 //! - If not, the queue was full after the flag was set, so the receiver has a message to read.
-//!   (A sender has one socket per receiver. A shared one would also be refused because of messages
-//!   to others who do not read.)
+//!   (A sender has one socket per receiver. A shared socket would also be refused because of messages
+//!   to other receivers that do not read.)
 //! - In both cases the receiver reads until the queue is empty, and then checks the flag. It finds
 //!   the flag set, clears it, and asks the store again about everything. A flag that is set between
 //!   the check and the clearing is about a change that was made before, so asking shows that change.
@@ -51,7 +51,7 @@ struct Message<'a> {
 pub(super) struct Outbox(Mutex<HashMap<Session, Arc<Sender>>>);
 
 impl Outbox {
-    /// Sends the letters without waiting; returns the sessions that do not listen any more.
+    /// Sends the letters without waiting; returns the sessions that no longer listen.
     pub(super) fn send(&self, folder: &Folder, letters: &[Letter]) -> Vec<Session> {
         let mut gone = Vec::new();
         for Letter { name, notice } in letters {
@@ -96,7 +96,7 @@ impl Outbox {
         }
     }
 
-    /// The socket for one receiver.
+    /// Returns the socket for one receiver.
     fn socket(&self, folder: &Folder, to: Session) -> io::Result<Arc<Sender>> {
         let mut sockets = self.0.lock();
         if let Some(socket) = sockets.get(&to) {
@@ -106,7 +106,8 @@ impl Outbox {
         socket.set_nonblocking(true)?;
         folder.clients.connect(&socket, &socket_name(to))?;
         if sockets.len() >= MOST_SOCKETS {
-            // Rare, and sockets are quickly created again; most belong to clients that have ended.
+            // This is rare, and sockets are quickly created again. Most belong to clients that have
+            // ended.
             sockets.clear();
         }
         let socket = Arc::new(socket);
@@ -148,7 +149,7 @@ impl Inbox {
         })
     }
 
-    /// Names that the client itself has to ask about again.
+    /// Returns the names that the client itself has to ask about again.
     pub(super) fn recalls(&self) -> &Arc<Recalls> {
         &self.recalls
     }
@@ -191,7 +192,7 @@ impl Inbox {
             };
             if let Err(error) = readable {
                 tracing::warn!(%error, "no more messages can be read");
-                // Only at the end of the runtime; leases then end by themselves.
+                // This happens only at the end of the runtime; leases then expire.
                 return std::future::pending().await;
             }
         }
@@ -205,7 +206,7 @@ fn read(bytes: &[u8]) -> Option<News> {
     Some(ledger::news(name, message.claim, message.what))
 }
 
-/// Whether the socket, or its client, no longer exists.
+/// Returns whether the socket, or its client, no longer exists.
 fn nobody_listens(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,7 +1,7 @@
 //! Validates a state file before LMDB maps it.
 //!
-//! LMDB trusts its file: a missing or overwritten page crashes the process. So every page that the
-//! newest commit can reach, and every list of free pages, is read here first, by the layout of LMDB's
+//! LMDB trusts its file: a missing or overwritten page crashes the process. So this module first reads
+//! every page that the newest commit can reach, and every list of free pages, by the layout of LMDB's
 //! data version 1. This takes microseconds for a typical state, and is done once per process.
 
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ enum Defect {
 const HEADER: usize = 16;
 const NODE: usize = 8;
 
-/// Kinds of pages, and the mark of an entry whose value has pages of its own.
+/// Kinds of pages, and the flag of an entry whose value has its own pages.
 const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const OVERFLOW: u16 = 0x04;
@@ -48,7 +48,7 @@ const FREE_FLAGS: u16 = 0x4008;
 /// The root of a tree without pages.
 const NO_PAGE: u64 = u64::MAX;
 
-/// LMDB's own limit of a tree's depth.
+/// LMDB's own limit on a tree's depth.
 const DEEPEST: u16 = 32;
 
 /// A state file, read page by page.
@@ -57,12 +57,12 @@ struct Pages<'a> {
     page_bytes: usize,
     /// How many whole pages the file has.
     count: u64,
-    /// The last page that is in use or was.
+    /// The last page that is or was in use.
     last: u64,
     /// The pages seen so far, in use or free: none may appear twice.
     seen: BTreeSet<u64>,
     transaction: u64,
-    /// The key before the next one of a tree.
+    /// The previous key of a tree.
     before: Option<Vec<u8>>,
 }
 
@@ -92,7 +92,7 @@ enum TreeKind {
 struct Node {
     at: usize,
     key_bytes: usize,
-    /// In a leaf the value's length and flags, in a branch the page below.
+    /// In a leaf, the value's length and flags; in a branch, the page below.
     low: u32,
     high: u16,
 }
@@ -198,8 +198,9 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Checks that a key is larger than the one before. The key of a list of free pages is the number of
-    /// the transaction that freed them.
+    /// Checks that a key is larger than the one before.
+    ///
+    /// The key of a list of free pages is the number of the transaction that freed them.
     fn follow(&mut self, kind: TreeKind, key: &[u8]) -> Result<(), Defect> {
         let key = match kind {
             TreeKind::Table => key.to_vec(),
@@ -239,7 +240,7 @@ impl<'a> Pages<'a> {
         Ok(value)
     }
 
-    /// Checks a list of free pages: how many, and which, the largest first.
+    /// Checks a list of free pages: their count, then their numbers, largest first.
     fn free(&mut self, list: &[u8]) -> Result<(), Defect> {
         let broken = Err(Defect::Wrong("a list of free pages is broken"));
         let mut numbers = list.chunks_exact(8).map(|bytes| u64_at(bytes, 0));
@@ -256,7 +257,7 @@ impl<'a> Pages<'a> {
         listed.into_iter().try_for_each(|number| self.see(number))
     }
 
-    /// Records a page as seen, once. The first two are meta pages.
+    /// Records a page, which must not have been seen before; the first two are meta pages.
     fn see(&mut self, number: u64) -> Result<(), Defect> {
         match (2..=self.last).contains(&number) && self.seen.insert(number) {
             true => Ok(()),

@@ -22,11 +22,11 @@
 //!   that is killed in the middle of it has changed nothing, and the kernel releases its file lock.
 //! - The state need not survive a power cut, because no holder on the machine does. A new boot starts
 //!   with a new state, and with fences above the upper bound.
-//! - The file lock of a client shows that it is alive. A waiting client watches the processes before
-//!   it, so that it proceeds within milliseconds after one of them dies. Where it cannot see them
+//! - The file lock of a client shows that it is alive. A waiting client watches the processes ahead
+//!   of it, so that it proceeds within milliseconds after one of them dies. If it cannot see them
 //!   (another pid namespace, a child that inherited the files), the ttl is the backstop.
-//! - The clock is the machine's boot time, which runs while the machine sleeps. It is the same in
-//!   every time namespace.
+//! - The clock is the machine's boot time, which advances while the machine is suspended. It is the
+//!   same in every time namespace.
 //!
 //! Network file systems, and those that a machine shares with its guests, are refused: their file
 //! locks and memory mappings are not reliable.
@@ -142,7 +142,7 @@ impl Local {
         Ok(answer)
     }
 
-    /// Decides a claim; also returns the sessions before it.
+    /// Decides a claim; also returns the sessions ahead of it.
     fn decide(
         &self,
         claim: &Claim,
@@ -189,7 +189,8 @@ impl Driver for Local {
             let unwatched = unwatched.filter(|session| !self.watches.has(*session));
             let dead = self.state.dead_among(unwatched);
             if !dead.is_empty() {
-                // Started again, so that the claim is decided as if they had never been there.
+                // The transaction is restarted, so that the claim is decided as if they had never
+                // been there.
                 drop(change);
                 change = Transaction::begin(&self.state, &section, self.session)?;
                 self.state.forget(&mut change, &dead)?;
@@ -277,7 +278,7 @@ impl Driver for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // The client belongs to the parent of a forked child.
+        // In a forked child, the client belongs to the parent.
         if self.state.is_inherited() {
             return;
         }

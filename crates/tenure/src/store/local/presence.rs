@@ -1,4 +1,5 @@
-//! Who is alive: each client holds a lock on its own file, which the kernel releases when it ends.
+//! Which clients are alive: each holds a lock on its own file, which the kernel releases when the
+//! client ends.
 //!
 //! The first byte of the file says whether a message to the client was lost (see `inbox`). Then come
 //! the process id and the pid namespace, for clients that wait for its end.
@@ -18,11 +19,12 @@ use crate::store::local::folder::{Folder, SOCKET_END, presence_name};
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Creates the presence. The caller is in a section, so that nobody looks for dead clients now.
+    /// Creates the presence; the caller is in a section, so that nobody looks for dead clients now.
     pub(super) fn show(folder: &Folder, session: Session) -> io::Result<Self> {
         let (pid, namespace) = (std::process::id(), pid_namespace());
         let made = folder.clients.make_with(&presence_name(session), |file| {
-            // Nobody else has the lock, unless the file was visible already; nobody waits for it then.
+            // Nobody else has the lock, unless the file was visible already; then this does not wait
+            // for it.
             file.try_lock()?;
             file.write_all_at(format!("0 {pid} {namespace}\n").as_bytes(), 0)
         });
@@ -33,7 +35,7 @@ impl Presence {
     pub(super) fn take_overflow(&self) -> bool {
         let mut flag = [0];
         let up = self.0.read_exact_at(&mut flag, 0).is_ok() && flag == *b"1";
-        // If it cannot be cleared, the client asks once too often.
+        // If it cannot be cleared, the client asks once more than needed.
         up && self.0.write_all_at(b"0", 0).is_ok()
     }
 }
@@ -44,7 +46,7 @@ pub(super) fn raise_overflow(folder: &Folder, session: Session) -> io::Result<()
     file.write_all_at(b"1", 0)
 }
 
-/// Whether the client has ended. One whose file cannot be read counts as alive.
+/// Returns whether the client has ended; one whose file cannot be read counts as alive.
 ///
 /// The lock is tried in shared mode, so that two concurrent checks do not take each other for the
 /// client.
@@ -55,7 +57,7 @@ pub(super) fn is_dead(folder: &Folder, session: Session) -> bool {
     }
 }
 
-/// The sessions that have a file here, alive or dead.
+/// Returns the sessions that have a file here, alive or dead.
 pub(super) fn sessions(folder: &Folder) -> io::Result<Vec<Session>> {
     let mut sessions = Vec::new();
     for file in folder.clients.names()? {
@@ -75,7 +77,7 @@ pub(super) enum Sight {
     Dead,
     /// This becomes readable when its process ends.
     Process(OwnedFd),
-    /// Not visible from here: it is in this process, or in another pid namespace.
+    /// It cannot be watched from here: it is in this process, or in another pid namespace.
     Hidden,
 }
 
@@ -98,8 +100,8 @@ pub(super) fn sight(folder: &Folder, session: Session) -> io::Result<Sight> {
         return Ok(Sight::Hidden);
     }
     let process = pidfd_open(pid, PidfdFlags::empty());
-    // Checked only now: if the client is still alive, the pid was its own when the descriptor was
-    // opened, and not that of a later process.
+    // Checked only after the descriptor was opened: if the client is still alive, the pid was its own
+    // at that time, and not that of a later process.
     if is_unlocked(&file) {
         return Ok(Sight::Dead);
     }
@@ -116,7 +118,7 @@ fn is_unlocked(file: &File) -> bool {
     }
 }
 
-/// The pid namespace of this process; 0 if unknown.
+/// Returns the pid namespace of this process; 0 if unknown.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }

@@ -28,49 +28,49 @@ const MAP_BYTES: usize = 4 << 30;
 pub(super) struct Opened {
     pub(super) env: Env<WithoutTls>,
     pub(super) table: Table,
-    /// Heed knows an environment by its path, which is that of this descriptor: closed after the
-    /// environment, so that no other gets the same path.
+    /// Heed identifies an environment by its path, which is that of this descriptor. It is closed after
+    /// the environment, so that no other environment gets the same path.
     _stand_in: OwnedFd,
 }
 
 /// Opens a file and its one table, and creates them if the file is empty.
 ///
-/// Two flags turn off what LMDB would do:
+/// Two flags turn off parts of LMDB:
 ///
-/// - `NO_LOCK`: nobody else reads or writes. Every transaction stands in a [`Section`], which is
-///   at most one at a time on this machine, in this process (a mutex) and across processes (a
-///   file lock). There are so no readers that a writer could take pages away from.
-/// - `NO_SYNC`: a commit need not reach the disk. A process that dies leaves what it wrote in the
-///   page cache, and the last thing that a commit writes is a part of one page, so others see all
-///   of it or nothing. What a power cut leaves is never read: a file belongs to one boot.
+/// - `NO_LOCK`: nobody else reads or writes. Every transaction runs in a [`Section`], and there is at
+///   most one at a time on this machine, in this process (a mutex) and across processes (a file lock).
+///   So there are no readers whose pages a writer could reuse.
+/// - `NO_SYNC`: a commit need not reach the disk. A process that dies leaves what it wrote in the page
+///   cache. The last write of a commit is a part of one page, so others see all of it or nothing. What a
+///   power cut leaves is never read: a file belongs to one boot.
 ///
 /// Memory is still cleared before it is written (no `NO_MEM_INIT`): others may read the file.
 ///
-/// LMDB opens files by their path and follows links, and programs that are started inherit the
-/// descriptor. So it first opens a stand-in in memory, which nobody else can reach; then its
-/// descriptors are replaced by ours, which is closed on exec from the beginning.
+/// LMDB opens files by their path and follows links, and child programs inherit its descriptor. So it
+/// first opens a stand-in in memory, which nobody else can reach. Then its descriptors are replaced by
+/// ours, which is close-on-exec from the beginning.
 pub(super) fn open(file: &File, _alone: &Section) -> heed::Result<Opened> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP_BYTES).max_dbs(0);
-    // SAFETY: the flags are safe as the proof above says.
+    // SAFETY: the proof above shows that the flags are safe.
     unsafe { options.flags(EnvFlags::NO_LOCK | EnvFlags::NO_SYNC | EnvFlags::NO_SUB_DIR) };
     let stand_in = File::from(memory()?);
     // SAFETY: nobody else has the stand-in, which is empty.
     let env = unsafe { options.open(descriptor(&stand_in))? };
     if file.metadata()?.len() == 0 {
-        // What LMDB writes into an empty file.
+        // LMDB has written this into an empty file.
         io::copy(&mut &stand_in, &mut &*file)?;
     }
     for copy in copies(&stand_in)? {
-        // SAFETY: the descriptor is one of LMDB's, because nobody else has the stand-in. It stays
-        // open for LMDB to close, and is never without a file.
+        // SAFETY: the descriptor is one of LMDB's, because nobody else has the stand-in. It stays open
+        // for LMDB to close, and always refers to a file.
         let mut copy = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(copy) });
         dup3(file, &mut copy, DupFlags::CLOEXEC).map_err(io::Error::from)?;
     }
-    // SAFETY: there is no transaction. This maps the file anew, which is now ours: it is changed
-    // only through LMDB and only in a `Section`; it is on a local file system (see `folder.rs`), is
-    // whole up to its last page and has pages of the size that LMDB gives to an empty file (see
-    // `lmdb_check.rs`), and is never cut short: our own code only replaces or deletes state files, which
+    // SAFETY: there is no transaction. This maps the file again, which is now ours. The file is changed
+    // only through LMDB and only in a `Section`. It is on a local file system (see `folder.rs`), is
+    // complete up to its last page, and has the page size that LMDB gives to an empty file (see
+    // `lmdb_check.rs`). It is never truncated: our own code only replaces or deletes state files, which
     // leaves mappings intact.
     unsafe { env.resize(MAP_BYTES)? };
     let opening = env.write_txn()?;
@@ -85,7 +85,7 @@ pub(super) fn open(file: &File, _alone: &Section) -> heed::Result<Opened> {
     })
 }
 
-/// A file in memory.
+/// Creates a file in memory.
 fn memory() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC;
     match memfd_create("tenure", flags | MemfdFlags::NOEXEC_SEAL) {
@@ -95,7 +95,7 @@ fn memory() -> io::Result<OwnedFd> {
     }
 }
 
-/// The other descriptors of an open file.
+/// Returns the other descriptors of an open file.
 fn copies(file: &File) -> io::Result<Vec<RawFd>> {
     let identity = |found: fs::Metadata| (found.dev(), found.ino());
     let ours = identity(file.metadata()?);
@@ -106,7 +106,7 @@ fn copies(file: &File) -> io::Result<Vec<RawFd>> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        // What another thread has closed meanwhile was not a copy.
+        // A descriptor that another thread closed meanwhile was not a copy.
         let found = fs::metadata(entry.path()).map(identity);
         if found.is_ok_and(|found| found == ours) {
             copies.extend(number.filter(|number| *number != file.as_raw_fd()));
@@ -117,8 +117,7 @@ fn copies(file: &File) -> io::Result<Vec<RawFd>> {
 
 /// Makes a descriptor that a task can wait on until it is readable.
 pub(super) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open and stays the same until it is dropped, and the `AsyncFd`
-    // owns it.
+    // SAFETY: an `OwnedFd` is open and stays the same until it is dropped, and the `AsyncFd` owns it.
     let readable = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     readable.map_err(io::Error::from)
 }

@@ -1,4 +1,4 @@
-//! Names to ask about again, because a process has ended that may not have sent its messages.
+//! Names to ask about again, because a process that has ended may not have sent its messages.
 //!
 //! A process that is killed between a change and its messages leaves a client that holds a lock
 //! without knowing it. So a client that waits behind a process asks again when that process ends.
@@ -11,7 +11,7 @@ use crate::driver::News;
 use crate::name::Name;
 use crate::sync::Mutex;
 
-/// How many names are remembered one by one; more than these count as all.
+/// How many names are remembered individually; beyond that, all names count.
 const MOST: usize = 1_000;
 
 /// A set of names; `None` in it stands for all.
@@ -50,7 +50,7 @@ impl Recalls {
         self.rung.notify_one();
     }
 
-    /// Takes the next call.
+    /// Removes and returns the next call.
     pub(super) fn next(&self) -> Option<News> {
         self.names.pop().map(News::AskAgain)
     }

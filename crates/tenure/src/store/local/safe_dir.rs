@@ -47,7 +47,7 @@ impl SafeDir {
         Ok(Self { handle, access })
     }
 
-    /// A path to this directory that stays valid if it is moved.
+    /// Returns a path to this directory that stays valid if it is moved.
     pub(super) fn path(&self) -> PathBuf {
         descriptor(&self.handle)
     }
@@ -81,19 +81,21 @@ impl SafeDir {
             found => return found,
         }
         match self.make(name) {
-            // Another process has created it in between.
+            // Another process created it in between.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open_to_write(name),
             made => made,
         }
     }
 
-    /// Creates a file that has its permissions before it has a name. Otherwise another user would be
-    /// refused in between, and for good if this process were killed then.
+    /// Creates a file that has its permissions before it has a name.
+    ///
+    /// Otherwise another user would be refused in between, permanently if this process were killed
+    /// then.
     pub(super) fn make(&self, name: &str) -> io::Result<File> {
         self.make_with(name, |_| Ok(()))
     }
 
-    /// The same; `fill` gets the file before others can see it.
+    /// Does the same; `fill` gets the file before others can see it.
     pub(super) fn make_with(
         &self,
         name: &str,
@@ -120,8 +122,9 @@ impl SafeDir {
         Ok(file)
     }
 
-    /// Creates a file, and gives it its name once `fill` has written it: a crash leaves the old file or
-    /// the complete new one.
+    /// Creates a file, and names it only after `fill` has written it.
+    ///
+    /// A crash leaves the old file or the complete new one.
     pub(super) fn replace<E: From<io::Error>>(
         &self,
         name: &str,
@@ -215,7 +218,7 @@ impl SafeDir {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => self.access.give_to(&made?, self.access.mode),
             },
-            // Another process has created it in between.
+            // Another process created it in between.
             Err(Errno::EXIST) => Ok(()),
             other => Ok(other?),
         }
@@ -255,7 +258,8 @@ impl Location {
         })
     }
 
-    /// Whether the file of that name is this one. Without the permission to look, it counts as yes.
+    /// Returns whether the file of that name is this one; without the permission to look, assumes that
+    /// it is.
     pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
         let ours = rustix::fs::fstat(file)?;
         match rustix::fs::statat(&self.parent, self.name.join(name), AtFlags::empty()) {
@@ -266,7 +270,7 @@ impl Location {
     }
 }
 
-/// Who may use the directory, and so its files.
+/// Who may use the directory, and therefore its files.
 #[derive(Debug, Clone, Copy)]
 struct Access {
     /// The directory's mode.
@@ -285,6 +289,8 @@ impl Access {
         })
     }
 
+    /// Returns the mode of files.
+    ///
     /// Users who may write to the directory may read and write its files. Others get no access, because
     /// even a reader of the lock file could lock everybody out.
     fn file_mode(self) -> u32 {
@@ -292,18 +298,21 @@ impl Access {
         writers | (writers << 1)
     }
 
-    /// Sets owner, group and mode explicitly: the umask must not decide who shares a lock, and root
-    /// must not lock users out of their own directories.
+    /// Sets owner, group and mode explicitly.
+    ///
+    /// The umask must not decide who shares a lock, and root must not lock users out of their own
+    /// directories.
     fn give_to(self, file: &File, mode: u32) -> io::Result<()> {
         let found = file.metadata()?;
         let root = rustix::process::geteuid().is_root();
         let owner = (root && found.uid() != self.owner).then_some(self.owner);
         let shared = root || mode & 0o070 != 0;
         let group = (shared && found.gid() != self.group).then_some(self.group);
-        // By the path of the descriptor: an `O_PATH` handle cannot be changed itself.
+        // This uses the path of the descriptor, because an `O_PATH` handle cannot be changed itself.
         let path = descriptor(file);
         if owner.is_some() || group.is_some() {
-            // Refused to a user outside the group, who has access by the permissions for others.
+            // The kernel refuses this to a user outside the group, who has access by the permissions
+            // for others.
             let _ = std::os::unix::fs::chown(&path, owner, group);
         }
         fs::set_permissions(path, Permissions::from_mode(mode))
@@ -320,7 +329,7 @@ fn open_at(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(folder, name, flags, Mode::empty()) {
         Ok(file) => Ok(File::from(file)),
-        // With O_DIRECTORY, a link is NOTDIR.
+        // With O_DIRECTORY, a link gives NOTDIR.
         Err(Errno::LOOP | Errno::NOTDIR) if is_link(folder, name) => {
             Err(io::Error::other("it is a link, which is not followed here"))
         }

@@ -99,17 +99,18 @@ impl State {
         self.entered(entered)
     }
 
-    /// The same from a thread that may block.
+    /// Does the same on a thread that may block.
     pub(super) fn enter_within(&self, patience: Duration) -> Result<Section> {
         self.entered(self.gate.enter_within(patience))
     }
 
-    /// Refuses a section of a state that was deleted, or that was truncated: reading beyond the end of
-    /// a mapped file kills the process.
+    /// Refuses a section of a state that was deleted or truncated.
+    ///
+    /// Reading beyond the end of a mapped file kills the process.
     fn entered(&self, entered: io::Result<Section>) -> Result<Section> {
         let section = entered.map_err(|error| refused(self.folder.path(), &error))?;
-        // Not the times: once they were queried, the kernel records a finer one at the next write, which
-        // costs more than the rest of a change.
+        // Times are not requested: once they were queried, the kernel records a finer one at the next
+        // write, which costs more than the rest of a change.
         let wanted = StatxFlags::NLINK | StatxFlags::SIZE;
         let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, wanted);
         let found = found.map_err(|error| fault::io(&self.path, &error.into()))?;
@@ -123,7 +124,7 @@ impl State {
         Ok(section)
     }
 
-    /// Whether this is the copy of a forked child.
+    /// Returns whether this is the copy of a forked child.
     pub(super) fn is_inherited(&self) -> bool {
         self.gate.is_inherited()
     }
@@ -140,8 +141,10 @@ impl State {
         Ok((answer, going.commit()?))
     }
 
-    /// Sends letters. A receiver that turns out to be dead is forgotten, and what was granted to it goes
-    /// to the next.
+    /// Sends letters.
+    ///
+    /// A receiver that turns out to be dead is removed, and what was granted to it goes to the next in
+    /// line.
     pub(super) async fn send(&self, letters: Vec<Letter>) {
         let gone = self.outbox.send(&self.folder, &letters);
         // The kernel expects a sender to sleep soon, and schedules the receiver on its processor.
@@ -154,11 +157,11 @@ impl State {
         }
     }
 
-    /// Forgets those of the sessions that are dead; returns how many.
+    /// Removes those of the sessions that are dead; returns how many.
     pub(super) async fn bury(&self, suspects: Vec<Session>) -> Result<usize> {
         let mut buried = 0;
         let mut suspects = suspects;
-        // Ends, because each round but the last removes the files of a dead client.
+        // The loop ends, because each round but the last removes the files of a dead client.
         while !suspects.is_empty() {
             let section = self.enter().await?;
             let (dead, letters) = self.bury_in(section, &suspects)?;
@@ -168,7 +171,7 @@ impl State {
         Ok(buried)
     }
 
-    /// The same from a thread that may block, for a client that ends.
+    /// Does the same on a thread that may block, for a client that ends.
     pub(super) fn bury_within(&self, patience: Duration, session: Session) -> Result<()> {
         let section = self.enter_within(patience)?;
         let (_, letters) = self.change(section, session, |change| change.forget(session))?;
@@ -191,7 +194,7 @@ impl State {
         Ok((dead.len(), change.commit()?))
     }
 
-    /// Forgets dead sessions within an open transaction, and removes their files.
+    /// Removes dead sessions within an open transaction, and deletes their files.
     pub(super) fn forget(&self, change: &mut Transaction<'_>, dead: &[Session]) -> Result<()> {
         for session in dead {
             change.forget(*session)?;
@@ -201,7 +204,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the dead ones among the sessions; called only in a section.
+    /// Returns the sessions that are dead; called only in a section.
     pub(super) fn dead_among(&self, sessions: impl Iterator<Item = Session>) -> Vec<Session> {
         sessions
             .filter(|session| presence::is_dead(&self.folder, *session))
@@ -217,7 +220,7 @@ impl State {
         fault::damaged_state(&self.path, what)
     }
 
-    /// Notices that the directory's path leads elsewhere, or nowhere.
+    /// Returns an error if the directory's path leads elsewhere or nowhere.
     pub(super) fn refuse_moved(&self) -> Result<()> {
         let found = self.folder.is_found_with(&self.file);
         match found.map_err(|error| fault::io(&self.path, &error))? {
@@ -226,7 +229,7 @@ impl State {
         }
     }
 
-    /// Notices that the lock file was replaced while others lock the old one.
+    /// Returns an error if the lock file was replaced while others lock the old one.
     fn refuse_second_lock(&self, section: &Section) -> Result<()> {
         let mut change = self.db.env.write_txn().map_err(|error| self.fault(error))?;
         let known = self.db.table.get(&change, LOCK);
@@ -242,10 +245,12 @@ impl State {
         change.commit().map_err(|error| self.fault(error))
     }
 
-    /// A file of the directory is not the one that others use, so they may be granted what is held
+    /// Marks all leases as lost, and returns the error.
+    ///
+    /// A file of the directory is not the one that others use, so others may be granted what is held
     /// here.
     pub(super) fn lost(&self, file: &Path) -> Error {
-        // Later ones find the same.
+        // It may have been set before.
         let _ = self.gone.set(());
         replaced(file)
     }

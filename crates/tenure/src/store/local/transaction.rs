@@ -14,18 +14,22 @@ use crate::store::local::inbox::Letter;
 use crate::store::local::state::State;
 use crate::store::local::{KIND, fault, fence};
 
-/// The next fence and the durable ceiling. Names have no control characters, so keys that begin with
-/// one are ours.
+/// The next fence and the durable ceiling.
+///
+/// Names have no control characters, so keys that begin with one are ours.
 pub(super) const FENCE: &[u8] = b"\0fence";
 
-/// The inode of the file that the processes of this state lock, so that a second one is noticed.
+/// The inode of the lock file that the processes of this state use, so that a second lock file is
+/// noticed.
 pub(super) const LOCK: &[u8] = b"\0lock";
 
-/// The last name that the sweep has visited.
+/// The last name that the sweep visited.
 const SWEEP: &[u8] = b"\0sweep";
 
-/// How many changes pass between two sweeps on average, and how many ledgers a sweep visits: two for
-/// each that a change may leave behind, so that expired ledgers never outnumber the others.
+/// How many changes pass between two sweeps on average.
+///
+/// A sweep visits twice as many ledgers, two for each that a change may leave behind, so that
+/// expired ledgers never outnumber the others.
 const SWEEP_EVERY: u32 = 64;
 const SWEEP_LEDGERS: usize = 128;
 
@@ -80,7 +84,7 @@ impl<'a> Transaction<'a> {
         self.now
     }
 
-    /// Changes one name's ledger; one that becomes empty is deleted.
+    /// Changes one name's ledger; deletes it if it becomes empty.
     pub(super) fn name<T>(
         &mut self,
         name: &Name,
@@ -114,7 +118,7 @@ impl<'a> Transaction<'a> {
         Ok(answer)
     }
 
-    /// Forgets a session that has ended, wherever it holds or waits.
+    /// Removes a session that has ended, wherever it holds or waits.
     pub(super) fn forget(&mut self, gone: Session) -> Result<()> {
         let of_the_gone = |ledger: &Ledger| ledger.sessions().any(|session| session == gone);
         let page = self.page(None, usize::MAX, of_the_gone)?;
@@ -131,7 +135,7 @@ impl<'a> Transaction<'a> {
         count: usize,
         wanted: impl Fn(&Ledger) -> bool,
     ) -> Result<Page> {
-        // Names begin above the control characters, and so after our own keys.
+        // Names begin after the control characters, and therefore after our own keys.
         let from: &[u8] = after.map_or(b"\x1f", |name| name.as_str().as_bytes());
         let range = (Bound::Excluded(from), Bound::Unbounded);
         let rows = self.state.db.table.range(&self.txn, &range);
@@ -249,7 +253,7 @@ pub(super) struct Counter {
     first: u64,
     /// The next fence now.
     next: u64,
-    /// The first fence that may only be issued after the file was raised.
+    /// The first fence that may be issued only after the ceiling on disk was raised.
     ceiling: u64,
 }
 

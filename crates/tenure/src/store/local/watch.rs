@@ -17,8 +17,9 @@ use crate::store::local::state::State;
 use crate::store::local::{fault, raw};
 use crate::sync::Mutex;
 
-/// How many processes one client watches. A new watch replaces the oldest one, for which the ttl is
-/// the backstop.
+/// How many processes one client watches.
+///
+/// A new watch replaces the oldest one, for which the ttl is the backstop.
 const MOST: usize = 256;
 
 /// The watches of one client; they end with it.
@@ -29,7 +30,7 @@ pub(super) struct Watches {
     origin: Origin,
 }
 
-/// One session that is watched, and the names for which the client waits behind it.
+/// One watched session, and the names for which the client waits behind it.
 #[derive(Debug)]
 struct Watch {
     session: Session,
@@ -38,7 +39,7 @@ struct Watch {
 }
 
 impl Watches {
-    /// Starts without watches; what they find goes to `recalls`.
+    /// Makes an empty set of watches, which report to `recalls`.
     pub(super) fn new(recalls: &Arc<Recalls>) -> Self {
         Self {
             going: Mutex::default(),
@@ -47,16 +48,16 @@ impl Watches {
         }
     }
 
-    /// Whether the end of this session will be noticed.
+    /// Returns whether the end of this session will be noticed.
     pub(super) fn has(&self, session: Session) -> bool {
         let watches = self.going.lock();
         let mut same = watches.iter().filter(|watch| watch.session == session);
         same.any(|watch| !watch.task.is_finished())
     }
 
-    /// Watches sessions that hold `name`, or are before the client in its line.
+    /// Watches sessions that hold `name`, or are ahead of the client in its line.
     ///
-    /// The caller is in a section, so that nobody forgets such a session before the name is recorded.
+    /// The caller is in a section, so that nobody removes such a session before the name is recorded.
     pub(super) fn add(&self, state: &Arc<State>, sessions: Vec<Session>, name: &Name) {
         let mut watches = self.going.lock();
         watches.retain(|watch| !watch.task.is_finished());
@@ -110,7 +111,7 @@ impl Drop for Watches {
     }
 }
 
-/// Waits for the process's end, then frees what the session held; returns whether it did.
+/// Waits until the process ends, then frees what the session held; returns whether it did.
 ///
 /// If the process is not visible from here, or the files of the session are still open elsewhere, its
 /// ttl is the backstop.

@@ -1,4 +1,4 @@
-//! Files that are damaged, missing or taken away.
+//! Files that are damaged, missing or removed.
 
 use super::*;
 
@@ -69,7 +69,7 @@ async fn a_state_in_use_is_never_taken_for_a_damaged_one() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut held = Vec::new();
     for round in 0..4_000 {
-        // Grows at first, and shrinks to nothing in the end.
+        // The state grows at first, and shrinks to nothing in the end.
         if random.usize(..4_000) > round {
             let mut long = claim(&format!("{}-{round}", random.u64(..)), Wait::No);
             let length = [10, 500, 3_000, 20_000][random.usize(..4)];
@@ -103,7 +103,7 @@ async fn a_record_that_makes_no_sense_is_damaged() {
     drop(section);
     let error = ann.acquire(&claim("a", Wait::No)).await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
-    // So many changes that some of them sweep, which comes upon the damage.
+    // This many changes include sweeps, which find the damage.
     for number in 0..1000 {
         granted(&ann, &claim(&format!("b{number}"), Wait::No)).await;
     }
@@ -133,7 +133,7 @@ async fn a_state_or_lock_that_vanishes_under_a_client_is_noticed() {
             "state" => state_file(&folder),
             other => folder.path().join(other),
         };
-        // Kept elsewhere, so that its number is not used again.
+        // The file is kept elsewhere, so that its inode number is not reused.
         fs::rename(&path, folder.path().join("elsewhere")).unwrap();
         let mut other = spawn(&folder, "hold b");
         assert!(!other.wait().unwrap().success(), "{file}");
@@ -144,9 +144,9 @@ async fn a_state_or_lock_that_vanishes_under_a_client_is_noticed() {
     }
 }
 
-/// Opens a folder that may be damaged; returns whether it is known to be.
+/// Opens a directory that may be damaged; returns whether the damage was detected.
 ///
-/// Where it is not, all else must work or be refused, and end no process.
+/// If it was not, everything else must work or be refused, without ending the process.
 async fn survives(folder: &TempDir) -> bool {
     match Local::open(Some(folder.path())).await {
         Err(Error::Damaged { .. }) => true,
@@ -161,14 +161,14 @@ async fn survives(folder: &TempDir) -> bool {
     }
 }
 
-/// A folder whose state has many pages, and that nobody has open.
+/// Returns a directory whose state has many pages, and that nobody has open.
 async fn used_folder() -> TempDir {
     let folder = folder();
     let ann = open(&folder).await;
     for count in 0..200 {
         let mut long = claim(&format!("name-{count}"), Wait::No);
         long.life = Life::Ttl;
-        // Some so long that they get pages of their own.
+        // Some are so long that they get their own pages.
         let length = if count % 50 == 0 { 9_000 } else { 40 };
         long.about.reason = Some("x".repeat(length).into());
         granted(&ann, &long).await;

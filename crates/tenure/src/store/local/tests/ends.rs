@@ -34,7 +34,7 @@ async fn a_holder_killed_between_its_release_and_the_message_leaves_nobody_waiti
     let bob = open(&folder).await;
     let his = claim("a", Wait::InLine);
     queued(&bob, &his).await;
-    // It dies by itself, when it has released and not told.
+    // It dies by itself after its release, before it tells anybody.
     holder.wait().unwrap();
     assert_eq!(next(&bob).await, News::AskAgain(Some(his.name.clone())));
     granted(&bob, &his).await;

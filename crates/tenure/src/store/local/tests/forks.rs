@@ -1,4 +1,4 @@
-//! Child processes, with and without a program of their own.
+//! Child processes, with and without their own program.
 #![allow(
     unsafe_code,
     reason = "forks: the child only does what the test says, and exits"
@@ -48,7 +48,7 @@ async fn a_forked_child_that_drops_a_client_ends_nothing() {
     });
     let busy = bob.acquire(&claim("a", Wait::No)).await.unwrap();
     assert_eq!(busy, Answer::Busy);
-    // The clients still hear.
+    // The clients still receive messages.
     ann.release(&release(&hers)).await.unwrap();
     told_granted(&bob, &his).await;
 }
@@ -144,7 +144,7 @@ fn a_forked_child_that_drops_its_runtime_ends_nothing() {
     let (locks, guard, mut other) = runtime.block_on(async {
         let locks = crate::open(&url).await.unwrap();
         let guard = locks.mutex("a").lock().await.unwrap();
-        // So that the client watches a process.
+        // This makes the client watch a process.
         let other = child(&folder, "hold b");
         let lock = locks.mutex("b");
         tokio::select! {
@@ -158,7 +158,7 @@ fn a_forked_child_that_drops_its_runtime_ends_nothing() {
         unsafe {
             drop(std::ptr::read(&raw const guard));
             drop(std::ptr::read(&raw const locks));
-            // Does not wait for threads, which the child does not have.
+            // This does not wait for threads, which the child does not have.
             std::ptr::read(&raw const runtime).shutdown_background();
         }
     });
@@ -176,7 +176,8 @@ fn a_forked_child_that_drops_its_runtime_ends_nothing() {
     });
 }
 
-/// With the files of its parent, a child would keep the parent's client alive after the parent ended.
+/// If a child kept the parent's files open, the parent's client would stay alive after the parent
+/// ended.
 #[test]
 fn a_forked_child_that_drops_a_reentrant_guard_keeps_no_file_open() {
     if !tenure_testkit::alone(
@@ -224,15 +225,15 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().unwrap()
 }
 
-/// Asks once, as a runtime does that has nothing else to do.
+/// Polls once, like a runtime that has nothing else to do.
 fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Runs `work` in a forked child, and fails if it fails there.
 fn forked(work: impl FnOnce()) {
-    // SAFETY: the child has a copy of this thread alone. It exits without unwinding into the
-    // harness; `work` uses no lock that another thread of the harness could have held.
+    // SAFETY: the child has a copy of this thread only. It exits without unwinding into the harness,
+    // and `work` uses no lock that another thread of the harness could have held.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process can fork");
     if child == 0 {

@@ -62,7 +62,7 @@ async fn those_who_do_not_read_keep_no_news_from_others() {
         hand_over(&ann, &other, 15).await;
         deaf.push(other);
     }
-    // By now the sender's buffer is full of what nobody reads, and bob waits already.
+    // The sender's buffer is now full of unread messages, and bob already waits for news.
     let bob = open(&folder).await;
     tokio::join!(next(&bob), hand_over(&ann, &bob, 1));
 }
@@ -135,7 +135,7 @@ async fn an_evicted_holder_is_told() {
     assert_eq!(next(&ann).await, lost);
 }
 
-/// Time is paused, so that the wait for a process that stands still takes no time.
+/// Time is paused, so that the wait for a stopped process takes no time.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_makes_the_store_unavailable() {
     let folder = folder();
@@ -150,7 +150,7 @@ async fn a_process_that_stands_still_makes_the_store_unavailable() {
     assert!(source.to_string().contains("is stopped"), "{source}");
     assert!(begun.elapsed() < 2 * gate::PATIENCE);
     drop(other);
-    // The thread that still waits for the lock gives it back.
+    // The thread that still waits for the lock returns it.
     tokio::time::resume();
     granted(&ann, &claim("a", Wait::No)).await;
 }

@@ -1,6 +1,6 @@
-//! What somebody who may write in the folder puts in place of its files.
+//! What somebody who may write to the directory can put in place of its files.
 //!
-//! None of it needs another user: what a link is followed for is the same for all of them.
+//! None of these tests needs another user: following a link has the same effect for all users.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
@@ -65,7 +65,7 @@ async fn a_link_in_place_of_a_new_socket_gives_no_rights_to_its_target() {
         }
     });
     for round in 0..500 {
-        // What the attacker breaks may fail.
+        // Calls may fail because of what the attacker breaks.
         drop(Local::open(Some(folder.path())).await);
         let mode = fs::metadata(&victim).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "the victim's mode after round {round}");
@@ -88,14 +88,14 @@ async fn a_link_in_place_of_the_state_makes_no_file() {
         fs::rename(&next, &state).unwrap();
     });
     for round in 0..500 {
-        // What the attacker breaks may fail.
+        // Calls may fail because of what the attacker breaks.
         drop(Local::open(Some(folder.path())).await);
         assert!(!victim.exists(), "the victim after round {round}");
     }
     drop(attacker);
 }
 
-/// A thread that does the same again and again, as fast as it can, until it is dropped.
+/// A thread that repeats the same action as fast as it can, until it is dropped.
 struct Attacker {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -119,7 +119,7 @@ impl Drop for Attacker {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the test comes first.
+            // A panic of the test takes precedence.
             let _ = thread.join();
         }
     }
@@ -163,7 +163,7 @@ async fn a_second_name_of_a_file_that_is_written_is_refused() {
     }
 }
 
-/// Opening a pipe waits for the other end, unless told not to.
+/// Opening a pipe blocks until the other end is opened, unless `O_NONBLOCK` is set.
 #[test]
 fn a_pipe_in_place_of_a_file_keeps_nobody_waiting() {
     for file in ["lock", "format", "fence", "state"] {
@@ -197,7 +197,8 @@ fn make_pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, 0o666.into(), 0).unwrap();
 }
 
-/// Runs a test on a thread and a runtime of its own: what blocks must not keep the test itself.
+/// Runs a test on its own thread and runtime, so that a blocking call does not block the test
+/// itself.
 fn within_patience<F: Future<Output = ()>>(
     what: &'static str,
     test: impl FnOnce() -> F + Send + 'static,

@@ -1,4 +1,4 @@
-//! What only this store does; the rules that all stores keep are in `conformance`.
+//! Tests of what is specific to this store; the rules for all stores are in `conformance`.
 
 mod damage;
 mod ends;
@@ -71,7 +71,7 @@ async fn release_unsaid(local: &Local, claim: &Claim) {
     rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
 }
 
-/// Starts another process, and waits until it holds the name or stands in line for it.
+/// Starts another process, and waits until it holds the name or waits in line for it.
 fn child(folder: &TempDir, order: &str) -> Child {
     ready(spawn(folder, order))
 }
@@ -108,7 +108,7 @@ fn command_of(program: &Path, folder: &TempDir, order: &str) -> Command {
     command
 }
 
-/// Holds so many names as `from` that `to` waits for, and releases them all.
+/// Holds `count` names as `from` that `to` waits for, and releases them all.
 async fn hand_over(from: &Local, to: &Local, count: usize) {
     let mut held = Vec::new();
     for count in 0..count {
@@ -135,7 +135,7 @@ fn state_file(folder: &TempDir) -> PathBuf {
     folder::Folder::open(folder.path()).unwrap().state()
 }
 
-/// The file that shows that a client lives.
+/// Returns the path of the file that shows that a client is alive.
 fn presence_file(folder: &TempDir, local: &Local) -> PathBuf {
     let clients = folder.path().join("clients");
     clients.join(format!("{:032x}", local.session))

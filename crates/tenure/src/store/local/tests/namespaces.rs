@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A lease counts the same on both sides of a time namespace, whichever clock is ahead.
+/// A lease lasts equally long on both sides of a time namespace, whichever clock is ahead.
 #[tokio::test]
 async fn a_time_namespace_does_not_move_the_end_of_a_lease() {
     if !can_enter_a_time_namespace() {
@@ -34,7 +34,7 @@ fn can_enter_a_time_namespace() -> bool {
     entered.is_ok_and(|output| output.status.success())
 }
 
-/// Starts another process, whose boot time is so many seconds ahead; returns what it said.
+/// Starts another process whose boot time is this many seconds ahead; returns its output.
 fn child_at(folder: &TempDir, order: &str, seconds: i32) -> (Child, String) {
     let plain = command(folder, order);
     let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! A folder that is deleted, moved or replaced while a client holds locks in it.
+//! A directory that is deleted, moved or replaced while a client holds locks in it.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_client_whose_folder_was_moved_is_told_when_it_renews() {
         "{renewed:?}"
     );
     fs::rename(&path, &elsewhere).unwrap();
-    // Not lost as long as the path leads to it.
+    // Leases are not lost as long as the path leads to the directory.
     std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
     let renewed = ann.renew(std::slice::from_ref(&renewal)).await.unwrap();
     assert!(
@@ -99,7 +99,8 @@ async fn a_state_that_is_cut_short_ends_no_process() {
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
 }
 
-/// Fails unless the answer says that the folder is gone, and the client is told of its loss, once.
+/// Fails unless the answer reports that the directory is gone, and the client is told of its loss
+/// exactly once.
 async fn is_lost(local: &Local, answer: Result<()>) {
     let Err(Error::Damaged { source, .. }) = answer else {
         panic!("{answer:?}");

@@ -1,8 +1,8 @@
-//! Folders of one user, of a group and of all.
+//! Directories of one user, of a group and of everybody.
 
 use super::*;
 
-/// This program, also for a user who may not look into its folder.
+/// This program, readable even for a user who may not access its directory.
 const OURSELVES: &str = "/proc/self/exe";
 
 #[tokio::test]
