@@ -59,7 +59,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         .enable_all()
         .build()?;
     let done = runtime.block_on(dispatch(cli));
-    // A thread that waits for somebody else's lock on a file does not keep us.
+    // Does not wait for a thread that is blocked by another process's file lock.
     runtime.shutdown_background();
     done
 }

@@ -1,20 +1,21 @@
-//! Clocks that are the same in all processes of a machine, the processor time of this one, and durations as numbers.
+//! Clocks that all processes of a machine share, the CPU time of this process, and durations as
+//! numbers.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the machine's clock, comparable between its processes.
+/// Returns nanoseconds of the machine's clock, comparable between its processes.
 pub(crate) fn now_ns() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// Microseconds since the machine started, its sleep included.
+/// Returns microseconds since boot, including the time that the machine slept.
 pub(crate) fn now_us() -> u64 {
     nanos(ClockId::Boottime) / 1000
 }
 
-/// The processor time that this process has used, in the system and outside of it.
+/// Returns the CPU time that this process has used, in user and system mode.
 pub(crate) fn processor_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::ProcessCPUTime))
 }

@@ -7,7 +7,8 @@ use tenure_checker::{Event, Freed, What};
 
 use crate::clock::now_us;
 
-/// What happens now, as a process notes it; 0 is the one that started the others.
+/// Returns an event that happens now, as a process records it; process 0 is the one that started
+/// the others.
 pub(crate) fn now(process: u32, what: What) -> Event {
     Event {
         at_us: now_us(),
@@ -16,19 +17,19 @@ pub(crate) fn now(process: u32, what: What) -> Event {
     }
 }
 
-/// A fault that has landed, on a process or on none.
+/// Returns the start of a fault that affects one process, or no process in particular.
 pub(crate) fn fault(kind: impl Display, target: Option<u32>) -> What {
     let kind = kind.to_string();
     What::Fault { kind, target }
 }
 
-/// The end of a fault.
+/// Returns the end of a fault.
 pub(crate) fn over(kind: impl Display, target: Option<u32>) -> What {
     let kind = kind.to_string();
     What::Over { kind, target }
 }
 
-/// The outcome of a release.
+/// Returns the outcome of a release.
 pub(crate) fn freed(released: &tenure::Result<Outcome>) -> Freed {
     match released {
         Ok(Outcome::Released) => Freed::Freed,

@@ -1,4 +1,4 @@
-//! The workbench: measures tenure, shows with real processes what it does, and tries to break it.
+//! The workbench: measures tenure, demonstrates it with real processes, and tries to break it.
 
 mod bench;
 mod cli;

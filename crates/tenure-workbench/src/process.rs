@@ -1,4 +1,5 @@
-//! Starts this program again as another process; failures of processes and servers become failures of the command.
+//! Starts this program again as another process, and turns failures of processes and servers into
+//! failures of the command.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use tenure_cli::{Failure, Result, exit_code, program, store};
 /// Starts this program again with a hidden verb, and the URL of a store in its environment.
 pub(crate) fn start(name: &'static str, verb: &str, url: Option<&str>) -> Result<Child> {
     let mut command = this_program(verb)?;
-    // Not as an argument, which all users can see: it may hold a password.
+    // Not as an argument, which all users can see: it may contain a password.
     if let Some(url) = url {
         command.env(store::VARIABLE, url);
     }
@@ -34,12 +35,12 @@ impl<T> OrFail<T> for tenure_testkit::Result<T> {
     }
 }
 
-/// The failure of a command that needs a process or a server.
+/// Returns the failure of a command that needs a process or a server.
 pub(crate) fn failure(error: Error) -> Failure {
     let code = match error {
         Error::NotByHand { .. } => exit_code::USAGE,
         _ => exit_code::UNAVAILABLE,
     };
-    // With the source.
+    // Includes the source of the error.
     Failure::new(code, format!("{error:?}"))
 }

@@ -1,4 +1,4 @@
-//! The resource that a lock protects: a number that a holder reads, and writes back one larger.
+//! The resource that a lock protects: a number that a holder reads, increments and writes back.
 //!
 //! It is kept outside the store under test.
 
@@ -9,11 +9,11 @@ use tenure_checker::{What, Written};
 pub(crate) struct Register {
     checks: Checks,
     version: u64,
-    /// The largest fence that was seen.
+    /// The largest fence seen so far.
     fence: u64,
 }
 
-/// Whether the register refuses fences that are smaller than one it has seen.
+/// Whether the register refuses fences that are smaller than the largest one seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checks {
     Fences,
@@ -33,14 +33,15 @@ impl Register {
         self.version
     }
 
-    /// Returns whether a fence is not too small, and remembers it.
+    /// Returns whether a fence is large enough, and remembers it.
     pub(crate) fn admits(&mut self, fence: Option<u64>) -> bool {
         let is_stale = fence.is_none_or(|fence| fence < self.fence);
         self.fence = self.fence.max(fence.unwrap_or(0));
         self.checks == Checks::Nothing || !is_stale
     }
 
-    /// Writes the next version of what was read, unless the fence is too small; returns what is to be noted.
+    /// Writes the successor of the version that was read, unless the fence is too small; returns
+    /// the event to record.
     pub(crate) fn write(&mut self, claim: u64, name: &str, fence: Option<u64>, read: u64) -> What {
         let version = read + 1;
         let outcome = match self.admits(fence) {

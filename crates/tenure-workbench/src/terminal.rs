@@ -1,4 +1,4 @@
-//! Tables, progress bars and names of flags, alike in all verbs.
+//! Tables, progress bars and names of flags, the same in all verbs.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use tenure_cli::output;
 
-/// An empty table that fits on the terminal, with these columns of numbers.
+/// Returns an empty table that fits on the terminal; `numbers` are the columns that contain
+/// numbers.
 pub(crate) fn table(header: &[&str], numbers: impl IntoIterator<Item = usize>) -> Table {
     let mut table = output::table(header);
     for column in numbers {
@@ -19,13 +20,13 @@ pub(crate) fn table(header: &[&str], numbers: impl IntoIterator<Item = usize>) -
     table
 }
 
-/// A progress bar on stderr, if that is a terminal.
+/// Returns a progress bar on stderr, if that is a terminal.
 pub(crate) fn progress_bar(steps: u64, unit: &str) -> ProgressBar {
     let template = format!("{{elapsed_precise}} {{bar:30}} {{pos}}/{{len}} {unit} {{msg}}");
     ticking(ProgressBar::new(steps), &template)
 }
 
-/// A progress line on stderr, if that is a terminal.
+/// Returns a progress line on stderr, if that is a terminal.
 pub(crate) fn progress_line() -> ProgressBar {
     ticking(
         ProgressBar::new_spinner(),

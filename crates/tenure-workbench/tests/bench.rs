@@ -1,4 +1,4 @@
-//! `tenure bench`: that it measures and reports; never how fast anything is.
+//! `tenure bench`: checks that it measures and reports, never how fast anything is.
 
 use serde_json::Value;
 use tenure_testkit::{RedisServer, shared};
@@ -156,7 +156,7 @@ fn every_workload_of_servers_that_vote_is_measured_beside_its_floors() {
     assert_eq!(first["floor"]["median"].as_f64(), Some(slowest), "{first}");
 }
 
-/// All who are measured go the longer way: nobody is quicker than it allows.
+/// Everything that is measured goes through the delay: nothing is faster than it permits.
 #[test]
 fn servers_are_as_far_away_as_they_are_told_to_be() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start().unwrap()).collect();
@@ -302,7 +302,7 @@ fn nothing_is_left_behind() {
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let left: Vec<_> = names.filter(|name| name.contains("bench")).collect();
     assert_eq!(left, Vec::<String>::new());
-    // Before this process has a client of its own there.
+    // Counted before this process has its own client there.
     let clients = std::fs::read_dir(place.path("store/clients")).unwrap();
     assert_eq!(clients.count(), 0);
     let locks = tenure::blocking::open(&place.store()).unwrap();
@@ -348,7 +348,7 @@ fn bad_requests_are_refused_in_one_sentence() {
     }
 }
 
-/// One figure of one who was measured, in the last round.
+/// Returns one figure of one contender in the last round.
 fn figure(report: &Value, workload: &str, who: &str, figure: &str) -> f64 {
     let mut workloads = report["workloads"].as_array().unwrap().iter();
     let workload = workloads
@@ -364,7 +364,7 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// What a measurement found is finite and not negative, and its times and rates are positive.
+/// Checks that all figures are finite and not negative, and that times and rates are positive.
 fn assert_figures(figures: &Value) {
     let figures = figures.as_object().unwrap();
     assert!(!figures.is_empty());

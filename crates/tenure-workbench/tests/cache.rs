@@ -1,4 +1,4 @@
-//! `tenure demo cache`: one rebuild instead of many, by real processes.
+//! `tenure demo cache`: one rebuild instead of many, with real processes.
 
 mod common;
 

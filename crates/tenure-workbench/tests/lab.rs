@@ -1,4 +1,5 @@
-//! The lab: every broken lock is flagged for the right reason, and tenure in the same play never.
+//! The lab: every broken lock is flagged for the right reason, and tenure never is in the same
+//! experiment.
 
 mod common;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{assert_no_stopped_child_is_left, bare, end};
 
-/// Plays one case; the broken lock must break this promise and no other, and tenure none.
+/// Runs one case; the broken lock must break this promise and no other, and tenure none.
 fn flags(name: &str, promise: &str) {
     let ended = end(&mut bare(&["lab", name, "--json"]));
     let told: Value = serde_json::from_str(&ended.out)

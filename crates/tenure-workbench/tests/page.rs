@@ -1,4 +1,4 @@
-//! What people look at in the flash sale, in a real browser: the live page and the report.
+//! What users see of the flash sale, in a real browser: the live page and the report.
 
 mod common;
 
@@ -17,7 +17,7 @@ struct Demo {
     process: Child,
     /// Kept open, so that the demo can write.
     _said: BufReader<ChildStderr>,
-    /// As printed, such as `127.0.0.1:4711`.
+    /// The address as printed, such as `127.0.0.1:4711`.
     address: String,
 }
 
@@ -46,13 +46,13 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // As Ctrl-C does, so that nothing is left; it may have ended before.
+        // The same as Ctrl-C, so that nothing is left behind; it may have ended before.
         let _ = kill_process(pid(self.process.id()), Signal::INT);
         let _ = self.process.wait();
     }
 }
 
-/// A demo, and the browser that looks at its page.
+/// A demo, and a browser that shows its page.
 struct Stage {
     demo: Demo,
     browser: Browser,
@@ -71,12 +71,12 @@ impl Stage {
         let mut stage = Self { demo, browser };
         let address = format!("http://{}/", stage.demo.address);
         stage.browser.goto(&address).unwrap();
-        // Only then is another sale that is started told from the first.
+        // Only then can another sale be told apart from the first.
         stage.wait_for("state?.number > 0");
         stage
     }
 
-    /// Chooses a lock and presses the button; returns once the sale goes on.
+    /// Chooses a lock and presses the button; returns once the sale is running.
     fn start(&mut self, lock: &str) {
         let number = self.eval("state.number").as_u64().unwrap();
         self.eval(&format!("document.querySelector('#lock').value = '{lock}'"));
@@ -86,7 +86,7 @@ impl Stage {
         ));
     }
 
-    /// Waits until the sale is over, and returns what the page says of it then.
+    /// Waits until the sale is over, and returns what the page then shows.
     fn over(&mut self) -> Value {
         self.wait_for(
             "state?.sale?.finished && document.querySelector('#totals-title').textContent === 'Final result'",
@@ -107,7 +107,8 @@ impl Stage {
     }
 }
 
-/// Reads what a person reads: the figures of the totals by name, what the copies sold, the big number and the verdict.
+/// Reads what a user reads: the totals by name, what the copies sold, the big number and the
+/// verdict.
 const SHOWN: &str = r"(() => {
     const number = (text) => Number(text.replace(/[^0-9]/g, ''));
     const shown = { left: number(left.textContent), verdict: document.getElementById('status').textContent };
@@ -119,7 +120,7 @@ const SHOWN: &str = r"(() => {
     return shown;
 })()";
 
-/// Keeps every number that the page shows as left.
+/// Records every number that the page shows as left.
 const WATCH: &str = r"
     window.seen = [];
     new MutationObserver(() => seen.push(Number(left.textContent.replace(/[^0-9]/g, '')))).observe(left, { childList: true });
@@ -164,7 +165,7 @@ fn the_page_shows_the_stock_fall_to_nothing_and_who_sold() {
         .iter()
         .map(|left| left.as_u64().unwrap())
         .collect();
-    // First comes the nothing that the sale before has left.
+    // The zero of the previous sale comes first.
     let fell: Vec<u64> = seen.iter().copied().skip_while(|left| *left == 0).collect();
     assert!(
         fell.is_sorted_by(|one, next| one >= next),
@@ -221,7 +222,7 @@ fn a_copy_that_is_frozen_by_a_click_comes_back_too_late_to_write() {
 #[test]
 fn the_sale_waits_for_the_page_and_lasts_until_copies_are_broken_by_hand() {
     let demo = Demo::start(&["--ttl", "1s"], Stdio::null());
-    // A browser takes a while to start, as people do.
+    // A browser takes a while to start, like a user.
     let browser = Browser::start().unwrap();
     let copies = descendants(demo.process.id());
     let copies = copies.iter().filter(|pid| runs(pid, "demo-copy"));
@@ -231,7 +232,7 @@ fn the_sale_waits_for_the_page_and_lasts_until_copies_are_broken_by_hand() {
     let told = "document.querySelector('#faults').textContent";
     stage.browser.click("[data-copy='2'] .pause").unwrap();
     stage.wait_for("document.querySelector('[data-copy=\"2\"] .state').textContent === 'frozen'");
-    // The other copy has to take over first.
+    // The other copy must take over first.
     stage.browser.click("[data-copy='1'] .pause").unwrap();
     let button = "document.querySelector('[data-copy=\"1\"] .pause').textContent";
     stage.wait_for(&format!("{button} === 'once another is serving …'"));
@@ -379,7 +380,7 @@ fn a_report_opens_by_itself_and_its_charts_have_sane_numbers() {
     assert_eq!(browser.errors().unwrap(), Vec::<String>::new());
 }
 
-/// Moves the pointer over the first chart, where the stock has fallen, and reads what it says.
+/// Moves the pointer over the first chart, where the stock has fallen, and checks what it shows.
 fn point_at_the_stock(browser: &mut Browser) {
     let place = browser.eval(
         "(() => { const plot = document.querySelector('.plot'); plot.scrollIntoView({ block: 'center' }); \

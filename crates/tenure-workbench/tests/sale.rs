@@ -1,4 +1,5 @@
-//! The flash sale, as built: what each lock sells, what faults do to it, and that nothing is left behind.
+//! The flash sale as a built program: what each lock sells, what faults do to it, and that nothing
+//! is left behind.
 
 mod common;
 
@@ -74,7 +75,7 @@ fn a_frozen_copys_write_is_refused_in_a_database() {
         let record = held(&flags);
         assert_kept(&record);
         assert_eq!(fault(&record, "pause")["outcome"], "stale");
-        // A version is as good as a fence.
+        // A version protects as well as a fence.
         let record = held(&[&flags[..], &["--lock", "optimistic"]].concat());
         assert_kept(&record);
         assert_eq!(fault(&record, "pause")["outcome"], "stale");
@@ -131,7 +132,7 @@ fn a_frozen_copys_write_is_refused() {
     let took_us = fault["to_us"].as_u64().unwrap() - fault["from_us"].as_u64().unwrap();
     assert!(took_us > 1_000_000, "longer than its lease");
     let refused = record["totals"]["refused_stale_writes"].as_u64().unwrap();
-    // Others may be refused too, if the machine stands still while they sell.
+    // Others may be refused too, if the machine stalls while they sell.
     assert!(refused > 0, "{}", record["totals"]);
 }
 
@@ -165,7 +166,7 @@ fn a_frozen_copys_lock_goes_to_the_successor_of_a_killed_one() {
 
 #[test]
 fn a_pause_that_proves_nothing_gives_1_and_a_sentence() {
-    // The only buyer waits at the frozen copy, so that nobody is left to take over.
+    // The only buyer waits at the frozen copy, so nobody is left to take over.
     let ended = sale(&["--pause", "--ttl", "100ms", "--at-once", "1"]);
     assert_eq!(ended.code, 1, "{}", ended.out);
     for part in ["no other copy took over", "its late write was accepted"] {
@@ -180,7 +181,7 @@ fn a_slow_sale_keeps_its_lock() {
     let fault = fault(&record, "slow");
     assert_eq!(fault["outcome"], "sold");
     let took_us = fault["to_us"].as_u64().unwrap() - fault["from_us"].as_u64().unwrap();
-    // The sale begins to count when it hears of it, a moment after the copy.
+    // The sale starts to count when the message arrives, a moment after the copy.
     assert!(took_us > 3_000_000, "it outlives its lease");
 }
 
@@ -216,7 +217,8 @@ fn a_lock_inside_each_copy_is_enough_for_one_copy_alone() {
 fn a_lock_without_a_fence_loses_an_update_when_its_holder_is_frozen() {
     let server = RedisServer::start().unwrap();
     let url = server.url();
-    // Many, as these locks are not fair: the copy has to sell once more after the first few.
+    // Many pieces, because these locks are not fair: the copy must sell once more after the first
+    // few.
     let flags = ["--pause", "--ttl", "1s", "--stock", "300", "--store", &url];
     for lock in ["no-fence", "spin"] {
         let record = held(&[&flags[..], &["--lock", lock]].concat());
@@ -227,7 +229,7 @@ fn a_lock_without_a_fence_loses_an_update_when_its_holder_is_frozen() {
 
 #[test]
 fn a_lock_without_expiry_is_stuck_when_its_holder_is_killed() {
-    // Many, as this lock is not fair either.
+    // Many pieces, because this lock is not fair either.
     let flags = ["--kill", "--ttl", "200ms", "--stock", "300"];
     let record = held(&[&flags[..], &["--lock", "setnx"]].concat());
     assert_eq!(record["stuck"], true);
@@ -355,7 +357,7 @@ fn a_port_can_be_chosen() {
     assert_kept(&held(&["--port", &port]));
 }
 
-/// Small enough for a build that is not optimised, and enough for faults to come in the middle.
+/// Small enough for an unoptimized build, and large enough for faults to happen in the middle.
 const STOCK: u64 = 60;
 
 /// Holds one sale to its end, and returns its record.
@@ -372,11 +374,11 @@ fn sale(flags: &[&str]) -> Ended {
     end(&mut demo(&place, flags))
 }
 
-/// The command, with temporary files in a folder of its own.
+/// Returns the command, with its temporary files in a separate directory.
 fn demo(place: &Place, flags: &[&str]) -> Command {
     let mut command = bare(&["demo", "flash-sale"]);
     let stock = STOCK.to_string();
-    // Sales that think for a moment overlap for certain, unless the lock keeps them apart.
+    // With a short think time, sales certainly overlap unless the lock keeps them apart.
     let usual = [
         ("--stock", stock.as_str()),
         ("--at-once", "16"),
@@ -393,7 +395,7 @@ fn demo(place: &Place, flags: &[&str]) -> Command {
     command
 }
 
-/// All that tenure promises, whatever was done to the copies.
+/// Checks everything that tenure promises, whatever was done to the copies.
 fn assert_kept(record: &Value) {
     let totals = &record["totals"];
     assert_eq!(totals["sold"], STOCK, "{totals}");
@@ -414,7 +416,7 @@ fn copies_that_sold(record: &Value) -> std::collections::BTreeSet<u64> {
     sold.map(|sale| sale["copy"].as_u64().unwrap()).collect()
 }
 
-/// The one fault of a kind.
+/// Returns the only fault of a kind.
 fn fault<'a>(record: &'a Value, kind: &str) -> &'a Value {
     let mut found = record["faults"].as_array().unwrap().iter();
     let found = found.find(|fault| fault["kind"] == kind);
@@ -428,7 +430,7 @@ fn assert_sentence(ended: &Ended, code: i32, case: &[&str]) {
     assert_eq!(ended.out, "", "{case:?}");
 }
 
-/// How many folders the demo and its servers have left behind.
+/// Returns how many directories the demo and its servers have left behind.
 fn folders(place: &Place) -> usize {
     fs::read_dir(place.path("tmp")).unwrap().count()
 }

@@ -1,4 +1,4 @@
-//! `tenure torture`: that tenure's stores pass, that a broken lock does not, and that a run which says nothing says so.
+//! `tenure torture`: tenure's stores pass, a broken lock does not, and an inconclusive run says so.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +23,8 @@ fn a_local_store_keeps_its_promises() {
     assert_everything_is_drawn(&kept("local"));
 }
 
-/// An owner held a name in two processes at once, and a call was dropped while it waited.
+/// Checks that an owner held a name in two processes at once, and that a call was dropped while it
+/// waited.
 fn assert_everything_is_drawn(history: &str) {
     let mut asked = HashMap::new();
     let mut held: HashMap<(String, String), Vec<(u64, u64)>> = HashMap::new();
@@ -109,8 +110,8 @@ fn a_server_with_tls_is_tortured_or_the_feature_is_named() {
         "torture", "--store", &url, "--for", "6s", "--ttl", "500ms", "--faults", "kill", "--json",
     ];
     let ended = end(&mut bare(&flags));
-    // Cargo builds one library for all crates of a run, with the features of all of them; so this crate's own features do
-    // not tell whether its command can do TLS.
+    // Cargo builds one library for all crates of a run, with the features of all of them. The
+    // features of this crate therefore do not tell whether its command supports TLS.
     if ended.code == 0 {
         assert_eq!(verdict(&ended, 0)["verdict"], "valid");
     } else {
@@ -161,7 +162,7 @@ fn a_server_that_is_there_is_tortured_through_a_proxy() {
     for what in ["verdict", "statistics", "events"] {
         assert_eq!(again[what], report[what]);
     }
-    // Nobody has left anything but the last fences behind.
+    // Nothing is left behind except the last fences.
     let keys = server.cli(&["KEYS", "*"]);
     assert!(keys.lines().all(|key| key.ends_with(":fence")), "{keys}");
 }
@@ -199,7 +200,7 @@ fn a_fault_that_did_not_happen_says_nothing() {
         .arg(&history);
     verdict(&end(&mut command), 0);
     let text = fs::read_to_string(&history).unwrap();
-    // The same run, had the fault been asked for and not been made.
+    // The same run, as if the fault had been requested and not injected.
     let without = text.replacen(r#""faults":["kill"]"#, r#""faults":["kill","freeze"]"#, 1);
     assert_ne!(without, text);
     fs::write(&history, without).unwrap();
@@ -347,7 +348,8 @@ fn a_torture_that_is_killed_leaves_no_client_behind_that_stands_still() {
 
 /// Tortures servers that the command starts itself, with all faults.
 ///
-/// Databases take longer to start again and to log in to: they need longer leases, and more names of which some are free.
+/// Databases take longer to restart and to log in to. They need longer leases, and more names, so
+/// that some of them are free.
 fn of_own_servers(servers: &str, ttl: &str, names: &str) -> Value {
     let flags = [
         "torture", "--server", servers, "--for", "10s", "--ttl", ttl, "--names", names, "--json",
@@ -366,18 +368,18 @@ fn checked(events: &[Value]) -> Ended {
     end(bare(&["torture", "--json", "--check"]).arg(&file))
 }
 
-/// Where the history of a run stays, for whoever looks into a failure.
+/// Returns where the history of a run is kept, to investigate failures.
 fn kept(name: &str) -> String {
     format!("{}/torture-{name}.jsonl", env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// The report of a run that ended with this code.
+/// Returns the report of a run that exited with this code.
 fn verdict(ended: &Ended, code: i32) -> Value {
     assert_eq!(ended.code, code, "{}\n{}", ended.out, ended.err);
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Each of the faults has landed.
+/// Checks that each of the faults has happened.
 fn assert_faults(report: &Value, faults: &[&str]) {
     let landed = &report["statistics"]["faults"];
     for fault in faults {

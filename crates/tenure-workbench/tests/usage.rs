@@ -20,7 +20,7 @@ fn an_output_that_cannot_be_written_gives_74_and_a_sentence() {
     }
 }
 
-/// Verbs that this program calls itself, to have processes of its own.
+/// Verbs that this program uses itself to start its own processes.
 #[test]
 fn parts_of_other_verbs_are_not_called_by_hand() {
     let parts = [

@@ -10,7 +10,7 @@ use crate::bench::messages::Who;
 use crate::bench::stores;
 use tenure_cli::{Failure, Result, Store, exit_code};
 
-/// A lock without the promises of tenure, as it is written by hand.
+/// A lock without the promises of tenure, as people write it by hand.
 pub(super) trait BareLock: Debug + Send {
     /// Waits for the lock.
     fn acquire(&mut self) -> Attempt<'_>;
@@ -21,7 +21,8 @@ pub(super) trait BareLock: Debug + Send {
 
 /// A call of a bare lock.
 ///
-/// Calls to the kernel or to a file block until they are done, and are not made slower by a future in a box.
+/// System calls and file operations block until they are done. They return `Done`, so that a boxed
+/// future does not slow them down.
 pub(super) enum Attempt<'a> {
     Done(Result<()>),
     InFlight(Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>),
@@ -40,10 +41,10 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Makes bare locks for names, with what was opened once for the process.
+/// Creates bare locks for names, from what was opened once for the process.
 pub(super) type BareLocks = Box<dyn Fn(&str) -> Result<Box<dyn BareLock>>>;
 
-/// Where the contenders of a process come from: what is opened once.
+/// Creates the contenders of a process, from what was opened once.
 pub(super) enum Source {
     Tenure {
         client: Client,
@@ -54,7 +55,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Opens what the contenders share; `ttl` and `keep` are for those of tenure.
+    /// Opens what the contenders share; `ttl` and `keep` only apply to tenure.
     pub(super) async fn open(
         who: Who,
         ttl: Option<Duration>,
@@ -73,7 +74,7 @@ impl Source {
         })
     }
 
-    /// Returns the client, for workloads that only tenure does.
+    /// Returns the client, for workloads that only tenure supports.
     pub(super) fn client(&self) -> Result<&Client> {
         match self {
             Self::Tenure { client, .. } => Ok(client),
@@ -88,7 +89,7 @@ impl Source {
         }
     }
 
-    /// Makes a contender for a name.
+    /// Creates a contender for a name.
     pub(super) fn contender(&self, name: &str) -> Result<Contender> {
         Ok(match self {
             Self::Tenure { client, ttl, keep } => {
@@ -106,7 +107,7 @@ impl Source {
     }
 }
 
-/// One who locks and releases a name.
+/// Locks and releases a name, by tenure or by a bare lock.
 #[derive(Debug)]
 pub(super) enum Contender {
     Tenure { lock: Lock, guard: Option<Guard> },
@@ -141,7 +142,7 @@ impl Contender {
     }
 }
 
-/// Releases a lock, and refuses to measure one that was lost.
+/// Releases a lock; fails if it was lost, because the measurement would be wrong.
 pub(super) async fn release(guard: Guard) -> Result<()> {
     match guard.release().await? {
         Outcome::Released => Ok(()),

@@ -1,4 +1,4 @@
-//! Detours to servers that delay every reply, as a long cable would.
+//! Proxies to servers that delay every reply, as a long distance would.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::bench::stores;
 use crate::servers::{hosts, loopback};
 use tenure_cli::{Failure, Result, Store};
 
-/// The same store, but each of its servers so far away.
+/// Returns the same store, but with a delay on the replies of each of its servers.
 pub(super) fn away(store: &Store, by: Duration) -> Result<Store> {
     let mut url = StoreUrl::parse(store.url())?;
     if !stores::are_plain(&url)? {
@@ -27,9 +27,9 @@ pub(super) fn away(store: &Store, by: Duration) -> Result<Store> {
     Ok(Store::of(&url.reveal()))
 }
 
-/// Opens a port of this machine that leads to a server, and delays its replies.
+/// Opens a local port that forwards to a server, and delays its replies.
 ///
-/// Its threads sleep while nobody uses it, and end with the process.
+/// The threads sleep while nobody uses it, and end with the process.
 pub(super) fn start(server: String, delay: Duration) -> Result<Host> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -38,14 +38,14 @@ pub(super) fn start(server: String, delay: Duration) -> Result<Host> {
     })?;
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A client whose server cannot be reached finds its connection closed.
+            // If the server cannot be reached, the client finds its connection closed.
             let _ = lead(client, &server, delay);
         }
     });
     Ok(loopback(address.port()))
 }
 
-/// Connects a client to the server, in threads that end with either.
+/// Connects a client to the server, in threads that end with either of them.
 fn lead(mut client: TcpStream, server: &str, delay: Duration) -> io::Result<()> {
     let mut server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
@@ -69,7 +69,7 @@ fn lead(mut client: TcpStream, server: &str, delay: Duration) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes what is due, in order.
+/// Writes replies in order, each when it is due.
 fn deliver(delayed: &Receiver<(Instant, Vec<u8>)>, client: &mut TcpStream) {
     for (due, answer) in delayed {
         thread::sleep(due.saturating_duration_since(Instant::now()));

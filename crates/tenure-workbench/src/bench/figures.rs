@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What one measurement found, by name; the unit stands in the name.
+/// The results of one measurement by name; the name contains the unit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Figures(BTreeMap<String, f64>);
@@ -21,7 +21,7 @@ impl Figures {
         self
     }
 
-    /// Adds the other's figures whose names begin so.
+    /// Adds those of the other's figures whose names start with the prefix.
     pub(super) fn with_those_of(mut self, others: Self, prefix: &str) -> Self {
         let others = others.0.into_iter();
         self.0
@@ -30,7 +30,7 @@ impl Figures {
     }
 }
 
-/// The median; `None` if there are no values.
+/// Returns the median; `None` if there are no values.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -41,20 +41,20 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[middle - 1], upper))
 }
 
-/// The percentile; `None` if there are no values.
+/// Returns the percentile; `None` if there are no values.
 pub(super) fn percentile(values: &[f64], hundredths: usize) -> Option<f64> {
     let sorted = sorted(values);
     let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }
 
-/// The least and the largest value.
+/// Returns the smallest and the largest value.
 pub(super) fn range(values: &[f64]) -> Option<[f64; 2]> {
     let sorted = sorted(values);
     Some([*sorted.first()?, *sorted.last()?])
 }
 
-/// Jain's index: 1 if all have the same, 1/n if one of n has everything.
+/// Returns Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything.
 pub(super) fn fairness(shares: &[f64]) -> f64 {
     let total: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

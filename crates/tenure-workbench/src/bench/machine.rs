@@ -1,18 +1,18 @@
-//! Where the figures come from: they mean little without it.
+//! The machine that was measured on, without which the figures mean little.
 
 use serde::Serialize;
 
-/// The machine and how busy it was.
+/// The machine and its load.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     cores: usize,
     kernel: String,
-    /// The mean number of running processes in the minute before the run, where it is known.
+    /// The load average of the minute before the run, if known.
     load: Option<f64>,
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Inspects this machine.
     pub(super) fn look() -> Self {
         let system = rustix::system::uname();
         let (name, release) = (system.sysname(), system.release());
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// Returns one line about it.
+    /// Returns a description in one line.
     pub(super) fn sentence(&self) -> String {
         let Self { cores, kernel, .. } = self;
         match self.load {

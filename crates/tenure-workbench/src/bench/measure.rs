@@ -1,4 +1,4 @@
-//! The workloads, from the side of the process that starts the others.
+//! The workloads, as seen by the process that starts the others.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use tenure_cli::{Failure, Result, Store};
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) store: &'a Store,
-    /// Only looks at the lines of waiters.
+    /// Only used to inspect the lines of waiters.
     pub(super) client: Client,
     pub(super) measured: &'a dyn BenchStore,
     pub(super) time: Duration,
-    /// Only while commands are counted.
+    /// Set only while commands are counted.
     pub(super) counter: Option<Box<dyn Counter>>,
 }
 
 impl Bench<'_> {
-    /// Measures one subject once more to count its commands; its other figures are not used.
+    /// Measures one subject once more to count its commands. Its other figures are discarded.
     pub(super) async fn count(&self, subject: &Subject) -> Result<Figures> {
         let Some(counter) = self.measured.counter()? else {
             return Ok(Figures::default());
@@ -61,8 +61,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures pairs of all subjects, each in a process of its own that is there all the time, in short
-    /// turns: what disturbs the machine for a while disturbs all of them.
+    /// Measures pairs of all subjects in short turns, each in its own process that exists all the
+    /// time. A temporary disturbance of the machine then affects all of them.
     pub(super) fn by_turns(&self, subjects: &[Subject]) -> Result<Vec<Round>> {
         let time = self.time / TURNS;
         let start = |subject: &Subject| {
@@ -74,7 +74,7 @@ impl Bench<'_> {
         for turn in 0..TURNS as usize {
             let mut round = Round::new();
             for place in 0..subjects.len() {
-                // Each is the first of a turn as often as the others.
+                // Each subject is first in a turn equally often.
                 let next = (place + turn) % subjects.len();
                 let before = self.look()?;
                 let figures = workers[next].measure(time)?;
@@ -103,7 +103,7 @@ impl Bench<'_> {
         self.alone(subject, part)
     }
 
-    /// A workload of one process.
+    /// Runs a workload that needs one process.
     fn alone(&self, subject: &Subject, part: Part) -> Result<Figures> {
         let mut worker = self.start(subject, part)?;
         let before = self.look()?;
@@ -114,7 +114,8 @@ impl Bench<'_> {
         Ok(work.each(figures, pairs))
     }
 
-    /// Pairs on a name that is kept; then two processes in turn: one keeps it, the other claims it.
+    /// Measures pairs on a name that is kept. Then two processes alternate: one keeps the name, the
+    /// other claims it.
     ///
     /// The latencies are those of the claims.
     fn keep(&self, subject: &Subject) -> Result<Figures> {
@@ -124,7 +125,7 @@ impl Bench<'_> {
         keeper.lock()?;
         keeper.send(&Step::Release)?;
         let begun = Instant::now();
-        // At least once, however busy the machine is.
+        // At least once, even on a very busy machine.
         loop {
             nap(FALL_ASLEEP);
             claimer.lock()?;
@@ -137,12 +138,12 @@ impl Bench<'_> {
         let (one, other) = (keeper.times()?, claimer.times()?);
         let asked = one.asked.iter().chain(&other.asked);
         let claims = asked.zip(one.locked.iter().chain(&other.locked));
-        // The very first is a lock of a name that nobody kept, which does not change the median.
+        // The very first claim finds a name that nobody kept. This does not change the median.
         let gaps: Vec<_> = claims.map(|(from, to)| micros(*from, *to)).collect();
         Ok(spread(figures, &gaps, "us"))
     }
 
-    /// Two processes in turn: one holds, the other is blocked, and the first lets go.
+    /// Two processes alternate: one holds, the other is blocked, and the first releases.
     async fn handover(&self, subject: &Subject) -> Result<Figures> {
         let mut holder = self.start(subject, Part::Steps)?;
         let mut waiter = self.start(subject, Part::Steps)?;
@@ -150,8 +151,8 @@ impl Bench<'_> {
         holder.lock()?;
         let before = self.look()?;
         let mut count = 0_usize;
-        // Ends after an even number, so that the first one holds as at the beginning; and not before
-        // there is something to report, however busy the machine is.
+        // Ends after an even number, so that the first process holds as at the beginning; and not
+        // before there is something to report, even on a very busy machine.
         while count == 0 || begun.elapsed() < self.time || count % 2 == 1 {
             waiter.send(&Step::Lock)?;
             self.until_blocked(subject, &waiter).await?;
@@ -163,7 +164,7 @@ impl Bench<'_> {
         let work = self.look()?.since(before);
         holder.send(&Step::Release)?;
         let (first, second) = (holder.times()?, waiter.times()?);
-        // The first one begins: its release 0 is followed by lock 0 of the second, and so on.
+        // The first process starts: its release 0 is followed by lock 0 of the second, and so on.
         let there = first.let_go.iter().zip(&second.locked);
         let back = second.let_go.iter().zip(first.locked.iter().skip(1));
         let gaps: Vec<_> = there
@@ -175,7 +176,7 @@ impl Bench<'_> {
         Ok(work.each(figures, count))
     }
 
-    /// Many processes that want the same lock for a moment each.
+    /// Many processes compete for the same lock and hold it for a moment each.
     fn crowd(&self, subject: &Subject) -> Result<Figures> {
         let (rest, time) = (subject.rest, self.time);
         let workers = (0..CROWD).map(|_| self.start(subject, Part::Crowd { rest, time }));
@@ -205,7 +206,7 @@ impl Bench<'_> {
         Ok(work.each(figures, acquisitions))
     }
 
-    /// A holder that is killed while another process waits.
+    /// Kills a holder while another process waits.
     async fn crash(&self, subject: &Subject) -> Result<Figures> {
         let mut waiter = self.start(subject, Part::Steps)?;
         let (mut killed, mut ends) = (Vec::new(), Vec::new());
@@ -228,14 +229,14 @@ impl Bench<'_> {
         if subject.ttl.is_none() {
             return Ok(figures);
         }
-        // A negative value would be a grant before the lease had ended.
+        // A negative value would mean a grant before the lease had expired.
         let late = ends.iter().zip(&locked);
         let late: Vec<_> = late.map(|(end, to)| *to as f64 - *end as f64).collect();
         let late: Vec<_> = late.iter().map(|late| late / 1e6).collect();
         Ok(spread(figures, &late, "late_ms"))
     }
 
-    /// Many waiters of one process while another one holds the lock.
+    /// Many tasks of one process wait while another process holds the lock.
     async fn idle(&self, subject: &Subject) -> Result<Figures> {
         let mut holder = self.start(subject, Part::Steps)?;
         holder.lock()?;
@@ -249,7 +250,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Many leases of one process.
+    /// One process holds many leases.
     async fn many(&self, subject: &Subject) -> Result<Figures> {
         let (ttl, time) = (self.shortened(DEFAULT_TTL), self.shortened(DEFAULT_TTL));
         let leases = self.scaled(subject.leases.into()).max(100);
@@ -258,11 +259,11 @@ impl Bench<'_> {
         self.held(&mut holder, time).await
     }
 
-    /// A process that holds or waits for some time, and should cost next to nothing.
+    /// Measures a process that holds or waits for some time, and should cost next to nothing.
     async fn held(&self, worker: &mut Worker, time: Duration) -> Result<Figures> {
         let before = self.look()?;
         worker.send(&Step::Go { at_ns: now_ns() })?;
-        // Not to the very end: letting go or leaving the line is a change.
+        // Stops before the very end, because releasing and leaving the line are changes.
         let watched = time.mul_f64(0.9);
         tokio::time::sleep(watched).await;
         let work = self.look()?.since(before);
@@ -271,7 +272,7 @@ impl Bench<'_> {
         Ok(work.over(figures, watched))
     }
 
-    /// What the store and its server have done so far.
+    /// Returns what the store and its server have done so far.
     fn look(&self) -> Result<Work> {
         let counter = self.counter.as_ref();
         Ok(Work {
@@ -281,7 +282,7 @@ impl Bench<'_> {
         })
     }
 
-    /// How much is left of the holder's lease.
+    /// Returns how much of the holder's lease is left.
     async fn left(&self, subject: &Subject) -> Result<Duration> {
         if subject.who != Who::Tenure {
             return Ok(Duration::ZERO);
@@ -293,7 +294,7 @@ impl Bench<'_> {
         Ok(left.unwrap_or(Duration::ZERO))
     }
 
-    /// Waits until a process stands in line, and a little longer, so that it sleeps.
+    /// Waits until a process is in line, and a little longer, so that it is asleep.
     async fn until_blocked(&self, subject: &Subject, waiter: &Worker) -> Result<()> {
         let give_up = Instant::now() + LONGEST_WAY;
         while !self.is_blocked(subject, waiter).await? {
@@ -332,7 +333,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Less for runs whose workloads take less than a second.
+    /// Returns a shorter time if workloads take less than a second.
     fn shortened(&self, time: Duration) -> Duration {
         time.mul_f64(self.time.as_secs_f64().min(1.0))
     }
@@ -343,7 +344,7 @@ impl Bench<'_> {
     }
 }
 
-/// A name of its own for each run, workload and subject, all of one length.
+/// Returns a name for each run, workload and subject, all of the same length.
 fn name_of(subject: &Subject) -> String {
     let (process, workload) = (std::process::id(), subject.workload.name());
     let mut hasher = DefaultHasher::new();
@@ -352,7 +353,7 @@ fn name_of(subject: &Subject) -> String {
     format!("tenure-bench/{process}/{workload}/{label:016x}")
 }
 
-/// What was done; `None` where it is not known.
+/// The work that was done; `None` where it is not known.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     changes: Option<u64>,
@@ -361,7 +362,7 @@ struct Work {
 }
 
 impl Work {
-    /// What was done since then.
+    /// Returns the work that was done since `before`.
     fn since(self, before: Self) -> Self {
         let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         let server_time = self.server_time.zip(before.server_time);
@@ -372,7 +373,7 @@ impl Work {
         }
     }
 
-    /// Adds what each operation took.
+    /// Adds the work per operation.
     fn each(self, mut figures: Figures, operations: f64) -> Figures {
         if let Some(commands) = self.commands {
             // In hundredths: a few commands at both ends belong to no operation.
@@ -385,7 +386,7 @@ impl Work {
         figures
     }
 
-    /// Adds what was done per time.
+    /// Adds the work per time.
     fn over(self, mut figures: Figures, time: Duration) -> Figures {
         if let Some(changes) = self.changes {
             figures = figures.with("changes", changes as f64);
@@ -400,7 +401,7 @@ impl Work {
     }
 }
 
-/// Blocks: Tokio's timer would round up to a millisecond.
+/// Blocks the thread, because Tokio's timer would round up to a millisecond.
 fn nap(time: Duration) {
     if let Ok(time) = Timespec::try_from(time) {
         let _ = rustix::thread::nanosleep(&time);
@@ -422,18 +423,18 @@ fn micros(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1000.0
 }
 
-/// How many turns in a round.
+/// How many turns a round has.
 const TURNS: u32 = 8;
 
 const TASKS: u32 = 64;
 const CROWD: u32 = 8;
 const WAITERS: u32 = 200;
 
-/// How long a task of the team works with the lock.
+/// How long a task of the workload `team` works with the lock.
 const WORK: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long after the call all processes begin at once.
+/// How long after the message all processes start at once.
 const HEAD_START: Duration = Duration::from_millis(20);
 
 /// How long it may take to join the line.

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::figures::Figures;
 
-/// The first message to a process: its part.
+/// The first message to a process: its workload.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// What to lock.
     pub(super) name: String,
     /// Who locks.
     pub(super) who: Who,
-    /// How long tenure's leases last, if not as long as usual.
+    /// How long tenure's leases last, if not the default.
     pub(super) ttl: Option<Duration>,
-    /// How long tenure keeps a lease that was released, if at all.
+    /// How long tenure keeps a released lease, if at all.
     pub(super) keep: Option<Duration>,
     pub(super) part: Part,
 }
@@ -23,20 +23,20 @@ pub(super) struct Setup {
 /// What a process does.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Part {
-    /// Locks and releases, again and again.
+    /// Locks and releases in a loop.
     Pairs { time: Duration },
-    /// The same whenever told to go, until told to end.
+    /// Does the same on each `Go`, until `End`.
     Turns { time: Duration },
-    /// The same in many tasks, on one name or more, with some work inside.
+    /// Does the same in many tasks, on one or several names, with some work inside.
     Tasks {
         tasks: u32,
         names: u32,
         work: Duration,
         time: Duration,
     },
-    /// Locks and releases when told.
+    /// Locks and releases when told to.
     Steps,
-    /// Locks, works for a moment, releases and rests, among others.
+    /// Locks, works for a moment, releases and pauses, in competition with others.
     Crowd { rest: Duration, time: Duration },
     /// Waits in many tasks.
     Idle { waiters: u32, time: Duration },
@@ -56,7 +56,7 @@ pub(super) enum Who {
     /// A bare lock of [`stores`](crate::bench::stores).
     Bare {
         lock: String,
-        /// Where it is: files or URLs; the store of the process if there are none.
+        /// Where it is: files or URLs; if empty, the store of the process.
         places: Vec<String>,
     },
 }
@@ -77,17 +77,17 @@ impl Who {
 /// The messages to a process that is ready.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Step {
-    /// Begins at this moment of the machine's clock.
+    /// Start at this time of the machine's clock.
     Go { at_ns: u64 },
-    /// Locks, and sends `Locked`.
+    /// Lock, and send `Locked`.
     Lock,
-    /// Releases, and sends nothing: that would disturb whoever is woken.
+    /// Release, and send nothing: a message would disturb the process that is woken.
     Release,
-    /// Sends its times, if it took steps, and ends.
+    /// Send the recorded times, if any, and end.
     End,
 }
 
-/// The moments before and after each lock, and before each release.
+/// The times before and after each lock, and before each release.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Times {
     pub(super) asked: Vec<u64>,
@@ -98,7 +98,7 @@ pub(super) struct Times {
 /// The messages from a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// It has opened what it locks.
+    /// It has opened its lock.
     Ready,
     /// It has the lock.
     Locked,
@@ -106,6 +106,6 @@ pub(super) enum Message {
     Figures(Figures),
     /// When it locked and released.
     Times(Times),
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(String),
 }

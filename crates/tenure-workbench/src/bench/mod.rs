@@ -1,8 +1,8 @@
-//! `bench`: measures a store beside the bare floors of the same machine, in one run.
+//! `bench`: measures a store beside bare locks on the same machine, in one run.
 //!
-//! Every measurement runs in processes of its own, which are this program again (`child`). This
-//! process only starts them, tells them when to begin, and counts (`measure`). What a store is
-//! compared with, and what it aims for, is in `stores`.
+//! Every measurement runs in separate processes, which are this program again (`child`). This
+//! process only starts them, tells them when to begin, and counts (`measure`). The comparisons and
+//! aims of each store are in `stores`.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -140,7 +140,7 @@ pub(crate) async fn bench(store: &Store, args: BenchArgs) -> Result<ExitCode> {
     Ok(exit_code::DONE)
 }
 
-/// The workloads that were asked for, in the order in which they are best measured.
+/// Returns the requested workloads, in the best order to measure them.
 fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>> {
     let possible = |workload: &Workload| {
         let mut rows = measured.rows().into_iter();
@@ -156,7 +156,8 @@ fn chosen(measured: &dyn BenchStore, only: &[Workload]) -> Result<Vec<Workload>>
     Ok(all.filter(possible).filter(wanted).collect())
 }
 
-/// Measures round by round; who goes first alternates, but what may change the store goes last.
+/// Measures round by round. The order alternates, but workloads that may change the store come
+/// last.
 async fn run(bench: &Bench<'_>, workloads: &[Workload], rounds: u32) -> Result<Vec<Runs>> {
     let store = bench.measured;
     let mut runs: Vec<_> = workloads
@@ -207,7 +208,7 @@ async fn run(bench: &Bench<'_>, workloads: &[Workload], rounds: u32) -> Result<V
     Ok(runs)
 }
 
-/// Whether the report says how many commands a workload takes.
+/// Returns whether the report shows how many commands a workload takes.
 fn counts(measured: &dyn BenchStore, workload: Workload) -> bool {
     let mut rows = measured.rows().into_iter();
     rows.any(|row| row.workload == workload && row.figure.starts_with("commands"))
@@ -215,5 +216,5 @@ fn counts(measured: &dyn BenchStore, workload: Workload) -> bool {
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
-/// Not as long as a request may take.
+/// Shorter than the timeout of a request.
 const AWAY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(100);

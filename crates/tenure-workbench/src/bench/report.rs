@@ -13,7 +13,7 @@ use crate::terminal::table;
 use tenure_cli::Result;
 use tenure_cli::output;
 
-/// One round of a workload: what was measured of each, by label.
+/// One round of a workload: the figures of each contender, by label.
 pub(super) type Round = BTreeMap<&'static str, Figures>;
 
 /// All rounds of a workload.
@@ -31,7 +31,7 @@ impl Runs {
         }
     }
 
-    /// Adds figures whose names begin so to those of the last round.
+    /// Adds those figures whose names start with `prefix` to the last round.
     pub(super) fn add_to_last(&mut self, label: &'static str, figures: Figures, prefix: &str) {
         if let Some(round) = self.rounds.last_mut() {
             let last = round.entry(label).or_default();
@@ -39,7 +39,7 @@ impl Runs {
         }
     }
 
-    /// One figure of one who was measured, round by round.
+    /// Returns one figure of one contender, round by round.
     fn values(&self, label: &str, figure: &str) -> Vec<f64> {
         let rounds = self.rounds.iter();
         rounds
@@ -47,7 +47,8 @@ impl Runs {
             .collect()
     }
 
-    /// The slowest of the labels that a row names, by its median: one disturbed round does not make a floor.
+    /// Returns the slowest of the row's labels by its median, so that a single disturbed round does
+    /// not decide.
     fn slowest(&self, row: Row) -> Option<&'static str> {
         let typical = |label: &str| median(&self.values(label, row.figure)).unwrap_or(0.0);
         let labels = row.slowest_of.iter().copied();
@@ -62,7 +63,7 @@ pub(super) struct Report<'a> {
     pub(super) version: &'static str,
     pub(super) machine: Machine,
     pub(super) for_ms: u64,
-    /// How far away the servers seemed to be, if they were moved.
+    /// The delay that was added to the replies of the servers, if any.
     pub(super) away_ms: Option<u64>,
     pub(super) workloads: Vec<WorkloadReport<'a>>,
     /// What could not be measured.
@@ -86,7 +87,7 @@ struct RowReport {
     who: &'static str,
     tenure: Summary,
     floor: Option<FloorReport>,
-    /// The median of the rounds' ratios: what disturbs a round disturbs both sides of it.
+    /// The median of the ratios of the rounds: a disturbance affects both sides of a round.
     ratio: Option<f64>,
     aim: Option<Aim>,
     met: Option<bool>,
@@ -142,7 +143,7 @@ impl Report<'_> {
     }
 }
 
-/// Sums up the rounds of each workload.
+/// Summarizes the rounds of each workload.
 pub(super) fn workloads<'a>(runs: &'a [Runs], rows: &[Row]) -> Vec<WorkloadReport<'a>> {
     let of = |runs: &'a Runs| {
         let own = rows.iter().filter(|row| row.workload == runs.workload);
@@ -156,7 +157,7 @@ pub(super) fn workloads<'a>(runs: &'a [Runs], rows: &[Row]) -> Vec<WorkloadRepor
 }
 
 impl RowReport {
-    /// Sums up a row; `None` if its figure could not be measured.
+    /// Summarizes a row; returns `None` if its figure could not be measured.
     fn new(row: Row, runs: &Runs) -> Option<Self> {
         let own = runs.values(row.who, row.figure);
         let floor = row.floor.or_else(|| runs.slowest(row));

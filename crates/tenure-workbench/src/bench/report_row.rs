@@ -1,35 +1,35 @@
-//! One row of the report: a figure, what it is compared with, and what it should be.
+//! One row of the report: a figure, its comparison, and its aim.
 
 use serde::Serialize;
 
 use crate::bench::stores::TENURE;
 use crate::bench::workload::Workload;
 
-/// Which figure of a workload is reported, and how.
+/// A figure of a workload, and how to report it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub(super) workload: Workload,
     /// The figure's name in [`Figures`](crate::bench::figures::Figures).
     pub(super) figure: &'static str,
-    /// What people read.
+    /// The text for people.
     pub(super) what: &'static str,
     pub(super) unit: Unit,
-    /// The label of whose figure it is.
+    /// The label of the contender that the figure belongs to.
     pub(super) who: &'static str,
-    /// The label of whom it is compared with.
+    /// The label of the contender that it is compared with.
     pub(super) floor: Option<&'static str>,
-    /// The labels of which the slowest is the floor instead.
+    /// If not empty, it is compared with the slowest of these labels instead.
     pub(super) slowest_of: &'static [&'static str],
     pub(super) aim: Aim,
 }
 
 impl Row {
-    /// Reports the one of this label instead.
+    /// Reports the figure of this label instead.
     pub(super) const fn of(self, who: &'static str) -> Self {
         Self { who, ..self }
     }
 
-    /// Compares it with the one of these labels whose figure is the largest by its median.
+    /// Compares it with the one of these labels whose figure has the largest median.
     pub(super) const fn beside_slowest_of(self, floors: &'static [&'static str]) -> Self {
         Self {
             slowest_of: floors,
@@ -38,7 +38,7 @@ impl Row {
     }
 }
 
-/// A figure of the store itself, beside that of a floor's label and with an aim, if there are such.
+/// Creates a row for a figure of the store itself, with an optional floor and aim.
 pub(super) const fn row(
     workload: Workload,
     figure: &'static str,
@@ -59,7 +59,7 @@ pub(super) const fn row(
     }
 }
 
-/// How a figure is written.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -71,7 +71,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// Writes a figure for people.
+    /// Formats a figure for people.
     pub(super) fn show(self, value: f64) -> String {
         let number = short(value);
         match self {
@@ -85,7 +85,7 @@ impl Unit {
     }
 }
 
-/// What a figure, or its ratio to the floor's, should be.
+/// The value that a figure, or its ratio to the floor, should have.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Aim {
@@ -97,7 +97,7 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// Returns whether it is met; `None` if there is none, or no ratio to tell by.
+    /// Returns whether the aim is met; `None` if there is no aim, or no ratio to judge by.
     pub(super) fn is_met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
         Some(match self {
             Self::None => return None,
@@ -108,7 +108,7 @@ impl Aim {
         })
     }
 
-    /// Writes the aim for people.
+    /// Formats the aim for people.
     pub(super) fn show(self, unit: Unit) -> String {
         match self {
             Self::None => String::new(),
@@ -120,7 +120,7 @@ impl Aim {
     }
 }
 
-/// Writes a number with about three digits that count, and commas between thousands.
+/// Formats a number with about three significant digits, and commas between thousands.
 pub(super) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! A process of the benchmark, as the one that started it sees it.
+//! A process of the benchmark, as seen by the process that started it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::process::{self, OrFail, failure};
 use tenure_cli::{Failure, Result};
 
-/// One process, which ends by itself when its part is over.
+/// One process, which ends by itself when its workload is done.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -20,12 +20,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a process, and waits until it is ready for its part.
+    /// Starts a process, and waits until it is ready.
     pub(super) fn start(url: &str, setup: &Setup) -> Result<Self> {
         let mut child = process::start("a process of the benchmark", "bench-child", Some(url))?;
         let (sender, messages) = channel();
         child.on_message(move |message| {
-            // Nobody listens when the part is over.
+            // Nobody receives messages after the workload is done.
             let _ = sender.send(message);
         });
         let mut worker = Self { child, messages };
@@ -40,7 +40,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Lets it lock, and waits until it has the lock.
+    /// Makes it lock, and waits until it has the lock.
     pub(super) fn lock(&mut self) -> Result<()> {
         self.send(&Step::Lock)?;
         self.locked()
@@ -54,13 +54,13 @@ impl Worker {
         }
     }
 
-    /// Lets it begin now, and waits for its figures.
+    /// Makes it start now, and waits for its figures.
     pub(super) fn measure(&mut self, time: Duration) -> Result<Figures> {
         self.send(&Step::Go { at_ns: now_ns() })?;
         self.figures(time)
     }
 
-    /// Waits for the figures of one that has begun.
+    /// Waits for the figures of a process that has started.
     pub(super) fn figures(&self, time: Duration) -> Result<Figures> {
         match self.next(time + WAIT)? {
             Message::Figures(figures) => Ok(figures),
@@ -68,7 +68,7 @@ impl Worker {
         }
     }
 
-    /// Lets it end; returns when it locked and released.
+    /// Makes it end; returns when it locked and released.
     pub(super) fn times(&mut self) -> Result<Times> {
         self.send(&Step::End)?;
         match self.next(WAIT)? {
@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Waits until it has ended, and so has cleaned up.
+    /// Waits until it has ended and cleaned up.
     pub(super) fn end(&mut self) -> Result<()> {
         match self.child.wait_until(Instant::now() + WAIT).or_fail()? {
             Some(_) => Ok(()),
@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// Kills it with signal 9; returns the moment before.
+    /// Kills it with signal 9; returns the time just before.
     pub(super) fn kill(mut self) -> Result<u64> {
         let before = now_ns();
         self.child.kill().or_fail()?;
@@ -97,7 +97,7 @@ impl Worker {
         let Err(error) = self.child.send(message) else {
             return Ok(());
         };
-        // A process that failed has said why, and does not listen any more.
+        // A process that failed has reported why, and no longer reads messages.
         Err(self.next(START).err().unwrap_or_else(|| failure(error)))
     }
 
@@ -119,8 +119,9 @@ impl Worker {
     }
 }
 
-/// How long a process may take to open the store.
+/// The longest time that a process may take to open the store.
 const START: Duration = Duration::from_secs(30);
 
-/// How long a lock may take: longer than a ttl, so that a store which waits for it is measured.
+/// The longest time that a lock may take: longer than a ttl, so that a store that waits for a lease
+/// to expire can still be measured.
 const WAIT: Duration = Duration::from_secs(60);

@@ -36,15 +36,15 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// Returns the name as it is written after `--only`.
+    /// Returns the name as users write it after `--only`.
     pub(crate) fn name(self) -> String {
         flag_name(&self)
     }
 
     /// Returns whether it is measured in short turns.
     ///
-    /// These compare tenure with itself. Another client may gain more by a rest than tenure does: the
-    /// scheduler then often puts the server on its core.
+    /// These workloads compare tenure with itself. Another client may gain more from a pause than
+    /// tenure does, because the scheduler then often puts the server on its core.
     pub(crate) fn takes_turns(self) -> bool {
         matches!(self, Self::Dead | Self::Slow)
     }

@@ -1,4 +1,4 @@
-//! `demo`: what goes wrong without a lock, and not with one.
+//! `demo`: shows what goes wrong without a lock, and that it does not with one.
 
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ enum Demo {
     Cache(cache::CacheArgs),
 }
 
-/// Shows the demo that was asked for.
+/// Runs the requested demo.
 pub(crate) async fn demo(store: &Store, args: DemoArgs) -> Result<ExitCode> {
     match args.demo {
         Demo::Cache(args) => cache::cache(store, args).await,

@@ -1,4 +1,4 @@
-//! Numbers at the end of a demo, as people read them.
+//! Formats the numbers at the end of a demo for people.
 
 use crate::terminal;
 use tenure_cli::output::with_bold_heading;
@@ -22,7 +22,7 @@ pub(super) fn quantile(sorted: &[u64], share: f64) -> u64 {
     found.copied().unwrap_or(0)
 }
 
-/// Writes microseconds in the unit that fits.
+/// Formats microseconds in a suitable unit.
 pub(super) fn time(us: u64) -> String {
     match us {
         0..10_000 if !us.is_multiple_of(1000) || us == 0 => format!("{us} µs"),
@@ -31,7 +31,7 @@ pub(super) fn time(us: u64) -> String {
     }
 }
 
-/// Names a number of things.
+/// Formats a number with its noun.
 pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

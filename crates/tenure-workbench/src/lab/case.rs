@@ -11,32 +11,32 @@ use super::experiment::{Experiment, PATIENCE};
 use crate::recipes::Recipe;
 use tenure_cli::Failure;
 
-/// One mistake, and the experiment that shows it; what JSON shows of it, scripts depend on.
+/// One mistake, and the experiment that shows it. Scripts depend on its JSON form.
 #[derive(Debug, Serialize)]
 pub(super) struct Case {
-    /// Its number; a mistake of two kinds has two cases of one number.
+    /// Its number; two variants of one mistake are two cases with the same number.
     pub(super) number: u32,
-    /// What people write after `tenure lab`.
+    /// The name as users write it after `tenure lab`.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     /// The lock with the mistake.
     #[serde(skip)]
     pub(super) recipe: Recipe,
-    /// What breaks it, in words.
+    /// The fault that breaks it, in words.
     pub(super) fault: &'static str,
-    /// The faults that have to be seen to have landed.
+    /// The faults that must have happened.
     #[serde(skip)]
     pub(super) faults: &'static [&'static str],
-    /// The promise that must be broken, and no other.
+    /// The only promise that must be broken.
     pub(super) breaks: Promise,
-    /// What tenure does instead, in a sentence.
+    /// What tenure does instead, in one sentence.
     pub(super) instead: &'static str,
     /// The whole story.
     pub(super) lesson: &'static str,
-    /// How long a lock lasts that nobody renews.
+    /// How long a lock lasts without renewal.
     #[serde(skip)]
     pub(super) ttl: Duration,
-    /// How many grants tenure has to show.
+    /// How many grants tenure must show.
     #[serde(skip)]
     pub(super) grants: usize,
     /// The experiment, the same for the broken lock and for tenure.
@@ -45,7 +45,8 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// What an experiment has to show. Nobody looks at the store's line, so the order of waiters is not judged.
+    /// Returns what an experiment must show. Nobody observes the store's line, so the order of
+    /// waiters is not judged.
     pub(super) fn expect(&self) -> Expect {
         let expect = Expect::new().without(Promise::Order);
         let expect = expect.grants(self.grants).patience(PATIENCE);
@@ -55,7 +56,7 @@ impl Case {
     }
 }
 
-/// The cases that were asked for by number or name; all of them if none was.
+/// Returns the cases with these numbers or names, or all of them if there are none.
 pub(super) fn chosen(asked: &[String]) -> Result<Vec<&'static Case>, Failure> {
     if asked.is_empty() {
         return Ok(cases::ALL.to_vec());
@@ -75,7 +76,7 @@ fn is_meant(case: &Case, word: &str) -> bool {
     word == case.name || word.parse() == Ok(case.number)
 }
 
-/// Short enough to wait for, and long enough for a slow machine to do something in it.
+/// Short enough to wait for, and long enough to do something on a slow machine.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 
 /// Longer than any step of an experiment may take.

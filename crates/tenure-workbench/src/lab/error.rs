@@ -1,8 +1,8 @@
-//! Why an experiment failed: it then proves nothing.
+//! Why an experiment failed. It then proves nothing.
 
 use tenure_cli::Failure;
 
-/// Why a case could not be run to its end.
+/// Why a case could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// A server or a client process could not be started or used.
@@ -21,11 +21,11 @@ impl From<Failure> for Error {
 }
 
 impl Error {
-    /// Whether a program is missing, so that no case can be run.
+    /// Returns whether a program is missing, so that no case can run.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self, Self::Kit(tenure_testkit::Error::Missing { .. }))
     }
 }
 
-/// What most calls of an experiment return.
+/// The result of most calls of an experiment.
 pub(super) type Result<T, E = Error> = std::result::Result<T, E>;

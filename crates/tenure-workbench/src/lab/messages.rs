@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tenure_checker::Event;
 
-/// The first message to a client: who it is.
+/// The first message to a client: its identity.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// Its number in the history.
@@ -13,11 +13,11 @@ pub(super) struct Setup {
     pub(super) who: Who,
     /// The servers; tenure has one URL for all of them.
     pub(super) urls: Vec<String>,
-    /// How long a lock lasts that nobody renews.
+    /// How long a lock lasts without renewal.
     pub(super) ttl: Duration,
 }
 
-/// Which lock a client uses.
+/// The lock that a client uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Who {
     /// The broken lock of the case with this name.
@@ -29,15 +29,15 @@ pub(super) enum Who {
 /// The messages to a client that is ready.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Step {
-    /// Asks for a name.
+    /// Ask for a name.
     Lock { claim: u64, name: String },
-    /// Does something with a lock that was granted.
+    /// Do something with a granted lock.
     Hold { claim: u64, action: Action },
-    /// Waits at this breakpoint when it is reached next.
+    /// Wait at this breakpoint when it is reached next.
     BreakAt { point: String },
-    /// Continues from the breakpoint.
+    /// Continue from the breakpoint.
     Continue { point: String },
-    /// Ends.
+    /// End.
     End,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Step {
 pub(super) enum Action {
     /// Reads the resource.
     Read,
-    /// Writes to the resource what follows from what was read.
+    /// Writes the successor of the version that was read.
     Write,
     Release,
 }
@@ -56,7 +56,7 @@ pub(super) enum Action {
 pub(super) enum Message {
     /// It has opened its lock.
     Ready,
-    /// Something happened.
+    /// An event has happened.
     Noted(Event),
     /// It waits at this breakpoint.
     At { point: String },
@@ -64,8 +64,8 @@ pub(super) enum Message {
     Read { claim: u64 },
     /// It writes to the resource.
     Write { claim: u64, fence: Option<u64> },
-    /// It leaves the resource alone, because it has noticed that the lock is lost.
+    /// It does not use the resource, because it has noticed that the lock is lost.
     Declined { claim: u64 },
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(String),
 }

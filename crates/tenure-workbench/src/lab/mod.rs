@@ -1,8 +1,10 @@
-//! `lab`: locks as people write them, the fault that breaks each, and tenure in the same experiment.
+//! `lab`: locks as people write them, the fault that breaks each of them, and tenure in the same
+//! experiment.
 //!
-//! Each case (`cases`) starts servers and client processes, which are this program again (`client`), and tells
-//! them step by step what to do (`experiment`), so that the fault lands for certain in the middle. The checker judges what
-//! happened (`run`): the broken lock must be flagged, for the right reason; tenure must not.
+//! Each case (`cases`) starts servers and client processes, which are this program again
+//! (`client`), and tells them step by step what to do (`experiment`), so that the fault reliably
+//! happens in the middle. The checker judges what happened (`run`): it must flag the broken lock,
+//! for the right reason, and must not flag tenure.
 
 use std::process::ExitCode;
 
@@ -96,13 +98,13 @@ pub(crate) fn lab(args: &LabArgs) -> Result<ExitCode> {
     }
 }
 
-/// What is locked, and what is written to.
+/// The name of the lock and of the resource.
 const NAME: &str = "stock";
 
-/// The breakpoint between a holder's last look at its lock and its write.
+/// The breakpoint between a holder's last check of its lock and its write.
 const BEFORE_WRITE: &str = "before-write";
 
-/// Who a client is in the history: nested calls of one process are one owner.
+/// Returns the owner of a client in the history: nested calls of one process have one owner.
 fn owner_of(process: u32) -> String {
     format!("client-{process}")
 }

@@ -1,4 +1,4 @@
-//! What a case is made of.
+//! The imports that every case needs.
 
 pub(super) use std::time::Duration;
 

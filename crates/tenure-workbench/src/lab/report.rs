@@ -1,4 +1,4 @@
-//! What the lab prints.
+//! The output of the lab.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::terminal::table;
 use tenure_cli::Result;
 use tenure_cli::output::{self, print_json, terminal_width};
 
-/// How much is printed of a case.
+/// How much to print of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     Short,
@@ -92,7 +92,7 @@ fn print_lesson(out: &mut impl Write, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// All that was noted in an experiment, as a timeline.
+/// Prints all events of an experiment as a timeline.
 fn print_history(out: &mut impl Write, title: &str, run: &Judged) -> Result<()> {
     writeln!(out, "   {title}:")?;
     let start_us = run.history.first().map_or(0, |event| event.at_us);
@@ -107,7 +107,7 @@ fn print_history(out: &mut impl Write, title: &str, run: &Judged) -> Result<()> 
     Ok(())
 }
 
-/// A lesson without its heading, its paragraphs broken into lines of this width.
+/// Returns a lesson without its heading, with its paragraphs wrapped to this width.
 fn wrapped(lesson: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let body = lesson.split("\n\n").filter(|part| !part.starts_with('#'));
@@ -130,7 +130,7 @@ fn wrapped(lesson: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The few events that prove it, or why there is no proof.
+/// Prints the few events that prove a verdict, or why there is no proof.
 fn print_proof(out: &mut impl Write, verdict: &Verdict) -> Result<()> {
     let proofs = verdict.findings().iter().map(ToString::to_string);
     let reasons = match verdict {
@@ -184,7 +184,7 @@ pub(super) fn print_summary(results: &[Outcome]) -> Result<()> {
     Ok(())
 }
 
-/// One line that says what to try next.
+/// Returns one line about what to try next.
 fn what_next(results: &[Outcome]) -> String {
     let unexpected = results.iter().find(|outcome| !outcome.as_expected);
     match (unexpected, results) {
@@ -202,7 +202,7 @@ fn what_next(results: &[Outcome]) -> String {
     }
 }
 
-/// All results as JSON: scripts depend on it.
+/// All results as JSON; scripts depend on the format.
 #[derive(Debug, Serialize)]
 pub(super) struct Json<'a> {
     pub(super) cases: &'a [Outcome],

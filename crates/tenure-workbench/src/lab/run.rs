@@ -1,4 +1,4 @@
-//! Runs cases, the broken lock first and then tenure, and lets the checker judge them.
+//! Runs cases, first with the broken lock and then with tenure, and has the checker judge them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -21,13 +21,13 @@ pub(super) struct Outcome {
     pub(super) case: &'static Case,
     pub(super) broken: Judged,
     pub(super) tenure: Judged,
-    /// Whether the broken lock was flagged for the right reason, and for no other.
+    /// Whether the broken lock was flagged for the right reason and for no other.
     pub(super) flagged: bool,
-    /// Whether it was flagged, and tenure was not.
+    /// Whether the broken lock was flagged and tenure was not.
     pub(super) as_expected: bool,
 }
 
-/// One experiment: what happened, and what it proves.
+/// One experiment: what happened, and the verdict.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub(super) struct Judged {
     pub(super) history: History,
 }
 
-/// Runs cases side by side, a few at a time, and reports them in order.
+/// Runs a few cases at a time in parallel, and reports them in order.
 pub(super) fn all(
     cases: &[&'static Case],
     mut report: impl FnMut(Outcome) -> Result<()>,
@@ -48,7 +48,7 @@ pub(super) fn all(
             let (sender, next, given_up) = (sender.clone(), &next, &given_up);
             scope.spawn(move || {
                 while let Some(case) = cases.get(next.fetch_add(1, SeqCst)) {
-                    // Nobody listens after a failure.
+                    // Nobody receives it after a failure.
                     if given_up.load(SeqCst) || sender.send((case.name, run(case))).is_err() {
                         return;
                     }
@@ -56,7 +56,7 @@ pub(super) fn all(
             });
         }
         drop(sender);
-        // Outcomes that arrived before their turn.
+        // Outcomes that arrived before it was their turn.
         let mut early = BTreeMap::new();
         let mut order = cases.iter();
         let mut due = order.next();
@@ -89,7 +89,7 @@ fn run(case: &'static Case) -> Result<Outcome> {
     })
 }
 
-/// Runs one experiment; what goes wrong in it makes it inconclusive, unless none is possible at all.
+/// Runs one experiment. If it fails, it is inconclusive, unless no experiment is possible at all.
 fn judge(case: &Case, who: Who) -> Result<Judged> {
     let mut lab = Experiment::new(who, case.ttl);
     let ended = (case.run)(&mut lab).and_then(|()| lab.end());
@@ -105,7 +105,8 @@ fn judge(case: &Case, who: Who) -> Result<Judged> {
     Ok(Judged { verdict, history })
 }
 
-/// A broken promise proves nothing about a fault that did not land.
+/// Makes the verdict inconclusive if a fault did not happen: a broken promise then proves nothing
+/// about it.
 fn proven(case: &Case, verdict: Verdict) -> Verdict {
     let landed = &verdict.statistics().faults;
     match case.faults.iter().find(|kind| !landed.contains_key(**kind)) {
@@ -121,7 +122,7 @@ fn unknown(reason: String) -> Verdict {
     }
 }
 
-/// The verdict in words.
+/// Returns the verdict in words.
 pub(super) fn words(verdict: &Verdict) -> String {
     let promises = |broken: Vec<Promise>| {
         let broken: Vec<_> = broken.iter().map(Promise::to_string).collect();
@@ -134,5 +135,5 @@ pub(super) fn words(verdict: &Verdict) -> String {
     }
 }
 
-/// Most of an experiment is waiting, so a few of them share the processors well.
+/// An experiment mostly waits, so a few of them share the CPUs well.
 const AT_ONCE: usize = 4;

@@ -2,7 +2,7 @@
 
 use tenure_cli::Failure;
 
-/// Why a recipe could not say yes or no.
+/// Why a recipe could neither confirm nor deny that it holds the lock.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Redis, or the connection to it, failed.
@@ -13,7 +13,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Tenure(#[from] tenure::Error),
 
-    /// There is no server that a lock could be taken on.
+    /// There is no server to take a lock on.
     #[error("no server is a master")]
     NoMaster,
 
@@ -46,5 +46,5 @@ impl From<Error> for Failure {
     }
 }
 
-/// What most calls of a recipe return.
+/// The result of most calls of a recipe.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! A lock that was taken by a recipe.
+//! A lock that a recipe has taken.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio::task::JoinHandle;
 
 use crate::recipes::{Result, breakpoint};
 
-/// A lock that somebody believes it holds.
+/// A lock that a client believes it holds.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// What is locked.
     pub(crate) name: String,
-    /// The value of the holder in the store.
+    /// The holder's value in the store.
     pub(crate) token: String,
-    /// The number of the grant, where the recipe has such numbers.
+    /// The fence of the grant, if the recipe has fences.
     pub(crate) fence: Option<u64>,
-    /// What keeps it held.
+    /// What keeps the lock held.
     pub(crate) keeper: Keeper,
 }
 
@@ -28,14 +28,14 @@ pub(crate) enum Keeper {
     Nothing,
     /// A task that renews it.
     Renewal(Renewal),
-    /// A lock of this process.
+    /// A mutex of this process.
     Mutex { _guard: OwnedMutexGuard<()> },
     /// tenure's own guard.
     Guard(tenure::Guard),
 }
 
 impl Held {
-    /// A lock that nothing renews.
+    /// Returns a lock that nothing renews.
     pub(crate) fn new(name: &str, token: String) -> Self {
         Self {
             name: name.to_owned(),
@@ -45,7 +45,7 @@ impl Held {
         }
     }
 
-    /// The same lock, with a number.
+    /// Adds a fence.
     pub(crate) fn with_fence(self, fence: u64) -> Self {
         Self {
             fence: Some(fence),
@@ -53,12 +53,13 @@ impl Held {
         }
     }
 
-    /// The same lock, held by this.
+    /// Sets what keeps the lock held.
     pub(crate) fn kept_by(self, keeper: Keeper) -> Self {
         Self { keeper, ..self }
     }
 
-    /// Waits until the holder notices that it holds nothing any more; never, if the recipe cannot notice.
+    /// Waits until the holder notices that it has lost the lock; for ever if the recipe cannot
+    /// notice.
     ///
     /// # Cancel safety
     ///
@@ -74,7 +75,7 @@ impl Held {
     }
 }
 
-/// A task that renews a lock until it is dropped or told that the lock is lost.
+/// A task that renews a lock until it is dropped or learns that the lock is lost.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     task: JoinHandle<()>,
@@ -82,7 +83,7 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// Renews three times per ttl; `renew` says whether the lock is still held.
+    /// Renews three times per ttl; `renew` returns whether the lock is still held.
     pub(crate) fn start<F, R>(ttl: Duration, mut renew: F) -> Self
     where
         F: FnMut() -> R + Send + 'static,
@@ -92,7 +93,7 @@ impl Renewal {
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(ttl / 3).await;
-                // A failed request says nothing about the lock, so the next turn tries again.
+                // A failed request does not mean that the lock is lost, so the next turn retries.
                 if matches!(renew().await, Ok(false)) {
                     tell.send_replace(true);
                     return;

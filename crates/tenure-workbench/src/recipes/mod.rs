@@ -1,6 +1,7 @@
-//! Locks on Redis as people write them: what the broken locks of the lab and of the flash sale are made of.
+//! Locks on Redis as people write them: the parts of the broken locks in the lab and in the flash
+//! sale.
 //!
-//! A [`Recipe`] is right where nothing else is written: each broken lock overrides what it gets wrong.
+//! A [`Recipe`] is correct by default: each broken lock overrides what it gets wrong.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) use spin::SPIN;
 /// A lock as somebody wrote it: two functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recipe {
-    /// Waits until the lock is taken.
+    /// Waits for the lock.
     pub(crate) lock: for<'a> fn(&'a Redis, &'a str) -> Pending<'a, Held>,
     /// Releases the lock, and returns the outcome.
     pub(crate) unlock: for<'a> fn(&'a Redis, Held) -> Pending<'a, Freed>,
@@ -35,7 +36,8 @@ pub(crate) struct Recipe {
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl Recipe {
-    /// A `SET NX PX` with a random token, tried every 20 ms, and a script that compares the token before it deletes.
+    /// A `SET NX PX` with a random token, retried every 20 ms, and a script that compares the token
+    /// before it deletes.
     pub(crate) const PLAIN: Self = Self {
         lock: |redis, name| Box::pin(async move { Ok(Held::new(name, redis.spin(name).await?)) }),
         unlock: |redis, held| {
@@ -44,7 +46,7 @@ impl Recipe {
     };
 }
 
-/// A lock that is ready to be taken.
+/// A lock that is ready to use.
 #[derive(Debug)]
 pub(crate) enum AnyLock {
     /// No lock: everybody holds it at once.
@@ -55,14 +57,15 @@ pub(crate) enum AnyLock {
 }
 
 impl AnyLock {
-    /// Connects a recipe to these servers, of which most recipes use the first alone, and one uses none.
+    /// Connects a recipe to these servers. Most recipes use only the first server, and one uses
+    /// none.
     ///
-    /// `ttl` is how long a lock lasts that nobody renews, where the recipe knows such a thing.
+    /// `ttl` is how long a lock lasts without renewal, if the recipe has a ttl.
     pub(crate) async fn of_recipe(recipe: Recipe, urls: &[String], ttl: Duration) -> Result<Self> {
         Ok(Self::Recipe(recipe, Redis::open(urls, ttl).await?))
     }
 
-    /// Waits until the lock is taken.
+    /// Waits for the lock.
     ///
     /// # Cancel safety
     ///

@@ -17,11 +17,11 @@ use tenure_cli::output::millis;
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) urls: Vec<String>,
-    /// One to each server.
+    /// One connection to each server.
     pub(crate) nodes: Vec<MultiplexedConnection>,
-    /// How long a lock lasts that nobody renews.
+    /// How long a lock lasts without renewal.
     pub(crate) ttl: Duration,
-    /// What nobody else has, in this process or another.
+    /// An id that is unique across processes.
     pub(crate) id: String,
 }
 
@@ -59,7 +59,7 @@ impl Redis {
         self.nodes[0].clone()
     }
 
-    /// Tries until the lock is free; returns the token that it is taken with.
+    /// Retries until the lock is free; returns the token that it was taken with.
     pub(crate) async fn spin(&self, name: &str) -> Result<String> {
         let token = token();
         while !self.set_nx_px(name, &token).await? {
@@ -68,7 +68,7 @@ impl Redis {
         Ok(token)
     }
 
-    /// The same by `SETNX`, which knows no ttl.
+    /// Does the same with `SETNX`, which has no ttl.
     pub(crate) async fn spin_without_ttl(&self, name: &str) -> Result<String> {
         let token = token();
         while !self.first().set_nx::<_, _, bool>(name, &token).await? {
@@ -77,7 +77,7 @@ impl Redis {
         Ok(token)
     }
 
-    /// `SET name token NX PX ttl`: whether the lock was free.
+    /// Runs `SET name token NX PX ttl`; returns whether the lock was free.
     pub(crate) async fn set_nx_px(&self, name: &str, token: &str) -> Result<bool> {
         let mut set = redis::cmd("SET");
         set.arg(name).arg(token).arg("NX").arg("PX");
@@ -90,7 +90,7 @@ impl Redis {
         Ok(freed(self.first().del(name).await?))
     }
 
-    /// Deletes the lock in one step, if it is still this token's.
+    /// Deletes the lock in one step, if it still has this token.
     pub(crate) async fn compare_and_delete(&self, name: &str, token: &str) -> Result<Freed> {
         let script = Script::new(
             "if redis.call('GET', KEYS[1]) == ARGV[1] then
@@ -103,7 +103,7 @@ impl Redis {
         Ok(freed(deleted))
     }
 
-    /// Renews the lock while it is still this token's.
+    /// Renews the lock while it still has this token.
     pub(crate) fn renewed_if_owned(&self, name: &str, token: &str) -> Keeper {
         let (name, token, ttl) = (name.to_owned(), token.to_owned(), self.ttl);
         self.renewed(move |mut redis| {
@@ -133,12 +133,12 @@ impl Redis {
     }
 }
 
-/// Returns whether a URL of Redis names one server, and neither sentinels nor a cluster.
+/// Returns whether a Redis URL names a single server, and neither sentinels nor a cluster.
 pub(crate) fn is_one_server(url: &StoreUrl) -> bool {
     !url.scheme.ends_with("+sentinel") && !url.scheme.ends_with("+cluster")
 }
 
-/// A client of a server, whose URL may have options that only tenure knows.
+/// Returns a client of a server whose URL may have options that only tenure knows.
 pub(crate) fn client(url: &str) -> Result<Client> {
     let address = url.split('?').next().unwrap_or(url);
     let info = address.into_connection_info()?;
@@ -162,12 +162,12 @@ pub(crate) async fn connect(
     Ok(connecting.await?)
 }
 
-/// A value that nobody else has.
+/// Returns a unique value.
 pub(crate) fn token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// What a number of deleted keys means.
+/// Converts a number of deleted keys.
 pub(crate) fn freed(deleted: u64) -> Freed {
     match deleted {
         0 => Freed::NotHeld,
@@ -175,10 +175,10 @@ pub(crate) fn freed(deleted: u64) -> Freed {
     }
 }
 
-/// Between two tries, as in the classic recipe.
+/// The pause between two attempts, as in the classic recipe.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A server that takes longer is taken for dead.
+/// A server that takes longer is considered dead.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// The schemes of Redis.
@@ -189,5 +189,5 @@ pub(crate) const SCHEMES: &[&str] = &[
     "unix", "redis+unix",
 ];
 
-/// The schemes of one server that is reached by TCP without TLS.
+/// The schemes of a single server over TCP without TLS.
 pub(crate) const PLAIN_SCHEMES: &[&str] = &["redis", "valkey"];

@@ -1,7 +1,8 @@
-//! The classic recipe done right: a hash with owner and depth, changed by scripts, renewed while held; who finds
-//! it taken sleeps for 20 ms and tries again.
+//! The classic recipe done right: a hash with owner and depth, changed by scripts, and renewed
+//! while held. A client that finds it taken sleeps for 20 ms and retries.
 //!
-//! Its own task may take it again. What it lacks is a line of waiters and a fence: the baseline for speed.
+//! It is re-entrant within a task. It has no line of waiters and no fence. It is the baseline for
+//! speed.
 
 use std::sync::LazyLock;
 
@@ -11,13 +12,13 @@ use tenure_checker::Freed;
 use crate::recipes::{Held, Keeper, PAUSE, Recipe, Redis, Result, freed, token};
 use tenure_cli::output::millis;
 
-/// The lock, which tasks of one process take again while they hold it.
+/// The lock, which is re-entrant for the tasks of a process.
 pub(crate) const SPIN: Recipe = Recipe {
     lock: |redis, name| Box::pin(lock(redis, name)),
     unlock: |redis, held| Box::pin(unlock(redis, held)),
 };
 
-/// The running task, which may take again what it holds.
+/// Returns the running task as the owner, which may take again what it holds.
 fn owner(redis: &Redis) -> String {
     match tokio::task::try_id() {
         Some(task) => format!("{}:{task}", redis.id),
@@ -49,7 +50,7 @@ async fn lock(redis: &Redis, name: &str) -> Result<Held> {
                 let renewal = renewal(redis, name, &owner);
                 return Ok(Held::new(name, owner).kept_by(renewal));
             }
-            // The outer call renews for all.
+            // The outermost call renews for all.
             _ => return Ok(Held::new(name, owner)),
         }
     }
@@ -62,7 +63,8 @@ async fn unlock(redis: &Redis, held: Held) -> Result<Freed> {
     Ok(freed(lowered))
 }
 
-/// Takes the lock, or takes it once more; returns how often the owner has it, 0 if another does.
+/// Takes the lock, or takes it once more. Returns how many times the owner holds it, or 0 if
+/// another owner does.
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
@@ -74,7 +76,7 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Gives it back once; returns 1 if the owner had it.
+/// Releases it once; returns 1 if the owner held it.
 static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
@@ -87,7 +89,7 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Restarts its ttl; returns 1 if the owner has it.
+/// Restarts its ttl; returns 1 if the owner holds it.
 static RENEW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

@@ -1,4 +1,4 @@
-//! Connections of our own to the database of a store, beside those of tenure.
+//! Separate connections to the database of a store, besides those of tenure.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Returns the table of the locks, as statements name it.
+/// Returns the table of the locks, as written in statements.
 pub(crate) fn table(url: &StoreUrl) -> String {
     let prefix = url.option("prefix").unwrap_or("tenure_");
     match url.option("schema") {
@@ -22,12 +22,12 @@ pub(crate) fn table(url: &StoreUrl) -> String {
     }
 }
 
-/// Waits for a future on a thread of its own, also inside a runtime that must not wait.
+/// Waits for a future on a separate thread, which also works inside a runtime that must not block.
 pub(crate) fn wait_for<T: Send>(future: impl Future<Output = Result<T>> + Send) -> Result<T> {
     Waiter::new()?.wait_for(future)
 }
 
-/// Waits for one future after another, all of which may use connections that one of them has made.
+/// Waits for one future after another. They may share connections that one of them has opened.
 #[derive(Debug)]
 pub(crate) struct Waiter(Option<Runtime>);
 
@@ -51,7 +51,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // A runtime must not be dropped, and so wait, inside another one.
+        // Dropping a runtime waits for it, which is not allowed inside another one.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

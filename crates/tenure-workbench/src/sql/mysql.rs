@@ -9,7 +9,7 @@ use super::{Result, table};
 
 pub(crate) const SCHEMES: &[&str] = &["mysql", "mariadb"];
 
-/// Connects to the database of a store, by TCP and without TLS unless its URL names a socket.
+/// Connects to the database of a store, over TCP without TLS unless its URL names a socket.
 pub(crate) async fn connect(url: &StoreUrl) -> Result<Conn> {
     let server = url.servers.first().ok_or("the URL names no server")?;
     let options = OptsBuilder::default()
@@ -19,7 +19,7 @@ pub(crate) async fn connect(url: &StoreUrl) -> Result<Conn> {
         .pass(url.password.clone())
         .db_name(Some(url.path.trim_end_matches('/')))
         .socket(url.option("socket"))
-        // Otherwise a server on this machine is asked for its socket first.
+        // Otherwise the client asks a local server for its socket first.
         .prefer_socket(false)
         .tcp_nodelay(true)
         .stmt_cache_size(64)
@@ -30,7 +30,7 @@ pub(crate) async fn connect(url: &StoreUrl) -> Result<Conn> {
     Ok(Conn::new(options).await?)
 }
 
-/// Returns what is left of some names: every column of a holder or a waiter that is not empty.
+/// Returns what is left over of some names: every non-empty column of a holder or a waiter.
 pub(crate) async fn left_over(url: &StoreUrl, names: &[Name]) -> Result<Vec<String>> {
     let mut connection = connect(url).await?;
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn left_over(url: &StoreUrl, names: &[Name]) -> Result<Vec<Stri
     Ok(found)
 }
 
-/// The columns of a row that are not NULL.
+/// Returns the columns of a row that are not NULL.
 fn named_values(row: Row) -> impl Iterator<Item = (String, Value)> {
     let columns = row.columns();
     let names = columns.iter().map(|column| column.name_str().into_owned());

@@ -10,7 +10,7 @@ use super::{Result, table};
 
 pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql"];
 
-/// Connects to the database of a store, by TCP and without TLS unless its URL names a socket.
+/// Connects to the database of a store, over TCP without TLS unless its URL names a socket.
 ///
 /// The connection ends with the client.
 pub(crate) async fn connect(url: &StoreUrl) -> Result<Client> {
@@ -35,7 +35,7 @@ pub(crate) async fn connect(url: &StoreUrl) -> Result<Client> {
     Ok(client)
 }
 
-/// Returns what is left of some names: every column of a holder or a waiter that is not empty.
+/// Returns what is left over of some names: every non-empty column of a holder or a waiter.
 pub(crate) async fn left_over(url: &StoreUrl, names: &[Name]) -> Result<Vec<String>> {
     let client = connect(url).await?;
     let mut found = Vec::new();

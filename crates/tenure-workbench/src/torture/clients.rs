@@ -1,4 +1,4 @@
-//! The client processes, as the one that started them sees them.
+//! The client processes, as seen by the process that started them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,12 +16,12 @@ use super::recorder::Recorder;
 use crate::clock::now_us;
 use crate::history;
 
-/// All client processes; those that are left are killed on drop.
+/// All client processes; dropping it kills those that are left.
 #[derive(Debug)]
 pub(super) struct Clients {
-    /// The URLs by which they reach the store, in turn.
+    /// The URLs that they use in turn to reach the store.
     urls: Vec<String>,
-    /// The first message to all, but for their number and seed.
+    /// The first message to all of them, except for their number and seed.
     setup: Setup,
     recorder: Arc<Recorder>,
     processes: Mutex<Processes>,
@@ -38,7 +38,7 @@ struct Processes {
 struct Process {
     number: u32,
     child: Child,
-    /// Ends when all messages of the process are noted.
+    /// Ends when all messages of the process are recorded.
     reader: JoinHandle<()>,
 }
 
@@ -65,7 +65,8 @@ impl Clients {
     /// Kills one of them, chosen by a random number, and starts another.
     pub(super) fn kill(&self, random: usize) -> Result<()> {
         let mut client = self.take(random)?;
-        // Stopped first: then all that it did has an earlier time than its end, and all that follows from it a later.
+        // Stopped first, so that everything it did has an earlier time than its end, and everything
+        // that follows has a later time.
         if !client.child.stop().or_fail()? {
             self.processes().present.push(client);
             return Ok(());
@@ -113,11 +114,11 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets all finish what they have begun, and kills those that do not.
+    /// Makes all of them finish what they have started, and kills those that do not.
     pub(super) fn finish(&self, patience: Duration) -> Result<()> {
         let mut processes = std::mem::take(&mut self.processes().present);
         for client in &mut processes {
-            // It fails if the process has crashed, which is seen below.
+            // This fails if the process has crashed, which is detected below.
             let _ = client.child.send(&FINISH);
         }
         let give_up = Instant::now() + patience;
@@ -150,7 +151,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Takes one out: every other random number chooses among those who hold something, since a fault there tests more.
+    /// Removes one of them. Every other random number chooses among those that hold something,
+    /// because a fault there tests more.
     fn take(&self, random: usize) -> Result<Process> {
         let holders = self.recorder.holders();
         let mut processes = self.processes();
@@ -193,15 +195,16 @@ impl Process {
         })
     }
 
-    /// Waits until all its messages are noted; it has ended.
+    /// Waits until all messages of a process that has ended are recorded.
     fn read_to_end(&mut self) {
         let reader = std::mem::replace(&mut self.reader, thread::spawn(|| ()));
-        // A panic in there has been printed, and what it did not read is missing in the history.
+        // A panic of the reader has been printed, and the messages that it did not read are missing
+        // in the history.
         let _ = reader.join();
     }
 }
 
-/// Notes what a process sends.
+/// Records a message of a process.
 fn note(message: tenure_testkit::Result<Message>, recorder: &Recorder) {
     match message {
         Ok(Message::Noted(event)) => recorder.note(event),

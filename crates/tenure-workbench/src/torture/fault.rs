@@ -1,4 +1,4 @@
-//! The faults that a torture can inject.
+//! The faults that a torture run can inject.
 
 use std::fmt;
 
@@ -26,18 +26,18 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Whether it hits a client, and not a server or a link.
+    /// Returns whether it hits a client rather than a server or a link.
     pub(super) fn hits_a_client(self) -> bool {
         matches!(self, Self::Kill | Self::Pause)
     }
 
-    /// Whether it hits the link between clients and a server.
+    /// Returns whether it hits the link between clients and a server.
     pub(super) fn hits_a_link(self) -> bool {
         matches!(self, Self::ReplyLoss | Self::Cut | Self::Freeze)
     }
 }
 
-/// The word for it, in flags and in histories.
+/// Writes its word in flags and in histories.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&flag_name(self))

@@ -1,4 +1,5 @@
-//! Injects faults at random: into the clients, and at the same time into the servers and the links to them.
+//! Injects faults at random into the clients, and at the same time into the servers and the links
+//! to them.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ use crate::clock::now_us;
 use crate::history;
 use crate::process::OrFail;
 
-/// The faults in progress; once it is stopped, all of them are over.
+/// The faults in progress; after `stop` all of them are over.
 #[derive(Debug)]
 pub(super) struct FaultInjector {
     stop: Arc<Stop>,
@@ -29,7 +30,7 @@ pub(super) struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Begins to inject faults.
+    /// Starts to inject faults.
     pub(super) fn start(
         plan: &Plan,
         clients: &Arc<Clients>,
@@ -46,7 +47,7 @@ impl FaultInjector {
                 faults,
                 random: Rng::with_seed(seed),
                 ttl: plan.ttl,
-                // Short enough for each kind to have its turn.
+                // Short enough that each kind of fault happens.
                 gap: plan.ttl.min(plan.time / 12),
                 clients: Arc::clone(clients),
                 target: Arc::clone(target),
@@ -74,7 +75,7 @@ impl FaultInjector {
     }
 }
 
-/// Faults one after another.
+/// A sequence of faults.
 #[derive(Debug)]
 struct Lane {
     faults: Vec<Fault>,
@@ -123,7 +124,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Loses one answer and its connection with it, or all answers for a while.
+    /// Loses one reply together with its connection, or all replies for a while.
     fn lose_replies(&mut self) {
         let links = Links::choose(&self.target, &mut self.random);
         let before = links.replies_lost();
@@ -137,7 +138,8 @@ impl Lane {
         } else {
             links.set(LinkFault::LoseReplies);
             self.stop.sleep(self.ttl * self.random.u32(20..=150) / 100);
-            // Frozen before they are cut: a connection that lost an answer must not live to take the next one for it.
+            // Frozen before they are cut: a connection that lost a reply must not survive and
+            // mistake the next reply for it.
             links.set(LinkFault::Freeze);
             links.cut();
             links.mend();
@@ -209,6 +211,6 @@ impl Lane {
     }
 }
 
-/// How long to wait for a request whose answer is to be lost.
+/// How long to wait for a request whose reply is to be lost.
 const TICK: Duration = Duration::from_millis(10);
 const TRIES: u32 = 200;

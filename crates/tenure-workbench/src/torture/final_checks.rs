@@ -1,4 +1,5 @@
-//! The checks when all faults are over: whether every name can be locked, and whether anything is left in the store.
+//! The checks after all faults: whether every name can be locked, and whether anything is left in
+//! the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use super::recorder::Recorder;
 use super::target::Target;
 use crate::history;
 
-/// Locks every name once; what does not come free within the patience stays a claim without an end.
+/// Locks every name once. A name that does not become free within the patience stays a claim
+/// without an end.
 pub(super) async fn probe(
     client: &Client,
     names: &[Name],
@@ -43,17 +45,19 @@ pub(super) async fn probe(
                 claim,
                 error: error.to_string(),
             }),
-            // Long enough for the history to say so.
+            // An event at this time makes the history long enough to show it.
             Err(_) => note(history::over("patience", None)),
         }
     }
     client.settled().await;
 }
 
-/// Waits until nothing of the names is in the store; notes what is still there when the patience is over.
+/// Waits until nothing of the names is left in the store; records what is still there after the
+/// patience.
 ///
-/// Leases and places of clients that were killed end by themselves, after some seconds. In a Redis server the key of such a
-/// place is removed by whoever next uses the name, so each name is used again while keys are left.
+/// Leases and places in line of killed clients expire by themselves after some seconds. On a Redis
+/// server the next use of the name removes the key of such a place, so each name is used again
+/// while keys are left.
 pub(super) async fn find_left_over(
     client: &Client,
     names: &[Name],
@@ -70,7 +74,7 @@ pub(super) async fn find_left_over(
     let mut left = target.left_over(names);
     while !left.is_empty() && Instant::now() < give_up {
         for name in names {
-            // If it fails, something stays and it is done again.
+            // If this fails, something is left and it is repeated.
             if let Ok(Some(guard)) = client.mutex(name.as_str()).try_lock().await {
                 let _ = guard.release().await;
             }
@@ -84,7 +88,7 @@ pub(super) async fn find_left_over(
     }
 }
 
-/// The names that somebody holds or waits for, or why that is not known.
+/// Returns the names that somebody holds or waits for, or why that is not known.
 async fn listed(client: &Client, names: &[Name]) -> Vec<String> {
     let mut found = Vec::new();
     for name in names {

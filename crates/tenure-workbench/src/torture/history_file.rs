@@ -1,4 +1,4 @@
-//! A history in a file: what was expected in the first line, then an event on each line.
+//! A history in a file: the expectations in the first line, then one event per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -29,7 +29,7 @@ pub(super) fn write(path: &Path, expect: &Expect, history: &[Event]) -> Result<(
     written().map_err(|error| trouble(path, "written", &error).with_code(exit_code::OUTPUT))
 }
 
-/// Reads a history; without a first line of that kind, every promise is expected and one grant.
+/// Reads a history. Without such a first line, it expects every promise and one grant.
 pub(super) fn read(path: &Path) -> Result<(Expect, History)> {
     let file = File::open(path).map_err(|error| trouble(path, "read", &error))?;
     let mut expect = Expect::new();

@@ -1,4 +1,5 @@
-//! Looks at the store's lines while the clients work, so that the history shows who was seen waiting.
+//! Observes the store's lines while the clients work, so that the history shows who was seen
+//! waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tenure_checker::{Event, What};
 use super::recorder::Recorder;
 use crate::clock::{micros, now_us};
 
-/// Looks again and again, for as long as it is polled.
+/// Lists the lines repeatedly, for as long as it is polled.
 pub(super) async fn watch(
     client: &Client,
     names: &[Name],
@@ -19,9 +20,10 @@ pub(super) async fn watch(
     loop {
         for name in names {
             let begun_us = now_us();
-            // A store that is down has nothing to see.
+            // A store that is down shows nothing.
             if let Ok(entries) = client.list(Some(name)).await {
-                // After the answer: who was in line then was so at some time before now.
+                // Taken after the reply: everybody in that line was in line at some time before
+                // now.
                 let at_us = now_us();
                 if at_us - begun_us > micros(ttl) / 4 {
                     recorder.stood_still(begun_us, at_us);
@@ -42,5 +44,6 @@ pub(super) async fn watch(
     }
 }
 
-/// Between two looks: often enough to see most who wait, and seldom enough to cost the store nothing.
+/// The interval between two lists: short enough to see most waiters, and long enough to cost the
+/// store nothing.
 const EVERY: Duration = Duration::from_millis(20);

@@ -12,17 +12,18 @@ use super::target::{SIDES, Target};
 
 /// One link to a server, or several that break together.
 ///
-/// There are two links to each server, one for each half of the clients: a holder that alone is cut off has to give up its
-/// belief while the others go on.
+/// There are two links to each server, one for each half of the clients. A holder that alone is cut
+/// off must give up its belief while the others continue.
 #[derive(Debug)]
 pub(super) struct Links {
     target: Arc<Target>,
-    /// By their places among the target's proxies.
+    /// Their indices in the target's proxies.
     places: Vec<usize>,
 }
 
 impl Links {
-    /// Chooses some at random: all of them, those of one half of the clients, those to one server, or a single one.
+    /// Chooses links at random: all of them, those of one half of the clients, those to one server,
+    /// or a single one.
     pub(super) fn choose(target: &Arc<Target>, random: &mut Rng) -> Self {
         let side = random.usize(..SIDES);
         let server = random.usize(..target.proxies.len() / SIDES);
@@ -39,7 +40,7 @@ impl Links {
         }
     }
 
-    /// Breaks them like this from now on.
+    /// Sets their fault from now on.
     pub(super) fn set(&self, fault: Fault) {
         self.proxies().for_each(|proxy| proxy.set(fault));
     }
@@ -56,21 +57,22 @@ impl Links {
         self.proxies().for_each(Proxy::cut);
     }
 
-    /// Loses the answer to the next request that changes something, on each of them, and its connection.
+    /// Loses the reply to the next request that changes something, on each link, together with its
+    /// connection.
     pub(super) fn lose_next_reply(&self) {
         let request = self.target.store.changing_request;
         self.proxies()
             .for_each(|proxy| proxy.lose_reply_then_cut(request));
     }
 
-    /// Stops doing so, if there was no such request yet.
+    /// Cancels this, if there was no such request yet.
     pub(super) fn lose_no_reply(&self) {
         let nothing = b"\0 which no request has";
         self.proxies()
             .for_each(|proxy| proxy.lose_reply_then_cut(nothing));
     }
 
-    /// Returns how many answers were lost so far.
+    /// Returns how many replies were lost so far.
     pub(super) fn replies_lost(&self) -> u64 {
         self.proxies().map(Proxy::replies_swallowed).sum()
     }
@@ -80,7 +82,8 @@ impl Links {
         self.proxies().map(Proxy::connections_cut).sum()
     }
 
-    /// Returns whether servers that answer everybody do not answer through these links.
+    /// Returns whether the servers do not reply through these links to a request that they answer
+    /// at once.
     pub(super) fn are_silent(&self) -> bool {
         let ping = self.target.store.ping;
         self.proxies().all(|proxy| is_silent(proxy, ping))
@@ -92,7 +95,7 @@ impl Links {
     }
 }
 
-/// Which half of the clients uses the link at a place.
+/// Returns which half of the clients uses the link at an index.
 fn side_of(place: usize) -> usize {
     place % SIDES
 }
@@ -110,5 +113,5 @@ fn is_silent(proxy: &Proxy, ping: &[u8]) -> bool {
     asked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
-/// How long a link has to be silent to count as frozen.
+/// How long a link must be silent to count as frozen.
 const SILENCE: Duration = Duration::from_millis(30);

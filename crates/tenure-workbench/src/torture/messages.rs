@@ -1,4 +1,4 @@
-//! The messages between the processes of a torture.
+//! The messages between the processes of a torture run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) struct Setup {
     pub(super) process: u32,
     /// The seed of its random choices.
     pub(super) seed: u64,
-    /// What it locks.
+    /// The names that it locks.
     pub(super) names: Vec<String>,
     pub(super) ttl: Duration,
     /// Owners that all clients share.
@@ -25,18 +25,18 @@ pub(super) struct Setup {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Message {
-    /// What it has done, or what happened to it.
+    /// An event that it caused or observed.
     Noted(Event),
     /// It believes that it holds a claim until then, unless it learns otherwise.
     Believes { claim: u64, until_us: u64 },
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(String),
 }
 
-/// The only later message to a client: finish what you have begun, and end.
+/// The only later message to a client: finish what you have started, and end.
 pub(super) const FINISH: &str = "finish";
 
-/// A lease by hand that one client leaves to another.
+/// A lease by hand that one client leaves for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeftLease {
     pub(super) name: String,
@@ -44,7 +44,7 @@ pub(super) struct LeftLease {
     pub(super) owner: String,
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
-    /// Whether others may hold the name as the same owner, and nobody may write.
+    /// Whether others may hold the name as the same owner, so that nobody may write.
     pub(super) is_shared: bool,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct LeftLease {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// Reads the version, with a fence: the register refuses smaller ones from then on.
+    /// Reads the version with a fence; the register refuses smaller fences from then on.
     Read { name: String, fence: u64 },
-    /// Writes the next version of what was read.
+    /// Writes the successor of the version that was read.
     Write {
         claim: u64,
         name: String,
         fence: u64,
         read: u64,
     },
-    /// Keeps this lease for whoever asks next.
+    /// Keeps this lease for the next client that asks.
     Leave(LeftLease),
     /// Takes a lease that somebody left, if there is one.
     TakeUp,
@@ -71,7 +71,7 @@ pub(super) enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// The version now.
+    /// The current version.
     Version(u64),
     /// A larger fence was seen before.
     Stale,

@@ -1,8 +1,10 @@
-//! `torture`: many processes on one store, faults on purpose, and a verdict from what all of them noted.
+//! `torture`: many processes on one store, injected faults, and a verdict from the events of all of
+//! them.
 //!
-//! The clients are this program again (`client`). This process starts them (`clients`), injects faults (`fault_injector`), keeps
-//! the resource that the lock protects (`register_server`), and looks at the store's lines (`line_watcher`). All that happened
-//! is one history (`recorder`), which the checker judges.
+//! The clients are this program again (`client`). This process starts them (`clients`), injects
+//! faults (`fault_injector`), keeps the resource that the lock protects (`register_server`), and
+//! observes the store's lines (`line_watcher`). All events form one history (`recorder`), which the
+//! checker judges.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -144,7 +146,7 @@ pub(crate) async fn torture(store: &Store, args: TortureArgs) -> Result<ExitCode
     report.print(args.json)
 }
 
-/// What is to be done, as JSON shows it.
+/// The settings of a run, as JSON shows them.
 #[derive(Debug, Serialize)]
 struct Plan {
     seed: u64,
@@ -161,7 +163,7 @@ fn as_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_u64(millis(*time))
 }
 
-/// Checks the flags.
+/// Checks the flags, and returns the settings.
 fn plan(store: &Store, args: &TortureArgs) -> Result<Plan> {
     let wrong = |sentence: &str| Err(Failure::usage(sentence));
     if args.time < Duration::from_secs(1) || args.time > Duration::from_secs(24 * 3600) {

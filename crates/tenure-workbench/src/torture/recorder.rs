@@ -1,38 +1,39 @@
-//! Where all events of a run come together.
+//! Collects all events of a run.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_checker::{Event, History, What};
 
-/// The events so far, and what they add up to.
+/// The events so far, and the state that results from them.
 #[derive(Debug, Default)]
 pub(super) struct Recorder(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     events: History,
-    /// All who have asked. Of an owner with several claims nobody knows which is seen in line.
+    /// All owners that have asked. If an owner has several claims, it is unknown which of them is
+    /// seen in line.
     owners: HashSet<String>,
     /// The claims that wait for an answer, by owner.
     open: HashMap<String, u64>,
-    /// The claims that somebody believes it holds.
+    /// The claims that a client believes it holds.
     held: HashMap<u64, Belief>,
-    /// From when to when the store answered nobody.
+    /// The periods in which the store answered nobody.
     standstills: Vec<(u64, u64)>,
     counts: Counts,
-    /// Why the run cannot go on.
+    /// Why the run cannot continue.
     failed: Option<String>,
 }
 
-/// Who believes that it holds a claim, and until when at most.
+/// Which process believes that it holds a claim, and until when at most.
 #[derive(Debug)]
 struct Belief {
     process: u32,
     until_us: Option<u64>,
 }
 
-/// What a look at a run shows.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) grants: usize,
@@ -40,7 +41,7 @@ pub(super) struct Counts {
 }
 
 impl Recorder {
-    /// Notes an event.
+    /// Records an event.
     pub(super) fn note(&self, event: Event) {
         let mut state = self.state();
         match &event.what {
@@ -74,14 +75,15 @@ impl Recorder {
         state.events.push(event);
     }
 
-    /// Notes until when a claim is believed to be held.
+    /// Records until when a claim is believed to be held.
     pub(super) fn believes(&self, claim: u64, until_us: u64) {
         if let Some(belief) = self.state().held.get_mut(&claim) {
             belief.until_us = Some(until_us);
         }
     }
 
-    /// Notes the losses that a process would have noticed before it was killed, had it been awake then.
+    /// Records the losses that a killed process would have noticed before its end, had it been
+    /// running.
     pub(super) fn killed(&self, process: u32, at_us: u64) {
         let mut state = self.state();
         let gone = state.held.extract_if(|_, belief| belief.process == process);
@@ -97,12 +99,13 @@ impl Recorder {
         }
     }
 
-    /// Notes that the store answered nobody for so long that leases may have lapsed unseen, those of waiters whose turn came too.
+    /// Records that the store answered nobody for so long that leases may have expired unnoticed,
+    /// including those of waiters whose turn came.
     pub(super) fn stood_still(&self, from_us: u64, until_us: u64) {
         self.state().standstills.push((from_us, until_us));
     }
 
-    /// Returns the claim of this owner that waits for an answer, the first time that it is asked for.
+    /// Returns the claim of this owner that waits for an answer, but only on the first call.
     pub(super) fn seen_in_line(&self, owner: &str) -> Option<u64> {
         self.state().open.remove(owner)
     }
@@ -120,21 +123,21 @@ impl Recorder {
         self.state().counts
     }
 
-    /// Notes that the run cannot go on; the first reason counts.
+    /// Records that the run cannot continue; the first reason counts.
     pub(super) fn fail(&self, sentence: String) {
         self.state().failed.get_or_insert(sentence);
     }
 
-    /// Returns why the run cannot go on.
+    /// Returns why the run cannot continue.
     pub(super) fn failed(&self) -> Option<String> {
         self.state().failed.clone()
     }
 
-    /// Takes out all events, in the order of their times.
+    /// Takes all events, ordered by time.
     pub(super) fn history(&self) -> History {
         let mut state = self.state();
         let mut events = std::mem::take(&mut state.events);
-        // Stable: events of the same time stay in the order in which they were noted.
+        // A stable sort: events with the same time stay in the order in which they were recorded.
         events.sort_by_key(|event| event.at_us);
         let mut ends = HashMap::new();
         for event in &events {
@@ -146,9 +149,10 @@ impl Recorder {
                 ends.entry(claim).or_insert(event.at_us);
             }
         }
-        // The line was looked at a moment before it was noted, and a claim may have left it meanwhile.
+        // The line was listed a moment before it was recorded, and a claim may have left it in
+        // between.
         let is_late = |claim: &u64, at_us| ends.get(claim).is_some_and(|end| *end <= at_us);
-        // And who waits through a standstill has no right to its place any more.
+        // A claim that waits through a standstill also loses the right to its place.
         let is_over = |claim: &u64, at_us| {
             let end = ends.get(claim).copied().unwrap_or(u64::MAX);
             let mut standstills = state.standstills.iter();

@@ -1,8 +1,9 @@
-//! The protected resource: numbers that are read, and written back one larger, by whoever holds the lock.
-//! It also keeps the leases by hand that one client leaves to another.
+//! The protected resource: numbers that the holder of the lock reads, increments and writes back.
+//! It also keeps the leases by hand that one client leaves for another.
 //!
-//! It is not part of the store under test. It checks the fence of each request, reads included: a holder that was paused
-//! past its lease may otherwise write between the read and the write of the next one, who has shown its fence to nobody yet.
+//! It is not part of the store under test. It checks the fence of each request, including reads.
+//! Otherwise a holder that was paused past its lease could write between the read and the write of
+//! the next holder, whose fence the register would not have seen yet.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,12 +18,13 @@ use super::recorder::Recorder;
 use crate::history;
 use crate::register::{Checks, Register};
 
-/// Starts to answer on a loopback port, which it returns; each write is noted, in the order in which they were decided.
+/// Starts to serve on a loopback port, and returns it. Each write is recorded, in the order of the
+/// decisions.
 pub(super) fn start(recorder: &Arc<Recorder>) -> std::io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     let cells = Arc::new(Cells::new(recorder));
-    // These threads end with the process: there is one register in it.
+    // These threads end with the process, which has only one register.
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let cells = Arc::clone(&cells);
@@ -36,7 +38,7 @@ pub(super) fn start(recorder: &Arc<Recorder>) -> std::io::Result<u16> {
 #[derive(Debug)]
 struct Cells {
     cells: Mutex<HashMap<String, Register>>,
-    /// Leases by hand that wait for somebody to go on with them, the newest last.
+    /// Leases by hand that wait for somebody to take them over, the newest last.
     left: Mutex<Vec<LeftLease>>,
     recorder: Arc<Recorder>,
 }
@@ -50,9 +52,9 @@ impl Cells {
         }
     }
 
-    /// Answers until the client has gone.
+    /// Serves a client until it disconnects.
     fn serve(&self, stream: &TcpStream) {
-        // Only slower without it.
+        // Without it, it is only slower.
         let _ = stream.set_nodelay(true);
         let mut out = stream;
         for line in BufReader::new(stream).lines() {
@@ -96,12 +98,13 @@ impl Cells {
                     } => Reply::Version(cell.version()),
                     _ => Reply::Stale,
                 };
-                // Noted while nobody else can write, so that the notes have the order of the writes.
+                // Recorded while nobody else can write, so that the events have the order of the
+                // writes.
                 self.recorder.note(history::now(0, wrote));
                 reply
             }
             Request::Leave(lease) => {
-                // The oldest have run out.
+                // The oldest ones have expired.
                 if left.len() == MOST_LEFT {
                     left.remove(0);
                 }
@@ -117,7 +120,7 @@ fn new_cell() -> Register {
     Register::new(Checks::Fences)
 }
 
-/// How many leases wait at most.
+/// The maximum number of leases that are kept.
 const MOST_LEFT: usize = 20;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::terminal::table;
 pub(super) struct Report {
     /// What was judged: the store, or a file.
     pub(super) of: String,
-    /// How the run was made; nothing if a file was judged.
+    /// The settings of the run; `None` if a file was judged.
     pub(super) run: Option<Plan>,
     pub(super) events: usize,
     #[serde(flatten)]
@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Prints it, and returns the exit code that goes with it.
+    /// Prints the report, and returns its exit code.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode> {
         match json {
             true => print_json(self)?,
@@ -86,7 +86,7 @@ fn print_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {
     Ok(())
 }
 
-/// What happened, counted.
+/// Returns the counts of what happened.
 fn counts(statistics: &Statistics, events: usize) -> Table {
     let mut table = table(&["WHAT", "TIMES"], [1]);
     let rows = [

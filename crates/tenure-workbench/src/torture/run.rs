@@ -1,4 +1,4 @@
-//! One run: faults while the clients work, then no more faults, and a look at what is left.
+//! One run: faults while the clients work, then no more faults, and the final checks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use super::{Plan, final_checks, line_watcher, register_server};
 use crate::clock::now_us;
 use crate::history;
 
-/// Makes a run, and returns what was to be expected of it and what happened.
+/// Runs a torture, and returns what it must show and what happened.
 pub(super) async fn run(target: Target, plan: &Plan) -> Result<(Expect, History)> {
     let expect = expect(&target, plan);
     let client = tenure::open(&target.direct).await?;
@@ -58,7 +58,7 @@ struct Run<'a> {
     plan: &'a Plan,
     clients: Arc<Clients>,
     target: Arc<Target>,
-    /// Looks at the store, past all faults.
+    /// Inspects the store, bypassing all faults.
     client: Client,
     names: Vec<Name>,
     recorder: Arc<Recorder>,
@@ -66,7 +66,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Injects faults while the clients work; afterwards all of them are over.
+    /// Injects faults while the clients work; no fault is active afterwards.
     async fn run_with_faults(&self) -> Result<()> {
         let injector = FaultInjector::start(self.plan, &self.clients, &self.target, &self.recorder);
         let ended = tokio::select! {
@@ -81,7 +81,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until the time is over, or the run cannot go on.
+    /// Waits until the time is over, or the run cannot continue.
     async fn wait_for_the_end(&self) -> Result<()> {
         let end = Instant::now() + self.plan.time;
         loop {
@@ -104,12 +104,13 @@ impl Run<'_> {
         }
     }
 
-    /// Lets all clients finish what they have begun.
+    /// Makes all clients finish what they have started.
     async fn finish_clients(&self) -> Result<()> {
         self.progress
             .set_message("no more faults, the clients finish");
         let (clients, patience) = (Arc::clone(&self.clients), patience(self.plan));
-        // A little longer than what is judged: the history has to say that it was too long.
+        // A little longer than the checker permits, so that the history shows that it took too
+        // long.
         in_background(move || clients.finish(patience + SECOND)).await?;
         if let Some(sentence) = self.recorder.failed() {
             return Err(Failure::unavailable(sentence));
@@ -117,7 +118,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks whether every name is free, and whether anything is left.
+    /// Checks whether every name is free, and whether anything is left.
     async fn check_the_store(&self) {
         self.progress
             .set_message("looking whether anything is left");
@@ -134,7 +135,7 @@ impl Run<'_> {
     }
 }
 
-/// What the run has to show.
+/// Returns what the run must show.
 fn expect(target: &Target, plan: &Plan) -> Expect {
     let mut expect = Expect::new()
         .only(target.promises(&plan.faults))
@@ -152,8 +153,9 @@ fn expect(target: &Target, plan: &Plan) -> Expect {
     expect
 }
 
-/// The fewest events of a kind for a run of this length, where a run of 15 seconds needs `each`. A shorter run needs less
-/// than its share, because most of it is the first fault of each kind, but never none.
+/// Returns the minimum number of events of a kind for a run of this length, if a run of 15 seconds
+/// needs `each`. A shorter run needs less than its share, because most of it is the first fault of
+/// each kind, but at least one.
 fn least(each: u64, time: Duration) -> usize {
     let (time, quarter) = (millis(time), millis(15 * SECOND));
     let short = time.min(quarter);
@@ -162,19 +164,20 @@ fn least(each: u64, time: Duration) -> usize {
     usize::try_from(share.max(each / 10)).unwrap_or(usize::MAX)
 }
 
-/// How long anything may take when all is healed: leases and places of the dead end by themselves, some one after another.
+/// Returns how long anything may take after the faults: leases and places of dead clients expire by
+/// themselves, some of them one after another.
 fn patience(plan: &Plan) -> Duration {
     30 * SECOND + 10 * plan.ttl
 }
 
-/// Names that nobody else has.
+/// Returns names that nobody else uses.
 fn names(plan: &Plan) -> Result<Vec<Name>> {
     let run = format!("{}-{:x}", std::process::id(), now_us());
     let names = (1..=plan.names).map(|number| Name::new(&format!("tenure-torture/{run}/{number}")));
     Ok(names.collect::<tenure::Result<_>>()?)
 }
 
-/// Owners that all clients share, and nobody else has.
+/// Returns owners that all clients share and nobody else uses.
 fn owners() -> Vec<String> {
     let run = format!("{}-{:x}", std::process::id(), now_us());
     let numbers = 1..=OWNERS;
@@ -183,7 +186,7 @@ fn owners() -> Vec<String> {
         .collect()
 }
 
-/// Does what blocks on a thread of its own.
+/// Runs blocking work on a separate thread.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -191,13 +194,15 @@ async fn in_background<T: Send + 'static>(
     done.map_err(|error| Failure::unavailable(format!("a part of the torture failed: {error}")))?
 }
 
-/// Few enough that several processes have the same owner at the same time, and enough that owners exclude each other.
+/// Few enough that several processes have the same owner at the same time, and enough that owners
+/// exclude each other.
 const OWNERS: u32 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(200);
 
-/// A lease may be passed on inside a process for 5 ms, and a grant is noted a moment after it was made.
+/// A lease may be passed on inside a process for 5 ms, and a grant is recorded a moment after it
+/// was made.
 const ORDER_SLACK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

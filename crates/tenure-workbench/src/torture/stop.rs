@@ -11,13 +11,13 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Wakes all who sleep, now and later.
+    /// Wakes all sleepers, current and future ones.
     pub(super) fn stop(&self) {
         *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
     }
 
-    /// Sleeps for a while; returns whether there is still time.
+    /// Sleeps for a while; returns whether the run is still going on.
     pub(super) fn sleep(&self, time: Duration) -> bool {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let woken = self.told.wait_timeout_while(over, time, |over| !*over);

@@ -1,4 +1,4 @@
-//! The store under test, and where faults are injected.
+//! The store under test, and the places where faults are injected.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,17 +21,19 @@ use crate::servers;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) store: &'static TortureStore,
-    /// The URL as it may be shown.
+    /// The URL without its password.
     pub(super) shown: String,
-    /// The URLs of the clients, through the proxies: those of each half in turn. They may hold a password.
+    /// The URLs of the clients, through the proxies; each half of the clients in turn. They may
+    /// contain a password.
     pub(super) urls: Vec<String>,
-    /// The URL for looking at the store, past the proxies. It may hold a password.
+    /// The URL for inspecting the store, which bypasses the proxies. It may contain a password.
     pub(super) direct: String,
-    /// The URL past the proxies, if a proxy can stand in front of each server.
+    /// The URL that bypasses the proxies, if each server can be behind a proxy.
     proxied: Option<StoreUrl>,
-    /// A proxy on each link to each server, if faults need it: those to the first server, then those to the next.
+    /// A proxy on each link to each server, if faults need it: first the links to the first server,
+    /// then those to the next.
     pub(super) proxies: Vec<Proxy>,
-    /// The servers, if they are our own.
+    /// The servers, if this run started them.
     servers: Vec<Mutex<Box<dyn Server>>>,
 }
 
@@ -68,7 +70,8 @@ impl Target {
 
     fn start(store: &'static TortureStore, own: OwnServers, ttl: Duration) -> Result<Self> {
         let (servers, direct) = (own.start)().or_fail()?;
-        // An answer has to come well within a third of the ttl, so that a renewal whose answer is lost is made again in time.
+        // A reply must arrive well within a third of the ttl, so that a renewal whose reply is lost
+        // is retried in time.
         let timeout = (ttl / 5).clamp(SHORTEST, LONGEST).as_millis();
         let mut url = StoreUrl::parse(&direct)?;
         url.set_option("timeout", &format!("{timeout}ms"));
@@ -121,10 +124,10 @@ impl Target {
         Ok(())
     }
 
-    /// Lets everything through on one link, as it is without a fault.
+    /// Ends the fault on one link.
     ///
-    /// Each server that votes is at another distance: those that are near for one half of the clients are far for the
-    /// other, so that each half gets the votes of its own first.
+    /// Servers that vote have different latencies. Those that are near for one half of the clients
+    /// are far for the other, so that each half gets the votes of different servers first.
     pub(super) fn mend(&self, place: usize) {
         let server = match place % SIDES {
             0 => place / SIDES,
@@ -137,12 +140,12 @@ impl Target {
         });
     }
 
-    /// Returns how many servers are our own.
+    /// Returns how many servers this run has started.
     pub(super) fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// Returns one of our own servers.
+    /// Returns one of these servers.
     pub(super) fn server(&self, number: usize) -> MutexGuard<'_, Box<dyn Server>> {
         let server = self.servers[number].lock();
         server.unwrap_or_else(PoisonError::into_inner)
@@ -157,7 +160,7 @@ impl Target {
         left.unwrap_or_default()
     }
 
-    /// Returns what the store promises, whatever of these faults happens.
+    /// Returns what the store promises, whichever of these faults happen.
     pub(super) fn promises(&self, faults: &[Fault]) -> Vec<Promise> {
         let mut promises = vec![
             Promise::Exclusion,
@@ -198,7 +201,7 @@ fn check(faults: &[Fault], store: &TortureStore, no_proxy: Option<&str>) -> Resu
     Err(Failure::usage(sentence))
 }
 
-/// Returns the URL if a proxy can stand in front of each of its servers; an error says why not.
+/// Returns the URL if each of its servers can be behind a proxy; an error says why not.
 fn proxied(store: &TortureStore, url: &str) -> Result<StoreUrl, &'static str> {
     let mut url = StoreUrl::parse(url).map_err(|_| NOT_TCP)?;
     let is_plain = |server: &StoreUrl| servers::is_plain(server, store.plain);
@@ -213,7 +216,7 @@ fn proxied(store: &TortureStore, url: &str) -> Result<StoreUrl, &'static str> {
     }
 }
 
-/// Returns the same URL by way of proxies, one for each server, and the servers listed from one of them on.
+/// Returns the URL with a proxy for each server; the list of servers starts at `first`.
 fn through(url: &StoreUrl, ports: impl Iterator<Item = u16>, first: usize) -> String {
     let mut url = url.clone();
     for (host, port) in servers::hosts(&mut url).zip(ports) {
@@ -225,13 +228,13 @@ fn through(url: &StoreUrl, ports: impl Iterator<Item = u16>, first: usize) -> St
 
 const NOT_TCP: &str = "it has no servers with a host and a port, without TLS";
 
-/// Into how many parts the clients are split, which are cut off from the store one by one.
+/// How many parts the clients are split into; faults can cut off each part separately.
 pub(super) const SIDES: usize = 2;
 
-/// How much further each server that votes is than the one before, each way.
+/// How much more latency each server that votes has than the previous one, each way.
 const LATENCY: Duration = Duration::from_micros(500);
 
-/// How long an answer may take, of servers on this machine.
+/// The limits of the timeout of replies, for servers on this machine.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(250);
 

@@ -1,4 +1,4 @@
-//! What the tests of the workbench share with those of the command.
+//! Helpers that the tests of the workbench share with those of the command.
 
 #[path = "../../../tenure-cli/tests/common/place.rs"]
 mod place;

@@ -1,4 +1,4 @@
-//! Parts that hold or wait for a long time, and should cost next to nothing.
+//! Workloads that hold or wait for a long time, and should cost next to nothing.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) async fn idle(
         .with("reads_and_writes_per_second", calls / time.as_secs_f64()))
 }
 
-/// Holds many leases while they are renewed, three times each.
+/// Holds many leases while each of them is renewed three times.
 pub(super) async fn many(
     client: &Client,
     name: &str,
@@ -72,7 +72,7 @@ pub(super) async fn many(
         // Losses are counted above.
         let _ = release(guard).await;
     }
-    // What a crowd of names leaves behind may slow down whoever comes after it.
+    // Rows or keys that many names leave behind may slow down the next claim.
     let mut after = Contender::tenure(client.mutex(name));
     let after = loops::count_pairs(&mut after, time / 30).await?;
     let renewals = 3.0 * time.div_duration_f64(ttl) * f64::from(leases);
@@ -88,7 +88,7 @@ fn share(used: Duration, time: Duration) -> Figures {
     Figures::default().with("cpu_percent", 100.0 * used.div_duration_f64(time))
 }
 
-/// A number that the kernel keeps of this process; 0 where it does not.
+/// Returns a number from the kernel's status of this process, or 0 if there is none.
 fn status(field: &str) -> f64 {
     number("/proc/self/status", field)
 }

@@ -1,4 +1,4 @@
-//! Parts that lock and release as fast as they can.
+//! Workloads that lock and release as fast as they can.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::clock::{as_ns, now_ns};
 use crate::process::OrFail;
 use tenure_cli::{Failure, Result};
 
-/// One after another.
+/// Locks and releases in a loop.
 pub(super) async fn pairs(
     mut contender: Contender,
     time: Duration,
@@ -24,7 +24,7 @@ pub(super) async fn pairs(
     count_pairs(&mut contender, time).await
 }
 
-/// The same in turns, while the contenders that it is compared with rest.
+/// Does the same in turns, while the contenders that it is compared with are idle.
 pub(super) async fn turns(
     mut contender: Contender,
     time: Duration,
@@ -39,7 +39,7 @@ pub(super) async fn turns(
     Ok(Figures::default())
 }
 
-/// One turn, without messages to the parent.
+/// Runs one turn, without messages to the parent.
 pub(super) async fn count_pairs(contender: &mut Contender, time: Duration) -> Result<Figures> {
     let latencies = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
     let mut latencies = latencies
@@ -72,7 +72,7 @@ async fn pairs_for(
     Ok((pairs, last - begun))
 }
 
-/// Many tasks at once, with some work inside.
+/// Locks and releases in many tasks at once, and does some work while holding the lock.
 pub(super) async fn tasks(
     contenders: Vec<Contender>,
     work: Duration,
@@ -104,8 +104,8 @@ async fn tasks_until(
         tasks.spawn(async move {
             let mut pairs = 0_u64;
             while now_ns() < end {
-                // Otherwise a task whose calls never have to wait would keep the thread to
-                // itself, and the others would not even ask.
+                // Otherwise a task whose calls never wait would keep the thread to itself, and the
+                // other tasks would never run.
                 if !acquire_and_tell(&mut contender).await? {
                     tokio::task::yield_now().await;
                 }
@@ -178,7 +178,7 @@ pub(super) async fn crowd(
         .with("longest_wait_ms", longest as f64 / 1e6))
 }
 
-/// Keeps the processor busy: a sleep would take as long as the kernel likes.
+/// Keeps the CPU busy. A sleep could take much longer than requested.
 fn work_until(end: u64) {
     while now_ns() < end {
         std::hint::spin_loop();
@@ -192,12 +192,12 @@ fn rate(pairs: u64, took_ns: u64) -> Figures {
         .with("per_second", pairs as f64 / seconds)
 }
 
-/// Long enough for caches and the store's file.
+/// Returns how long to warm up: long enough to fill caches and to grow the store's file.
 fn warm_up(time: Duration) -> Duration {
     (time / 10).min(Duration::from_millis(200))
 }
 
-/// The longest latency that is told apart from longer ones.
+/// The longest latency that can be told apart from longer ones.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// How long a process of the crowd works with the lock.

@@ -61,7 +61,7 @@ async fn act(source: &Source, name: &str, part: Part, parent: &mut Parent) -> Re
     Ok(Message::Figures(figures))
 }
 
-/// Locks and releases when told, and notes when.
+/// Locks and releases when told to, and records the times.
 async fn steps(mut contender: Contender, parent: &mut Parent) -> Result<Message> {
     let mut times = Times::default();
     Parent::send(&Message::Ready)?;

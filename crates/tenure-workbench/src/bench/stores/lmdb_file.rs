@@ -6,17 +6,19 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
 
-/// Keys and values as they stand in the file.
+/// Keys and values as raw bytes.
 pub(super) type Table = Database<'static, Bytes, Bytes>;
 
-/// Opens an empty directory as LMDB does by default, except that a commit does not wait for the disk.
+/// Opens LMDB in an empty directory with its defaults, except that a commit does not wait for the
+/// disk.
 pub(super) fn open(folder: &Path) -> heed::Result<(Env<WithoutTls>, Table)> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP_BYTES).max_dbs(0);
-    // SAFETY: without `NO_SYNC` a power cut could leave a torn file; nobody reads this one again.
+    // SAFETY: with `NO_SYNC` a power failure can corrupt the file, but nobody reads this file
+    // again.
     unsafe { options.flags(EnvFlags::NO_SYNC) };
-    // SAFETY: the directory was made for this call alone and is removed right after it, so that
-    // nobody else can open, change or cut short the file.
+    // SAFETY: the directory was created for this call alone and is removed right after it, so
+    // nobody else can open, change or truncate the file.
     let env = unsafe { options.open(folder)? };
     let opening = env.write_txn()?;
     let table = env.create_databases_and_commit(opening, |open, change| {

@@ -1,4 +1,5 @@
-//! The embedded store, beside `flock(2)` and bare write transactions of LMDB on the same disk.
+//! The embedded store, compared with `flock(2)` and bare write transactions of LMDB on the same
+//! disk.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -18,16 +19,16 @@ pub(super) const KIND: Kind = Kind {
     open_bare: |lock, places| Box::pin(async move { Ok(open_bare(&lock, &places)) }),
 };
 
-/// `local:` and the place for its floors, inside its directory.
+/// `local:`, and the place for its bare locks, inside its directory.
 #[derive(Debug)]
 struct Local {
     folder: PathBuf,
-    /// An unnamed file, so that nothing is left of it, whatever happens.
+    /// An unnamed file, so that nothing is left behind, whatever happens.
     file: File,
 }
 
 impl Local {
-    /// Looks at the directory of a store that was opened.
+    /// Inspects the directory of an open store.
     fn look(folder: &str) -> Result<Self> {
         let folder = match folder {
             "" => default_folder(),
@@ -67,8 +68,8 @@ impl BenchStore for Local {
                 let (process, file) = (std::process::id(), self.file.as_raw_fd());
                 bare(format!("/proc/{process}/fd/{file}"))
             }
-            // Without a rest, whoever releases takes the lock again before the next one is awake, so
-            // that it rarely changes hands. With one, it is as fair as ours.
+            // Without a pause, a process that releases takes the lock again before the next one
+            // wakes up, so the lock rarely changes hands. With a pause it is as fair as tenure.
             FLOCK_IN_TURN => Subject {
                 label,
                 rest: REST,
@@ -82,8 +83,8 @@ impl BenchStore for Local {
         Ok(waits_for_a_file(process))
     }
 
-    /// The number of LMDB's latest transaction, read from the two pages at the start of the file
-    /// that take turns in keeping it.
+    /// Returns the number of LMDB's latest transaction. Two pages at the start of the file store it
+    /// alternately.
     fn changes(&self) -> Option<u64> {
         let file = File::open(self.state()?).ok()?;
         let read = |page: u64| {
@@ -122,7 +123,7 @@ impl BareLock for Flock {
     }
 }
 
-/// What a lock in LMDB costs at least: a transaction that puts a record, and one that deletes it.
+/// The minimum cost of a lock in LMDB: a transaction that puts a record, and one that deletes it.
 #[derive(Debug)]
 struct Lmdb {
     env: Env<WithoutTls>,
@@ -131,7 +132,8 @@ struct Lmdb {
 }
 
 impl Lmdb {
-    /// Opens a file of its own in a directory; the file's name is gone at once, whatever happens.
+    /// Opens a new file in a directory. Its name is removed at once, so that nothing is left
+    /// behind.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let builder = tempfile::Builder::new().prefix("bench-").tempdir_in(folder);
         let place = builder.map_err(|error| bare_failed(&error))?;
@@ -166,7 +168,7 @@ impl BareLock for Lmdb {
     }
 }
 
-/// Whether a process is blocked by a file lock; the kernel marks those with an arrow.
+/// Returns whether a process is blocked by a file lock; the kernel marks these with an arrow.
 fn waits_for_a_file(process: u32) -> bool {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let process = process.to_string();
@@ -174,7 +176,7 @@ fn waits_for_a_file(process: u32) -> bool {
     blocked.any(|line| line.split_whitespace().any(|word| word == process))
 }
 
-/// The directory of `local:` without a path, by the XDG base directories.
+/// Returns the directory of `local:` without a path, by the XDG base directories.
 fn default_folder() -> PathBuf {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -192,14 +194,14 @@ const LMDB: &str = "lmdb";
 /// About as large as the record of a lock.
 const RECORD: [u8; 160] = [b'x'; 160];
 
-/// Longer than it takes to wake a process, and much shorter than the others' turns.
+/// Longer than it takes to wake a process, and much shorter than the turns of the others.
 const REST: Duration = Duration::from_millis(1);
 
-/// Where LMDB 0.9 keeps the number of a transaction: behind the page's header (16 bytes), magic
-/// and version (8), address and size of the mapping (16), two tables (96) and the last page (8).
+/// Where LMDB 0.9 stores the number of a transaction: after the page's header (16 bytes), magic and
+/// version (8), address and size of the mapping (16), two tables (96) and the last page (8).
 const NUMBER_IN_PAGE: u64 = 144;
 
-/// Less than one tick of the kernel's usual 10 ms in the 5 s of the workload.
+/// Less than one tick of the kernel (usually 10 ms) in the 5 s of the workload.
 const NO_MEASURABLE_CPU: f64 = 0.2;
 
 #[rustfmt::skip] // A table: one row of the report in each line.

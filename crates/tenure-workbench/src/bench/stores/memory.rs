@@ -1,4 +1,5 @@
-//! The store of one process: nothing to compare with, and no other process to share it with.
+//! The store of one process. There is nothing to compare it with, and no other process can share
+//! it.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What each store is compared with, and what it aims for.
+//! The comparisons and aims of each store.
 //!
 //! A new store is a file here, with its report rows and its bare locks, and a line in [`KINDS`].
 
@@ -37,25 +37,25 @@ static KINDS: [&Kind; 6] = [
 pub(super) struct Kind {
     /// The schemes of its URLs.
     schemes: &'static [&'static str],
-    /// Those of them whose servers a detour can lead to: TCP without TLS.
+    /// Those of them whose servers a proxy can forward to: TCP without TLS.
     plain: &'static [&'static str],
-    /// Connects to a store that was opened.
+    /// Connects to an open store.
     look: fn(&Opened) -> Result<Box<dyn BenchStore>>,
     /// The bare locks that it is compared with.
     bare_locks: &'static [&'static str],
-    /// Opens one of them at these places: files or URLs.
+    /// Opens one of them at these places, which are files or URLs.
     open_bare: fn(String, Vec<String>) -> Opening,
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<BareLocks>>>>;
 
-/// A store that was opened.
+/// An open store.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) url: StoreUrl,
     /// The URL that the contenders use.
     pub(super) seen: StoreUrl,
-    /// How far away they find its servers.
+    /// The delay that is added to the replies of its servers.
     pub(super) away: Duration,
 }
 
@@ -66,13 +66,13 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Returns whether a detour can lead to a server.
+    /// Returns whether a proxy can forward to a server.
     fn is_plain(&self, server: &StoreUrl) -> bool {
         servers::is_plain(server, self.plain)
     }
 }
 
-/// Returns whether detours can lead to all servers of a store.
+/// Returns whether proxies can forward to all servers of a store.
 pub(super) fn are_plain(url: &StoreUrl) -> Result<bool> {
     let kind = Kind::of(url)?;
     Ok(servers::each(url).iter().all(|one| kind.is_plain(one)))
@@ -80,74 +80,74 @@ pub(super) fn are_plain(url: &StoreUrl) -> Result<bool> {
 
 /// A store, as the benchmark sees it.
 pub(super) trait BenchStore: Debug {
-    /// Returns what is reported; a workload without a row is not measured.
+    /// Returns the rows of the report; a workload without a row is not measured.
     fn rows(&self) -> Vec<Row>;
 
-    /// Returns who is measured under a label of the rows of a workload, other than [`OWN_PAIR`].
+    /// Returns the subject for a label in the rows of a workload, other than [`OWN_PAIR`].
     fn subject(&self, label: &'static str, workload: Workload) -> Subject;
 
-    /// Prepares a name for a bare lock that needs more than the name.
+    /// Prepares a name for a bare lock that needs preparation.
     fn prepare(&self, _who: &Who, _name: &str) -> Result<()> {
         Ok(())
     }
 
-    /// Returns whether a process waits for its bare lock.
+    /// Returns whether a process is waiting for its bare lock.
     fn is_blocked(&self, _process: u32) -> Result<bool> {
         Ok(false)
     }
 
-    /// Returns a number that grows with every change of the store, where there is one.
+    /// Returns a number that grows with every change of the store, if there is one.
     fn changes(&self) -> Option<u64> {
         None
     }
 
-    /// Begins to count the commands that a server is sent, where that is possible.
+    /// Starts to count the commands that a server receives, if possible.
     ///
-    /// Counting slows the server down, so nothing else is taken from such a measurement.
+    /// Counting slows the server down, so such a measurement is used for nothing else.
     fn counter(&self) -> Result<Option<Box<dyn Counter>>> {
         Ok(None)
     }
 
-    /// Returns the processor time that the server has used, where it is known.
+    /// Returns the CPU time that the server has used, if known.
     fn server_time(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns a sentence about what cannot be measured.
+    /// Returns a sentence about what cannot be measured, if anything.
     fn missing(&self) -> Option<&str> {
         None
     }
 }
 
-/// Counts the commands that a server is sent, until dropped.
+/// Counts the commands that a server receives, until dropped.
 pub(super) trait Counter: Debug {
-    /// Returns how many there have been.
+    /// Returns how many commands it has received.
     fn commands(&self) -> Result<u64>;
 }
 
-/// One who is measured: a workload, and who does it.
+/// A subject of measurement: a workload, and who runs it.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
-    /// What the report calls it.
+    /// Its label in the report.
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) who: Who,
-    /// The store that it opens, if not the one of the command line.
+    /// The store that it opens, if not the one on the command line.
     pub(super) url: Option<String>,
-    /// What is added to the store's URL.
+    /// Options to add to the store's URL.
     pub(super) options: &'static str,
-    /// How long it rests after each release, where the workload has rests.
+    /// How long it pauses after each release, if the workload has pauses.
     pub(super) rest: Duration,
-    /// How long its leases last, where that decides when a dead holder's lock is free.
+    /// How long its leases last, if that decides when the lock of a dead holder becomes free.
     pub(super) ttl: Option<Duration>,
-    /// How long it keeps a lease that was released, if at all.
+    /// How long it keeps a released lease, if at all.
     pub(super) keep: Option<Duration>,
-    /// How many leases it holds, where the workload has many.
+    /// How many leases it holds, in the workload `many`.
     pub(super) leases: u32,
 }
 
 impl Subject {
-    /// The store itself.
+    /// Returns the store itself.
     pub(super) fn tenure(workload: Workload) -> Self {
         Self {
             label: TENURE,
@@ -162,7 +162,7 @@ impl Subject {
         }
     }
 
-    /// A bare lock.
+    /// Returns a bare lock.
     fn bare(label: &'static str, workload: Workload, who: Who) -> Self {
         Self {
             label,
@@ -171,7 +171,7 @@ impl Subject {
         }
     }
 
-    /// The store's own pair, which 64 tasks at once should not fall behind.
+    /// Returns the store's own pair, which 64 concurrent tasks should not fall behind.
     fn own_pair() -> Self {
         Self {
             label: OWN_PAIR,
@@ -180,7 +180,7 @@ impl Subject {
     }
 }
 
-/// Returns who is measured for a workload: tenure, and all that its rows compare it with.
+/// Returns the subjects of a workload: tenure, and everything that its rows compare it with.
 pub(super) fn subjects(store: &dyn BenchStore, workload: Workload) -> Vec<Subject> {
     let mut labels = vec![TENURE];
     for row in store.rows().iter().filter(|row| row.workload == workload) {
@@ -198,12 +198,12 @@ pub(super) fn subjects(store: &dyn BenchStore, workload: Workload) -> Vec<Subjec
     labels.into_iter().map(subject).collect()
 }
 
-/// Connects to a store that was opened.
+/// Connects to an open store.
 pub(super) fn of(opened: &Opened) -> Result<Box<dyn BenchStore>> {
     (Kind::of(&opened.url)?.look)(opened)
 }
 
-/// Opens bare locks of this kind at these places; those of the store if there are none.
+/// Opens bare locks of this kind at these places, or on the store if there are none.
 pub(super) async fn open_bare(
     lock: String,
     mut places: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a store's file is made of.
+//! The imports that every store's file needs.
 
 pub(super) use std::time::Duration;
 

@@ -13,20 +13,20 @@ pub(super) const KIND: Kind = Kind {
     ..redis::KIND
 };
 
-/// `redlock:`, and each of its nodes as a server of its own.
+/// `redlock:`, and each of its nodes as a single server.
 #[derive(Debug)]
 struct Redlock {
     /// The URL that the contenders use.
     seen: StoreUrl,
-    /// The servers themselves, without detours.
+    /// The servers themselves, without proxies.
     nodes: Vec<Redis>,
-    /// What the report calls the bare lock on each node.
+    /// The labels of the bare lock on each node.
     labels: &'static [&'static str],
-    /// Detours to the last node, if a detour can lead to it.
+    /// Proxies to the last node, if a proxy can forward to it.
     detours: Option<Detours>,
 }
 
-/// Two detours to a node that differ in nothing but the delay.
+/// Two proxies to a node that differ only in their delay.
 #[derive(Debug)]
 struct Detours {
     slow: Host,
@@ -41,8 +41,8 @@ impl Redlock {
             Some(host) => host.to_string(),
             None => node.path.clone(),
         });
-        // Labels last as long as the program everywhere else; this is the only place that makes
-        // some, and it does so once.
+        // Everywhere else labels are `'static`. Only this place creates labels, and it does so
+        // once.
         let labels = places.map(|place| &*format!("bare {place}").leak());
         let labels: Vec<&'static str> = labels.collect();
         let last = nodes.last().filter(|node| KIND.is_plain(node));
@@ -60,7 +60,7 @@ impl Redlock {
         })
     }
 
-    /// The store with another address for its last node.
+    /// Returns a subject whose store has another address for its last node.
     fn with_last(&self, host: Host, subject: Subject) -> Subject {
         Subject {
             url: Some(with_last(&self.seen, host)),
@@ -75,8 +75,8 @@ impl Redlock {
         }
     }
 
-    /// Whether as many of the other nodes make a majority as of all: what a node costs that does not vote is then the
-    /// difference to a vote of the others alone.
+    /// Returns whether the majority of the other nodes is as large as the majority of all nodes. If
+    /// so, the cost of a node that does not vote is the difference to a vote of the others alone.
     fn can_vote_without_last(&self) -> bool {
         self.nodes.len() > 1 && self.nodes.len() % 2 == 1
     }
@@ -93,7 +93,7 @@ impl BenchStore for Redlock {
         let nodes = self.nodes.len() as f64;
         let rows = ROWS.into_iter().map(|row| {
             let aim = match row.figure {
-                // A few belong to no operation, or to a second vote.
+                // A few commands belong to no operation, or to a second vote.
                 "commands_each" if row.workload == Pair => AtMost(2.05 * nodes),
                 "commands_per_second" => AtMost(nodes),
                 _ => row.aim,
@@ -130,7 +130,7 @@ impl BenchStore for Redlock {
                 url: Some(without_last(&self.seen)),
                 ..pair
             },
-            // The detour itself takes time of this machine that is not the node's.
+            // The proxy itself takes CPU time of this machine that is not the node's.
             (SAME_WAY, _, Some(detours)) => self.with_last(detours.quick.clone(), pair),
             (TENURE, Dead, _) => self.with_last(loopback(REFUSES), own),
             (TENURE, Slow, Some(detours)) => self.with_last(detours.slow.clone(), own),
@@ -155,7 +155,7 @@ impl BenchStore for Redlock {
         Ok(counters.map(|counters| Box::new(Together(counters)) as Box<dyn Counter>))
     }
 
-    /// Of all nodes together.
+    /// Returns the CPU time of all nodes together.
     fn server_time(&self) -> Option<Duration> {
         self.nodes.iter().map(BenchStore::server_time).sum()
     }
@@ -165,7 +165,7 @@ impl BenchStore for Redlock {
     }
 }
 
-/// Counts what all nodes are sent.
+/// Counts the commands that all nodes receive.
 #[derive(Debug)]
 struct Together(Vec<Box<dyn Counter>>);
 
@@ -175,11 +175,11 @@ impl Counter for Together {
     }
 }
 
-/// The same store with another address for the last node.
+/// Returns the store with another address for its last node.
 fn with_last(url: &StoreUrl, host: Host) -> String {
     let mut url = url.clone();
     if let Some(last) = url.nodes.last_mut() {
-        // A node behind a socket becomes one that has an address.
+        // A node behind a socket gets an address.
         if last.servers.is_empty()
             && let Ok(node) = StoreUrl::parse("redis://127.0.0.1")
         {
@@ -190,29 +190,29 @@ fn with_last(url: &StoreUrl, host: Host) -> String {
     url.reveal()
 }
 
-/// The same store without its last node.
+/// Returns the store without its last node.
 fn without_last(url: &StoreUrl) -> String {
     let mut url = url.clone();
     url.nodes.pop();
     url.reveal()
 }
 
-/// The bare pair of the slowest node while all are asked. Nodes that share a machine are quicker asked
-/// one by one than together, whoever asks.
+/// The bare pair of the slowest node while all are asked. Nodes that share a machine reply faster
+/// one by one than all together, whoever asks.
 const ALL_AT_ONCE: &str = "bare, slowest of all";
 const OTHERS: &str = "the others alone";
 const SAME_WAY: &str = "same way, no delay";
 
-/// Of the answers of a node that is slow.
+/// The delay of the replies of a slow node.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// A port of the system that nobody listens on.
+/// A system port that nobody listens on.
 const REFUSES: u16 = 1;
 
-/// Of a holder that is killed.
+/// The ttl of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
-/// All but the pair's latency, which is compared with every node.
+/// All rows except the pair's latency, which is compared with every node.
 #[rustfmt::skip] // A table: one row of the report in each row.
 const ROWS: [Row; 22] = [
     row(Pair, "per_second", "lock + release", PerSecond, None, Aim::None),

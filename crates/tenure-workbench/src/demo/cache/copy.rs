@@ -18,7 +18,7 @@ use crate::demo::cache::entry::{Cache, Entry};
 use crate::process::OrFail;
 use tenure_cli::{Failure, Result, Store, exit_code};
 
-/// How callers avoid that all of them rebuild the entry.
+/// How callers prevent that all of them rebuild the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Strategy {
@@ -37,7 +37,7 @@ pub(crate) enum Strategy {
 pub(super) struct Settings {
     pub(super) folder: PathBuf,
     pub(super) strategy: Strategy,
-    /// Which copy it is, from 1.
+    /// The number of the copy, from 1.
     pub(super) copy: u32,
     pub(super) args: CacheArgs,
 }
@@ -47,7 +47,7 @@ pub(super) struct Settings {
 pub(super) struct Calls {
     /// Calls that found the entry fresh.
     pub(super) hits: u64,
-    /// How long each call took that did not, in microseconds.
+    /// How long each of the other calls took, in microseconds.
     pub(super) misses_us: Vec<u64>,
     /// Those of them that were answered with the stale entry.
     pub(super) stale: u64,
@@ -107,7 +107,7 @@ struct Service {
 }
 
 impl Service {
-    /// Calls again and again, until the entry has expired often enough.
+    /// Calls in a loop, until the entry has expired often enough.
     async fn calls(&self) -> Result<Calls> {
         let mut calls = Calls::default();
         loop {
@@ -160,5 +160,5 @@ impl Service {
     }
 }
 
-/// Between two calls of a caller.
+/// The pause between two calls of a caller.
 const BETWEEN: Duration = Duration::from_millis(5);

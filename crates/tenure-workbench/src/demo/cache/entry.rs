@@ -13,7 +13,7 @@ use crate::clock::{micros, now_us};
 /// The cached value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Which one it is, from 1: a rebuild counts one up.
+    /// Its number, from 1; each rebuild increments it.
     pub(super) generation: u64,
     /// When it was built, by the clock that all processes of the machine share.
     built_us: u64,
@@ -99,7 +99,7 @@ impl Cache {
         }
     }
 
-    /// Replaces the entry, unless one with a larger fence is there.
+    /// Replaces the entry, unless the existing one has a larger fence.
     fn put(&self, entry: Entry) -> io::Result<()> {
         let gate = File::create(self.folder.join(GATE))?;
         gate.lock()?;
@@ -116,7 +116,7 @@ impl Cache {
             .create(true)
             .append(true)
             .open(self.folder.join(REBUILDS))?;
-        // One call, so that lines of several processes do not mix.
+        // A single call, so that lines of several processes do not mix.
         list.write_all(format!("{}\n", serde_json::to_string(&rebuild)?).as_bytes())
     }
 }

@@ -24,9 +24,9 @@ pub(super) struct Report {
     hits: u64,
     /// Calls that found it expired.
     misses: usize,
-    /// Those that were answered with the stale entry.
+    /// Those of them that were answered with the stale entry.
     stale: u64,
-    /// How long those calls took.
+    /// How long the calls took that found it expired.
     miss_p50_us: u64,
     miss_p99_us: u64,
 }
@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Returns whether tenure rebuilt each entry once; the others promise nothing.
+    /// Returns whether tenure rebuilt each entry only once; the other strategies promise nothing.
     pub(super) fn is_as_promised(&self) -> bool {
         let promises = matches!(self.lock, Strategy::Tenure | Strategy::Stale);
         !promises || (self.most == 1 && self.rebuilds as u64 == self.expiries)

@@ -1,4 +1,4 @@
-//! The flags of the flash sale, and what they may say.
+//! The flags of the flash sale, and their checks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -160,7 +160,7 @@ impl FlashSaleArgs {
         Ok(())
     }
 
-    /// Pieces to sell.
+    /// Returns the number of pieces to sell.
     pub(super) fn stock(&self) -> u64 {
         let usual = match self.all {
             // The slowest lock decides how long it takes.
@@ -170,13 +170,13 @@ impl FlashSaleArgs {
         self.stock.unwrap_or(usual)
     }
 
-    /// Buyers, each with one request.
+    /// Returns the number of buyers, each with one request.
     pub(super) fn buyers(&self) -> u64 {
         let usual = 4 * self.stock();
         self.buyers.unwrap_or_else(|| usual.min(MOST))
     }
 
-    /// Requests in flight at the same time.
+    /// Returns the number of requests in flight at the same time.
     pub(super) fn at_once(&self) -> u32 {
         let usual = match self.page {
             // Without a lock all of them sell at the same time: fewer buyers keep that sale visible.
@@ -186,7 +186,7 @@ impl FlashSaleArgs {
         self.at_once.unwrap_or(usual)
     }
 
-    /// How long each sale takes between its read and its write.
+    /// Returns how long each sale takes between its read and its write.
     pub(super) fn think(&self) -> Duration {
         let usual = match self.page {
             true => {
@@ -198,7 +198,7 @@ impl FlashSaleArgs {
         self.think.unwrap_or(usual)
     }
 
-    /// The faults that were asked for.
+    /// Returns the requested faults.
     pub(super) fn faults(&self) -> Vec<FaultKind> {
         let asked = [
             (self.kill, FaultKind::Kill),

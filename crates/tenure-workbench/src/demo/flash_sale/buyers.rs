@@ -1,4 +1,4 @@
-//! The load: each buyer comes as soon as the one before was answered.
+//! The load: each buyer starts as soon as the previous one was answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub(super) fn start(port: u16, buyers: u64, at_once: u32, live: &Live) -> JoinSe
     tasks
 }
 
-/// A connection that is used by one buyer after another.
+/// A connection that one buyer after another uses.
 #[derive(Debug)]
 struct Counter {
     port: u16,
@@ -65,7 +65,7 @@ impl Counter {
         }
     }
 
-    /// Keeps the connection if there was an answer.
+    /// Sends the request, and keeps the connection if there was an answer.
     async fn ask(&mut self) -> Option<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -77,7 +77,7 @@ impl Counter {
             .body(Full::default());
         let answer = connection.send_request(request.ok()?).await.ok()?;
         let body = answer.into_body().collect().await.ok()?;
-        // A load balancer that reaches no copy does not answer in JSON.
+        // A load balancer that cannot reach any copy does not answer in JSON.
         let answer = serde_json::from_slice(&body.to_bytes()).ok()?;
         self.connection = Some(connection);
         Some(answer)

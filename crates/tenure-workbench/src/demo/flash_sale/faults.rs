@@ -1,4 +1,4 @@
-//! Fault injection: a slow sale, a frozen copy, a killed one, each in the middle of a sale.
+//! Fault injection: a slow sale, a frozen copy or a killed copy, each in the middle of a sale.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,8 @@ use tenure_cli::{Failure, Result};
 pub(super) struct Faults {
     tasks: JoinSet<Result<()>>,
     active: Arc<AtomicUsize>,
-    /// Faults begin one at a time: which copies serve must not change while one looks for another copy.
+    /// Faults start one at a time, because the set of serving copies must not change while a fault
+    /// looks for another copy.
     turn: Arc<Mutex<()>>,
     times: Times,
     live: Live,
@@ -30,7 +31,7 @@ pub(super) struct Faults {
 pub(super) struct Times {
     /// A slow sale.
     pub(super) slow: Duration,
-    /// A pause: longer than a lease.
+    /// A pause, which is longer than a lease.
     pub(super) pause: Duration,
 }
 
@@ -47,8 +48,8 @@ impl Faults {
 
     /// Schedules a fault for the next sale of a copy once `after` pieces are sold.
     ///
-    /// Faults begin in the order in which they are armed. A copy is frozen only while another one serves and
-    /// can take over.
+    /// Faults start in the order in which they are armed. A copy is frozen only while another one
+    /// serves and can take over.
     pub(super) fn arm(&mut self, kind: FaultKind, copy: &Arc<Copy>, after: u64) {
         let (copy, live, times) = (Arc::clone(copy), self.live.clone(), self.times);
         let (active, turn) = (Arc::clone(&self.active), Arc::clone(&self.turn));
@@ -65,7 +66,7 @@ impl Faults {
         });
     }
 
-    /// Waits for a fault that has failed, forever if none does.
+    /// Waits for a fault that fails; for ever if none does.
     pub(super) async fn failed(&mut self) -> Failure {
         loop {
             match self.tasks.join_next().await {
@@ -90,7 +91,7 @@ impl Faults {
     }
 }
 
-/// Waits for the middle of a sale, makes the fault, and notes what became of the sale.
+/// Waits for the middle of a sale, injects the fault, and records the outcome of the sale.
 async fn inflict(
     kind: FaultKind,
     copy: &Copy,
@@ -141,11 +142,11 @@ async fn inflict(
     Ok(())
 }
 
-/// Whether a fault has begun; it lasts until this is dropped.
+/// Tracks whether a fault has started; it lasts until this is dropped.
 #[derive(Debug)]
 struct Moment<'a> {
     active: &'a AtomicUsize,
-    /// Given to the next fault when this one has begun.
+    /// Passed on to the next fault when this one has started.
     turn: Option<OwnedMutexGuard<()>>,
 }
 

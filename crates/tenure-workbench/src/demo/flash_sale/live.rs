@@ -1,4 +1,4 @@
-//! The sale that is running, as the progress bar and the live page see it, and the commands to it.
+//! The running sale, as shown by the progress bar and the live page, and the commands to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,38 +13,38 @@ use super::record::{Counted, FaultSeen, Outcome, Record, Sale, TakeOver, Totals}
 use super::view::View;
 use crate::clock::micros;
 
-/// The sale that is running, or the last one; clones are the same.
+/// The running sale, or the last one; clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     state: Arc<Mutex<State>>,
-    /// Told of every buyer who has been answered.
+    /// Notified of every answered buyer.
     answered: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Which sale it is, from 1; 0 before the first.
+    /// The number of the sale, from 1; 0 before the first.
     number: u64,
     phase: Phase,
     began: Instant,
     asked: u64,
-    /// What the last copy saw as left that sold a piece.
+    /// How many pieces were left according to the copy that sold last.
     left: u64,
     /// The fence of that sale, if the lock has fences.
     fence: Option<u64>,
     sold: u64,
-    /// All that is known so far.
+    /// Everything that is known so far.
     record: Record,
     copies: Vec<CopyNow>,
-    /// Where to look for the holder and the waiters.
+    /// Where to find the holder and the waiters.
     queue: Option<(Client, Name)>,
 }
 
-/// How far a sale is.
+/// The progress of a sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Phase {
-    /// No sale has begun.
+    /// No sale has started.
     Waiting,
     Running,
     /// The last buyer was answered; the copies are being stopped.
@@ -52,7 +52,7 @@ enum Phase {
     Over,
 }
 
-/// What a copy does.
+/// The state of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CopyState {
@@ -72,20 +72,20 @@ pub(super) struct CopyNow {
     sold: u64,
 }
 
-/// Who holds the lock or waits for it.
+/// A holder of the lock, or a waiter.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct QueueEntry {
-    /// Its copy, from 1; 0 if it is none of ours.
+    /// Its copy, from 1; 0 if it is not one of ours.
     copy: u32,
     pid: u32,
-    /// For how long it has held or waited.
+    /// How long it has held or waited.
     for_ms: u64,
     /// The fence of the grant, if it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
 }
 
-/// All that the page shows, at one moment.
+/// Everything that the page shows, at one moment.
 #[derive(Debug, Serialize)]
 pub(super) struct Snapshot {
     number: u64,
@@ -97,21 +97,21 @@ pub(super) struct Snapshot {
     waiters: Vec<QueueEntry>,
 }
 
-/// What the page tells the sale.
+/// A command of the page to the sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Begins a sale with this lock; one that is running is ended first.
+    /// Starts a sale with this lock; a running one is ended first.
     Start(LockKind),
     /// Freezes a copy in its next sale, for longer than its lease lasts.
     Pause(u32),
     /// Kills a copy in its next sale; another process takes its place.
     Kill(u32),
-    /// Ends the sale that is running.
+    /// Ends the running sale.
     Stop,
 }
 
 impl Live {
-    /// No sale has begun.
+    /// Returns the state before the first sale.
     pub(super) fn new() -> Self {
         let state = State::new(0, Phase::Waiting, Record::default(), Vec::new(), None);
         Self {
@@ -120,7 +120,7 @@ impl Live {
         }
     }
 
-    /// Forgets the last sale, and begins another; `copies` are numbers and process ids.
+    /// Discards the last sale, and starts another; `copies` are numbers and process ids.
     pub(super) fn begin(
         &self,
         record: Record,
@@ -138,18 +138,18 @@ impl Live {
         *state = State::new(state.number + 1, Phase::Running, record, copies, queue);
     }
 
-    /// Returns the microseconds since the sale began.
+    /// Returns the microseconds since the start of the sale.
     pub(super) fn now_us(&self) -> u64 {
         let began = self.state().began;
         micros(began.elapsed())
     }
 
-    /// Counts a buyer who has come.
+    /// Counts a buyer who has sent a request.
     pub(super) fn asked(&self) {
         self.state().asked += 1;
     }
 
-    /// Counts a buyer who has been answered.
+    /// Counts an answered buyer.
     pub(super) fn answered(&self, sale: Sale) {
         let mut state = self.state();
         state.record.sales.push(sale);
@@ -167,21 +167,21 @@ impl Live {
         self.answered.send_replace(());
     }
 
-    /// Notes what a copy does now, and in which process.
+    /// Records the state of a copy, and its process.
     pub(super) fn copy(&self, number: u32, pid: u32, now: CopyState) {
         if let Some(copy) = self.state().copy(number) {
             (copy.pid, copy.state) = (pid, now);
         }
     }
 
-    /// Notes a fault that is over.
+    /// Records a fault that has ended.
     pub(super) fn fault(&self, mut fault: FaultSeen) {
         let record = &mut self.state().record;
         fault.taken_over = TakeOver::of(&fault, &record.sales);
         record.faults.push(fault);
     }
 
-    /// Returns how many buyers have come, and how many were answered.
+    /// Returns how many buyers have sent a request, and how many were answered.
     pub(super) fn progress(&self) -> (u64, u64) {
         let state = self.state();
         (state.asked, state.record.sales.len() as u64)
@@ -191,24 +191,25 @@ impl Live {
         self.state().phase == Phase::Running
     }
 
-    /// Returns how many are left, as the last copy saw it that sold one; and how many were sold.
+    /// Returns how many pieces are left, according to the copy that sold last, and how many were
+    /// sold.
     pub(super) fn stock(&self) -> (u64, u64) {
         let state = self.state();
         (state.left, state.sold)
     }
 
-    /// Waits until another copy than this one serves.
+    /// Waits until a copy other than this one serves.
     pub(super) async fn until_another_serves(&self, number: u32) {
         let serves = |copy: &CopyNow| copy.number != number && copy.state == CopyState::Serving;
-        // A copy that serves again answers, unless the sale is over.
+        // A copy that serves again answers buyers, unless the sale is over.
         let mut answered = self.answered.subscribe();
         while !self.state().copies.iter().any(serves) {
-            // The sender lives as long as we do.
+            // The sender lives as long as `self`.
             let _ = answered.changed().await;
         }
     }
 
-    /// Waits until no buyer has been answered for so long.
+    /// Waits until no buyer has been answered for `patience`.
     pub(super) async fn until_stuck(&self, patience: Duration) {
         let mut answered = self.answered.subscribe();
         while timeout(patience, answered.changed()).await.is_ok() {}
@@ -226,14 +227,14 @@ impl Live {
         state.record.clone()
     }
 
-    /// Shows the whole record of the sale that has ended.
+    /// Shows the complete record of the sale that has ended.
     pub(super) fn finish(&self, record: &Record) {
         let mut state = self.state();
         state.phase = Phase::Over;
         state.record = record.clone();
     }
 
-    /// Returns all that the page shows; asks the store who holds the lock and who waits.
+    /// Returns everything that the page shows; asks the store who holds the lock and who waits.
     pub(super) async fn snapshot(&self) -> Snapshot {
         let queue = self.state().queue.clone();
         let entries = match &queue {
@@ -287,7 +288,7 @@ impl State {
         }
     }
 
-    /// Adds up what is known so far; the stock itself is counted at the end.
+    /// Sums up what is known so far; the stock itself is counted at the end.
     fn update(&mut self) {
         if self.phase != Phase::Running {
             return;
@@ -303,7 +304,8 @@ impl State {
         self.record.seconds = self.began.elapsed().as_secs_f64();
     }
 
-    /// Takes in what a sale saw as left. Its answer may come after that of a later sale, as its fence then shows.
+    /// Records how many pieces a sale saw as left. Its answer may arrive after that of a later
+    /// sale, which the fence reveals.
     fn saw_left(&mut self, left: u64, fence: Option<u64>) {
         let is_late = fence.is_some() && (self.fence, left) > (fence, self.left);
         if !is_late {
@@ -375,12 +377,12 @@ mod tests {
             ..whole.sales[0]
         };
         live.begin(whole.clone(), [(1, 11)].into_iter(), None);
-        // Another grant, and one lease that several sales of a copy share.
+        // Includes another grant, and one lease that several sales of a copy share.
         for (left, fence, shown) in [(5, 2, 5), (6, 1, 5), (3, 3, 3), (4, 3, 3)] {
             live.answered(sold(left, Some(fence)));
             assert_eq!(live.stock().0, shown, "{left} with fence {fence}");
         }
-        // Without fences nobody knows the order, and a lost update raises the stock.
+        // Without fences the order is unknown, and a lost update raises the stock.
         live.begin(whole.clone(), [(1, 11)].into_iter(), None);
         for left in [5, 6] {
             live.answered(sold(left, None));

@@ -1,4 +1,4 @@
-//! The locks that a sale can use, and what each of them shows.
+//! The locks that a sale can use, and what each of them demonstrates.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use crate::terminal::flag_name;
 
 /// The lock of a sale, by name.
 ///
-/// These are the recipes of the lab that break in a sale. The others need a fault that only the lab makes, such
-/// as a server that loses its data.
+/// These are the recipes of the lab that break in a sale. The other recipes need a fault that only
+/// the lab injects, such as a server that loses its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LockKind {
@@ -50,17 +50,17 @@ pub(crate) enum LockKind {
 }
 
 impl LockKind {
-    /// Returns the name that people write.
+    /// Returns the name as users write it.
     pub(super) fn name(self) -> String {
         flag_name(&self)
     }
 
-    /// Returns the lock of this name.
+    /// Returns the lock with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::from_str(name, false).ok()
     }
 
-    /// Returns the recipe that it is, if any; it has the same name in the lab.
+    /// Returns its recipe, if any; the recipe has the same name in the lab.
     pub(super) fn recipe(self) -> Option<Recipe> {
         match self {
             Self::None | Self::ForUpdate | Self::Optimistic | Self::Tenure => None,
@@ -69,7 +69,7 @@ impl LockKind {
         }
     }
 
-    /// Returns how the database of the stock protects each sale, if that takes the place of a lock.
+    /// Returns how the database of the stock protects each sale, if it does so instead of a lock.
     pub(super) fn row_guard(self) -> Option<RowGuard> {
         match self {
             Self::ForUpdate => Some(RowGuard::Pessimistic),
@@ -78,7 +78,7 @@ impl LockKind {
         }
     }
 
-    /// Returns what it needs of the server of the stock.
+    /// Returns what it needs from the server of the stock.
     pub(super) fn needs(self) -> Means {
         match self {
             Self::None | Self::Process | Self::Tenure => Means::Nothing,
@@ -89,12 +89,13 @@ impl LockKind {
 
     /// Returns whether the nested step of a sale takes the lock again.
     ///
-    /// Whoever writes a lock that is not re-entrant does not nest it, except in the one that shows this mistake.
+    /// People who write a lock that is not re-entrant do not nest it, except in the recipe that
+    /// demonstrates this mistake.
     pub(super) fn is_nested(self) -> bool {
         matches!(self, Self::NoReentry | Self::Spin | Self::Tenure)
     }
 
-    /// Returns what it shows, in half a sentence.
+    /// Returns what it demonstrates, in half a sentence.
     pub(super) fn shows(self) -> &'static str {
         match self {
             Self::None => "two copies read the same stock and sell the same piece twice",

@@ -13,12 +13,12 @@ use super::stock::StockLocation;
 pub(super) struct Settings {
     /// Its number, from 1.
     pub(super) number: u32,
-    /// Where it listens, on loopback.
+    /// Its port on loopback.
     pub(super) port: u16,
     pub(super) lock: LockKind,
     /// What is locked.
     pub(super) name: String,
-    /// The store of the lock; it may hold a password, and so is no argument.
+    /// The store of the lock. It may contain a password, so it is not passed as an argument.
     pub(super) store: String,
     pub(super) stock: StockLocation,
     /// How many pieces there were at the start.
@@ -29,15 +29,15 @@ pub(super) struct Settings {
     pub(super) folder: PathBuf,
 }
 
-/// The lines to a copy that is ready.
+/// The messages to a copy that is ready.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Tell {
-    /// The first sale once `after` pieces are sold halts between its read and its write.
+    /// Makes the first sale after `after` sold pieces halt between its read and its write.
     Halt { after: u64, how: Halt },
-    /// The halted sale continues.
+    /// Lets the halted sale continue.
     GoOn,
-    /// The copy ends, and does not remove the directory.
+    /// Ends the copy, which does not remove the directory.
     End,
 }
 
@@ -51,15 +51,15 @@ pub(super) enum Halt {
     Still,
 }
 
-/// The lines from a copy.
+/// The messages from a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    /// It listens.
+    /// It is listening.
     Ready,
     /// A sale has halted.
     Halted,
-    /// The sale that had halted is over.
+    /// The sale that had halted is finished.
     WentOn {
         outcome: Outcome,
         /// The fence of its grant, if the lock has fences.
@@ -80,7 +80,7 @@ pub(super) struct Answer {
     /// The fence of the grant, if the lock has fences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<u64>,
-    /// What went wrong, if something did.
+    /// What went wrong, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why: Option<String>,
 }

@@ -1,8 +1,9 @@
 //! The flash sale: many buyers, few pieces, and several copies of one web service.
 //!
-//! A run has a `setup`, in which each lock in turn holds a `sale`: it starts the copies of the `service` (this
-//! program again, each a `process`), a load `balancer` and the `buyers`, makes the `faults` that were asked for,
-//! and ends in a `record`. The `stock` counts by itself, so that the record does not depend on who survived.
+//! A run has a `setup`, in which each lock in turn holds a `sale`. The sale starts the copies of
+//! the `service` (this program again, each a `process`), a load `balancer` and the `buyers`,
+//! injects the requested `faults`, and ends with a `record`. The `stock` keeps its own counts, so
+//! that the record does not depend on which processes survived.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,7 +47,7 @@ use setup::Setup;
 pub(crate) async fn flash_sale(store: &Store, args: FlashSaleArgs) -> Result<ExitCode> {
     args.check()?;
     let mut signals = Signals::listen()?;
-    // All that was started ends with the sale, however that ends.
+    // Everything that was started ends with the sale, however that ends.
     let sales = signals.unless(sales(store, args)).await;
     sales.unwrap_or_else(|signal| Err(Failure::silent(exit_code::of_signal(signal))))
 }

@@ -1,4 +1,4 @@
-//! Protects the page from other sites that the same browser has open.
+//! Protects the page from other sites that are open in the same browser.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -7,8 +7,9 @@ use axum::response::{IntoResponse, Response};
 
 /// Refuses requests that another site could have made the browser send.
 ///
-/// DNS rebinding leaves the name of the other site in `Host`. A cross-site request cannot have the content type
-/// JSON without a preflight request, which is not answered here.
+/// DNS rebinding leaves the name of the other site in `Host`. A cross-site request cannot have the
+/// content type JSON without a preflight request, and this server does not answer preflight
+/// requests.
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !is_loopback(headers) {

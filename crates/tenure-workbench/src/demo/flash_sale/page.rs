@@ -1,4 +1,5 @@
-//! The live page: a sale in the browser while it runs, with buttons to start others and to break copies.
+//! The live page: shows a running sale in the browser, with buttons to start others and to break
+//! copies.
 
 use std::io::{IsTerminal, Stdin};
 use std::net::Ipv4Addr;
@@ -23,9 +24,9 @@ use super::setup::Setup;
 use super::{broken, origin, sale, table, view};
 use tenure_cli::{Failure, Result, exit_code};
 
-/// Shows the sales of `locks` in turn, and then those that are requested, until a signal ends it.
+/// Runs the sales of `locks` in turn, and then the requested ones, until a signal ends it.
 ///
-/// The first begins when the page is open, or with a line on standard input.
+/// The first sale starts when the page is open, or with a line on standard input.
 ///
 /// # Cancel safety
 ///
@@ -74,7 +75,7 @@ pub(super) async fn serve(setup: &Setup, locks: &[LockKind]) -> Result<ExitCode>
     }
 }
 
-/// Waits for the next sale that is started; other commands have no sale to act on.
+/// Waits for the next command that starts a sale; other commands have no sale to act on.
 async fn next_start(commands: &mut UnboundedReceiver<Command>) -> LockKind {
     loop {
         match commands.recv().await {
@@ -107,14 +108,14 @@ fn routes(page: Page) -> Router {
         .with_state(page)
 }
 
-/// What the answers are made from; clones are the same.
+/// The state behind the answers; clones share it.
 #[derive(Debug, Clone)]
 struct Page {
     live: Live,
     commands: UnboundedSender<Command>,
     /// The last sale of each lock.
     records: Arc<Mutex<Vec<Record>>>,
-    /// Told whenever a page asks for the state.
+    /// Notified whenever a page asks for the state.
     opened: Arc<Notify>,
     /// Where the locks live, without a password.
     store: String,
@@ -142,7 +143,7 @@ struct Break {
     copy: u32,
 }
 
-/// A command that is not carried out, and why.
+/// The refusal of a command, with the reason.
 type Refused = (StatusCode, String);
 
 fn file(kind: &'static str, text: String) -> Response {
@@ -169,7 +170,7 @@ async fn state(State(page): State<Page>) -> Response {
     (headers, Json(Shown { store, locks, now })).into_response()
 }
 
-/// The sales so far, as the report.
+/// Returns the sales so far as a report.
 async fn report(State(page): State<Page>) -> Response {
     let records = page.records();
     if records.is_empty() {
@@ -227,12 +228,12 @@ impl Page {
     }
 
     fn send(&self, command: Command) -> Result<StatusCode, Refused> {
-        // Nobody listens once all is over.
+        // Nobody receives commands after the end.
         let _ = self.commands.send(command);
         Ok(StatusCode::ACCEPTED)
     }
 
-    /// Prints a sale that is over, and keeps it for the report.
+    /// Prints a finished sale, and keeps it for the report.
     fn keep(&self, record: Record, setup: &Setup) -> Result<()> {
         let mut records = self.records();
         records.retain(|other| other.lock != record.lock);
@@ -266,23 +267,23 @@ fn offers(setup: &Setup) -> Vec<Offer> {
         .collect()
 }
 
-/// Whether this process may read; the terminal stops background processes that try.
+/// Returns whether this process may read; the terminal stops background processes that try.
 fn may_read(input: &Stdin) -> bool {
     let ours = |group| group == rustix::process::getpgrp();
     !input.is_terminal() || rustix::termios::tcgetpgrp(input).is_ok_and(ours)
 }
 
-/// Waits for a line on standard input; forever if none can come.
+/// Waits for a line on standard input; for ever if none can arrive.
 async fn line(input: Stdin) {
     let (tell, told) = oneshot::channel();
     if may_read(&input) {
-        // Nothing can end such a read but the end of the process.
+        // Only the end of the process can interrupt such a read.
         std::thread::spawn(move || {
             if input
                 .read_line(&mut String::new())
                 .is_ok_and(|length| length > 0)
             {
-                // Nobody waits once the page is open.
+                // Nobody waits for it once the page is open.
                 let _ = tell.send(());
             }
         });

@@ -1,4 +1,4 @@
-//! The copies of the service, as the sale sees them: started, frozen, killed and replaced.
+//! The copies of the service, as seen by the sale: started, frozen, killed and replaced.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use super::record::Outcome;
 use crate::process::{self, OrFail, failure};
 use tenure_cli::{Failure, Result};
 
-/// One copy: a port, and the process that serves it now.
+/// One copy: a port, and the process that currently serves it.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) settings: Settings,
-    /// The port stays the copy's own while its process is replaced.
+    /// Reserves the port for the copy while its process is replaced.
     _port: Port,
-    /// Of the process that serves now, readable during a fault.
+    /// The id of the serving process, readable during a fault.
     pid: AtomicU32,
-    /// Held by a fault as long as it lasts: one at a time.
+    /// Held by a fault while it lasts, so there is one at a time.
     pub(super) process: Mutex<Process>,
 }
 
@@ -42,10 +42,10 @@ impl Copy {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// Kills the process; another one serves in its place at once.
+    /// Kills the process, and replaces it with another at once.
     pub(super) async fn replace(&self, process: &mut Process) -> Result<()> {
-        // The successor listens on the same port before the old process dies. Otherwise the load balancer would
-        // send its buyers to the other copies, one of which may be frozen.
+        // The successor listens on the same port before the old process dies. Otherwise the load
+        // balancer would send its buyers to the other copies, one of which may be frozen.
         let successor = Process::start(&self.settings).await?;
         process.child.kill().or_fail()?;
         *process = successor;
@@ -53,11 +53,11 @@ impl Copy {
         Ok(())
     }
 
-    /// Ends the process; one that does not listen is killed.
+    /// Ends the process; kills it if it does not react.
     pub(super) async fn end(&self) {
         let mut process = self.process.lock().await;
         let give_up = Instant::now() + END;
-        // Both fail if the process is gone already.
+        // Both fail if the process has already ended.
         let _ = process.child.send(&Tell::End);
         let _ = process.child.signal(Signal::CONT);
         while matches!(process.child.wait_until(Instant::now()), Ok(None))
@@ -93,7 +93,7 @@ impl Process {
         }
     }
 
-    /// Waits until a sale has halted in the middle: the first once `after` pieces are sold.
+    /// Waits until a sale has halted in the middle: the first sale after `after` sold pieces.
     pub(super) async fn halt(&mut self, after: u64, how: Halt) -> Result<()> {
         self.child.send(&Tell::Halt { after, how }).or_fail()?;
         match self.hear().await? {
@@ -102,7 +102,7 @@ impl Process {
         }
     }
 
-    /// Waits until the sale that had halted is over; returns its outcome and its fence.
+    /// Waits until the halted sale is finished; returns its outcome and its fence.
     pub(super) async fn outcome(&mut self) -> Result<(Outcome, Option<u64>)> {
         match self.hear().await? {
             Said::WentOn { outcome, fence } => Ok((outcome, fence)),
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Freezes a process that stands still, and waits until all its threads have stopped.
+    /// Freezes a process that is standing still, and waits until all its threads have stopped.
     pub(super) async fn freeze(&self) -> Result<()> {
         self.child.signal(Signal::STOP).or_fail()?;
         let frozen = async {
@@ -122,7 +122,7 @@ impl Process {
         frozen.map_err(|_| failure(self.child.failed("it does not stop")))
     }
 
-    /// Lets a frozen process continue with the sale that has halted.
+    /// Lets a frozen process continue with its halted sale.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.child.send(&Tell::GoOn).or_fail()?;
         self.child.signal(Signal::CONT).or_fail()
@@ -142,8 +142,8 @@ impl Process {
     }
 }
 
-/// How long a process may take to end by itself.
+/// The longest time that a process may take to end by itself.
 const END: Duration = Duration::from_secs(2);
 
-/// How long a process may take to open the store, or to stop.
+/// The longest time that a process may take to open the store, or to stop.
 const START: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! All that happened in one sale: what the table, the JSON and the report are made of.
+//! Everything that happened in one sale: the data of the table, the JSON and the report.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::demo::summary::quantile;
 
 /// One sale with one lock, from the first buyer to the last.
 ///
-/// Moments are microseconds since it began.
+/// Times are microseconds since its start.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The lock, as `--lock` names it.
@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub(super) ttl_ms: u64,
     pub(super) began_unix_ms: u64,
     pub(super) seconds: f64,
-    /// No buyer was answered for so long that the sale was ended: the lock is stuck.
+    /// Whether the sale was ended because no buyer was answered for too long: the lock is stuck.
     pub(super) stuck: bool,
     /// Every request, in the order of the answers.
     pub(super) sales: Vec<Sale>,
@@ -42,11 +42,11 @@ pub(super) struct Record {
 /// One request of a buyer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sale {
-    /// When the answer came.
+    /// When the answer arrived.
     pub(super) at_us: u64,
-    /// Which copy answered, from 1; 0 if none did.
+    /// The copy that answered, from 1; 0 if none did.
     pub(super) copy: u32,
-    /// What was left, as the copy saw it.
+    /// What was left, according to the copy.
     pub(super) left: u64,
     /// How long the copy waited for the lock.
     pub(super) waited_us: u64,
@@ -59,7 +59,7 @@ pub(super) struct Sale {
 }
 
 impl Sale {
-    /// A request without an answer.
+    /// Returns a request without an answer.
     pub(super) fn unanswered(at_us: u64, took_us: u64) -> Self {
         Self {
             at_us,
@@ -73,7 +73,7 @@ impl Sale {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -83,7 +83,7 @@ pub(super) enum Outcome {
     SoldOut,
     /// The stock refused the write, because its fence was too old.
     Stale,
-    /// The lock was lost, or no answer came.
+    /// The lock was lost, or there was no answer.
     Error,
 }
 
@@ -95,12 +95,12 @@ pub(super) struct FaultSeen {
     pub(super) copy: u32,
     pub(super) from_us: u64,
     pub(super) to_us: u64,
-    /// What became of the request that it hit; `Error` if its copy was killed.
+    /// The outcome of the request that it hit; `Error` if its copy was killed.
     pub(super) outcome: Outcome,
     /// The fence of that request, if the lock has fences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<u64>,
-    /// Who took over the lock of a frozen copy.
+    /// The copy that took over the lock of a frozen copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taken_over: Option<TakeOver>,
 }
@@ -114,7 +114,7 @@ pub(super) struct TakeOver {
     pub(super) at_us: u64,
     /// The fence of its grant.
     pub(super) fence: u64,
-    /// How many were sold until the frozen copy continued.
+    /// How many pieces were sold until the frozen copy continued.
     pub(super) sold: u64,
 }
 
@@ -158,19 +158,19 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// The sums, as the table shows them.
+/// The totals, as the table shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Totals {
     pub(super) requests: u64,
     /// Writes that the stock accepted.
     pub(super) sold: u64,
-    /// What the stock says is left.
+    /// What is left according to the stock.
     pub(super) left: u64,
-    /// Sold, but never there.
+    /// Pieces that were sold but never existed.
     pub(super) oversold: u64,
-    /// Sold, but still counted as left.
+    /// Pieces that were sold but are still counted as left.
     pub(super) lost_updates: u64,
-    /// Writes that the stock refused for their fence.
+    /// Writes that the stock refused because of their fence.
     pub(super) refused_stale_writes: u64,
     pub(super) errors: u64,
     /// Until the last piece was sold.
@@ -180,18 +180,18 @@ pub(super) struct Totals {
     pub(super) wait_p99_us: u64,
 }
 
-/// What the stock counted by itself.
+/// The stock's own counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counted {
     pub(super) left: u64,
     /// Writes that were accepted.
     pub(super) accepted: u64,
-    /// Writes that were refused for their fence.
+    /// Writes that were refused because of their fence.
     pub(super) refused: u64,
 }
 
 impl Totals {
-    /// Adds up the requests, and compares them with what the stock counted.
+    /// Sums up the requests, and compares them with the stock's own counts.
     pub(super) fn of(sales: &[Sale], stock: u64, counted: Counted) -> Self {
         let count = |outcome| sales.iter().filter(|sale| sale.outcome == outcome).count() as u64;
         let sold = sales.iter().filter(|sale| sale.outcome == Outcome::Sold);

@@ -27,7 +27,7 @@ use tenure_cli::{Failure, Result};
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) record: Record,
-    /// Another sale that somebody started instead.
+    /// Another sale that the user started instead.
     pub(super) next: Option<LockKind>,
 }
 
@@ -128,8 +128,8 @@ async fn start_copies(setup: &Setup, lock: LockKind, name: &Name) -> Result<Vec<
     Ok(copies)
 }
 
-/// Schedules the requested faults one after another while the stock lasts, each for another copy if there
-/// are enough.
+/// Schedules the requested faults one after another while the stock lasts, each for a different
+/// copy if there are enough.
 fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults) {
     let kinds = setup.args.faults().into_iter();
     for (kind, copy) in kinds.zip(copies.iter().rev().cycle()) {
@@ -138,7 +138,7 @@ fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
             FaultKind::Slow => 2,
             FaultKind::Pause => 3,
         };
-        // Nobody waits for a sale that holds nothing.
+        // Nobody waits for a sale that holds no lock.
         if kind == FaultKind::Slow && lock == LockKind::None {
             continue;
         }
@@ -151,9 +151,9 @@ fn arm(setup: &Setup, lock: LockKind, copies: &[Arc<Copy>], faults: &mut Faults)
 enum End {
     /// Every buyer was answered.
     Served,
-    /// No more buyers are answered.
+    /// Buyers are no longer answered.
     Stuck,
-    /// Somebody ended it, and may have started another sale.
+    /// The user ended it, and may have started another sale.
     Commanded(Option<LockKind>),
 }
 
@@ -173,7 +173,7 @@ async fn until_over(
             ended = load.join_next() => if ended.is_none() {
                 return Ok(End::Served);
             },
-            // The copies of a broken lock may crash; then the fault has not happened.
+            // The copies of a broken lock may crash. The fault then did not happen.
             failure = faults.failed() => if lock == LockKind::Tenure {
                 return Err(failure);
             },
@@ -196,7 +196,7 @@ async fn until_over(
     }
 }
 
-/// Counts the buyers who still wait as errors.
+/// Counts the buyers who are still waiting as errors.
 fn count_unanswered(live: &Live) {
     let (asked, answered) = live.progress();
     let at_us = live.now_us();
@@ -208,12 +208,13 @@ fn count_unanswered(live: &Live) {
 fn times(setup: &Setup) -> Times {
     Times {
         slow: setup.args.slow.unwrap_or_default(),
-        // Its own lease, and the one that the next in line of the same copy gets meanwhile.
+        // Its own lease, and the lease that the next in line of the same copy gets meanwhile.
         pause: 2 * setup.args.ttl + PAST_THE_LEASE,
     }
 }
 
-/// Longer than any fault, and than any lease that somebody may have to wait for.
+/// Returns how long to wait for an answer: longer than any fault, and than any lease that a sale
+/// may have to wait for.
 fn patience(setup: &Setup) -> Duration {
     let times = times(setup);
     times.slow + times.pause + setup.args.ttl + 10 * setup.args.think() + SPARE

@@ -74,7 +74,7 @@ async fn open_lock(settings: &Settings) -> Result<AnyLock> {
     let Some(recipe) = settings.lock.recipe() else {
         return Ok(AnyLock::None);
     };
-    // Where there are several servers, recipes use the one of the stock.
+    // If there are several servers, recipes use the one with the stock.
     let servers = match settings.lock.needs() {
         Means::Recipes => std::slice::from_ref(&settings.stock.server),
         Means::Nothing | Means::Rows => &[],
@@ -82,7 +82,7 @@ async fn open_lock(settings: &Settings) -> Result<AnyLock> {
     Ok(AnyLock::of_recipe(recipe, servers, ttl).await?)
 }
 
-/// Listens on a port that this copy may share with the one that it replaces.
+/// Listens on a port that this copy may share with its predecessor.
 fn listener(port: u16) -> Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -91,7 +91,7 @@ fn listener(port: u16) -> Result<TcpListener> {
     Ok(socket.listen(BACKLOG)?)
 }
 
-/// `POST /inventory/sale`: sells one piece, if there is one.
+/// `POST /inventory/sale`: sells one piece, if any is left.
 async fn sale(State(shop): State<Arc<Shop>>) -> (StatusCode, Json<Answer>) {
     let answer = shop.sale().await;
     let status = match answer.outcome {
@@ -102,7 +102,7 @@ async fn sale(State(shop): State<Arc<Shop>>) -> (StatusCode, Json<Answer>) {
     (status, Json(answer))
 }
 
-/// What all sales of a copy share.
+/// The state that all sales of a copy share.
 #[derive(Debug)]
 struct Shop {
     number: u32,
@@ -119,7 +119,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// Sells one piece under the protection of the lock, or of the database.
+    /// Sells one piece, protected by the lock or by the database.
     async fn sale(&self) -> Answer {
         let asked = Instant::now();
         let (mut waited, mut fence) = (Duration::ZERO, None);
@@ -149,14 +149,15 @@ impl Shop {
     async fn sell_with(&self, held: recipes::Result<Held>) -> Result<(u64, Outcome)> {
         let held = held?;
         let sold = self.sell(&held).await;
-        // The write is done; a lock that was lost meanwhile belongs to the next holder.
+        // The write is done. If the lock was lost meanwhile, it belongs to the next holder.
         let _ = self.lock.unlock(held).await;
         sold
     }
 
-    /// The same as [`sell`](Self::sell) without a lock: the database protects the row, or refuses the write.
+    /// Does the same as [`sell`](Self::sell) without a lock: the database protects the row, or
+    /// refuses the write.
     ///
-    /// Sets how long the sale waited: for the row, or for attempts that came to nothing.
+    /// Sets how long the sale waited: for the row, or for failed attempts.
     async fn sell_in_rows(
         &self,
         guard: RowGuard,
@@ -164,7 +165,7 @@ impl Shop {
         waited: &mut Duration,
     ) -> Result<(u64, Outcome)> {
         let mut pause = SHORTEST_PAUSE;
-        // Bounded by the stock: a write is refused only if somebody else has sold a piece.
+        // Bounded by the stock: a write is refused only if another sale has sold a piece.
         loop {
             let row = self.stock.begin(guard).await;
             *waited = asked.elapsed();
@@ -189,7 +190,7 @@ impl Shop {
         }
     }
 
-    /// Takes the time that a sale takes, and halts if that was ordered; returns whether it was.
+    /// Takes the time of a sale, and halts if ordered to; returns whether it was.
     async fn think_and_halt(&self, left: u64) -> bool {
         if !self.think.is_zero() {
             tokio::time::sleep(self.think).await;
@@ -216,14 +217,14 @@ impl Shop {
         Ok((left - 1, sold?))
     }
 
-    /// The nested step: takes the lock again, like code that is also called from elsewhere.
+    /// Runs the nested step: takes the lock again, like code that is also called from elsewhere.
     async fn reserve(&self, outer: &Held, left: u64) -> Result<Outcome> {
         let inner = match self.is_nested {
             true => Some(self.lock.lock(&self.name).await?),
             false => None,
         };
-        // The fence of the lock under which the stock was read: if that lock was lost, the inner
-        // one may be a new grant, whose fence would let an old number through.
+        // Uses the fence of the lock under which the stock was read. If that lock was lost, the
+        // inner one may be a new grant, whose fence would let an outdated number through.
         let written = self.stock.write(left, outer.fence).await;
         // As above, the write is done.
         if let Some(inner) = inner {
@@ -240,11 +241,11 @@ fn outcome(written: Written) -> Outcome {
     }
 }
 
-/// What the copy was told to do in the middle of its next sale.
+/// Orders for the middle of the copy's next sale.
 #[derive(Debug)]
 struct Orders {
     pieces: u64,
-    /// Sales of this copy.
+    /// The number of sales of this copy.
     sales: AtomicU64,
     /// After how many sold pieces a sale halts, and how.
     armed: Mutex<Option<(u64, Halt)>>,
@@ -252,9 +253,9 @@ struct Orders {
 }
 
 impl Orders {
-    /// Halts a sale that found `left` pieces, if that was ordered; returns whether it was.
+    /// Halts a sale that found `left` pieces, if ordered to; returns whether it was.
     async fn halt(&self, left: u64) -> bool {
-        // Without a lock that works the stock falls too slowly, so the copy counts its own sales as well.
+        // Without a working lock the stock falls too slowly, so the copy also counts its own sales.
         let own = self.sales.fetch_add(1, Ordering::Relaxed);
         let sold = own.max(self.pieces.saturating_sub(left));
         let halt = {
@@ -273,16 +274,17 @@ impl Orders {
         true
     }
 
-    /// Blocks the only thread on purpose, so that nothing else of this copy is running when it is frozen
+    /// Blocks the only thread on purpose, so that nothing else of this copy runs when it is frozen
     /// or killed.
     fn stand_still(&self) {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // It fails only if nobody is left to tell us, and then the process ends.
+        // This fails only if there is nobody left to send the order, and then the process ends.
         let _ = told.recv();
     }
 }
 
-/// Listens to the sale in its own thread, so that this process ends with it, whatever it is doing.
+/// Reads messages of the sale in a separate thread, so that this process ends with the sale,
+/// whatever it is doing.
 fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathBuf) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -292,7 +294,7 @@ fn listen(orders: Arc<Orders>, go_on: mpsc::Sender<()>, folder: std::path::PathB
                     let mut armed = orders.armed.lock().unwrap_or_else(PoisonError::into_inner);
                     *armed = Some((after, how));
                 }
-                // It fails only after the end of the service.
+                // This fails only after the end of the service.
                 Some(Tell::GoOn) => drop(go_on.send(())),
                 Some(Tell::End) => end_now(None),
                 None => break,
@@ -315,9 +317,9 @@ fn not_by_hand() -> Failure {
     Failure::usage("demo-copy is a part of 'tenure demo flash-sale' and not called by hand")
 }
 
-/// The longest that a sale whose write was refused rests: first, and after many attempts.
+/// The longest pause of a sale whose write was refused: at first, and after many attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// More than there can be buyers at once.
+/// More than the possible number of concurrent buyers.
 const BACKLOG: u32 = 1024;

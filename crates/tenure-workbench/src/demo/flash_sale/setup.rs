@@ -10,13 +10,13 @@ use super::lock_kind::LockKind;
 use super::stock::{Means, StockLocation};
 use tenure_cli::{Failure, Result, Store};
 
-/// The store, the stock and a directory; what it started and wrote is removed when it is dropped.
+/// The store, the stock and a directory; dropping it removes what it started and wrote.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(super) args: FlashSaleArgs,
     pub(super) store: Store,
     pub(super) stock: StockLocation,
-    /// Looks at who holds the lock and who waits.
+    /// Lists who holds the lock and who waits.
     pub(super) client: Client,
     pub(super) folder: TempDir,
     /// Our own server, if one was needed.
@@ -31,7 +31,7 @@ enum OwnServer {
 }
 
 impl Setup {
-    /// Opens the store, or starts one of our own if nobody chose any.
+    /// Opens the store, or starts our own if the user chose none.
     pub(crate) async fn open(store: &Store, args: FlashSaleArgs) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir()?;
         let named = store.is_named();
@@ -68,12 +68,12 @@ impl Setup {
         })
     }
 
-    /// Stops and removes all that was started and written.
+    /// Stops and removes everything that was started and written.
     pub(super) fn finish(self) -> FlashSaleArgs {
         self.args
     }
 
-    /// Returns the locks of the run: the one that was chosen, or all that work here.
+    /// Returns the locks of the run: the chosen one, or all that work here.
     pub(super) fn locks(&self) -> Vec<LockKind> {
         let all = LockKind::value_variants().iter().copied();
         match self.args.all {
@@ -82,12 +82,12 @@ impl Setup {
         }
     }
 
-    /// Returns what is locked in a sale: a new name each time, since a broken lock may stay taken forever.
+    /// Returns a new name for each sale, since a broken lock may stay taken for ever.
     pub(super) fn name() -> Result<Name> {
         Ok(Name::new(&format!("tenure-demo/{}/inventory", id()))?)
     }
 
-    /// Returns where the locks live, as it may be shown.
+    /// Returns where the locks live, without a password.
     pub(super) fn shown(&self) -> String {
         match &self.server {
             Some(_) => format!("{} (started for the demo)", self.store.shown()),
@@ -96,13 +96,13 @@ impl Setup {
     }
 }
 
-/// A random text, unique enough.
+/// Returns a random text that is unique enough.
 fn id() -> String {
     format!("{:08x}", fastrand::u32(..))
 }
 
 impl OwnServer {
-    /// Starts a server that has what is needed; none if nothing is.
+    /// Starts a server that provides what is needed; returns `None` if nothing is.
     fn start(needed: Means) -> Result<Option<Self>> {
         let (server, started) = match needed {
             Means::Nothing => return Ok(None),

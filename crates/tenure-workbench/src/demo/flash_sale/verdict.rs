@@ -4,7 +4,7 @@ use super::record::{FaultKind, FaultSeen, Outcome, Record};
 use super::wording;
 use crate::demo::summary::count;
 
-/// Returns a sentence for each promise that was broken, and for each fault that did not happen or proved
+/// Returns a sentence for each broken promise, and for each fault that did not happen or proved
 /// nothing.
 pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     let totals = &record.totals;
@@ -53,8 +53,9 @@ pub(super) fn broken(record: &Record, asked: &[FaultKind]) -> Vec<String> {
     broken
 }
 
-/// Whether a fault proved its point: another copy took over the lock of a frozen one, and its late write was
-/// refused. A killed copy and a slow sale are judged by the totals.
+/// Returns whether a fault proved its point: another copy took over the lock of a frozen one, and
+/// the late write of the frozen copy was refused. A killed copy and a slow sale are judged by the
+/// totals.
 fn proves(fault: &FaultSeen) -> bool {
     fault.kind != FaultKind::Pause
         || (fault.taken_over.is_some() && fault.outcome == Outcome::Stale)

@@ -1,9 +1,9 @@
-//! Sentences about a sale: the same on the terminal, in the report and on the live page.
+//! Sentences about a sale, the same on the terminal, in the report and on the live page.
 
 use super::record::{FaultKind, FaultSeen, Outcome, Record};
 use crate::demo::summary::{count, time};
 
-/// Describes what was the same for all sales of a run.
+/// Describes what all sales of a run have in common.
 pub(super) fn setting(record: &Record) -> String {
     let front = match record.front.as_str() {
         "own" => "the built-in load balancer",
@@ -20,7 +20,7 @@ pub(super) fn setting(record: &Record) -> String {
     )
 }
 
-/// Says in one sentence what became of the stock, the worst first.
+/// Describes in one sentence what happened to the stock, the worst first.
 pub(super) fn verdict(record: &Record) -> String {
     let totals = &record.totals;
     let sold = totals.sold;
@@ -57,7 +57,7 @@ pub(super) fn verdict(record: &Record) -> String {
     format!("{sold}: no piece twice, no update lost{refused}.")
 }
 
-/// Says in a word or two what went wrong; `None` if the stock was kept exactly.
+/// Describes in a word or two what went wrong; returns `None` if the stock is exact.
 pub(super) fn result(record: &Record) -> Option<String> {
     let totals = &record.totals;
     Some(match () {
@@ -70,12 +70,12 @@ pub(super) fn result(record: &Record) -> Option<String> {
     })
 }
 
-/// Whether pieces are left although there were buyers for all of them.
+/// Returns whether pieces are left although there were buyers for all of them.
 fn unsold(record: &Record) -> bool {
     record.totals.left > 0 && record.totals.requests >= record.stock
 }
 
-/// Tells what a fault did.
+/// Describes what a fault did.
 pub(super) fn fault(fault: &FaultSeen) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let (copy, from) = (fault.copy, seconds(fault.from_us));
@@ -99,7 +99,7 @@ pub(super) fn fault(fault: &FaultSeen) -> String {
                     count(taken.sold, "piece was sold", "pieces were sold"),
                 ),
                 None if fault.fence.is_some() => "; no other copy took over its lock".to_owned(),
-                // Without fences nobody knows under whose lock a piece was sold.
+                // Without fences it is unknown under whose lock a piece was sold.
                 None => String::new(),
             };
             format!(
@@ -112,7 +112,7 @@ pub(super) fn fault(fault: &FaultSeen) -> String {
     }
 }
 
-/// Begins with a capital and ends with a full stop.
+/// Makes the text start with a capital and end with a full stop.
 pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase);

@@ -1,4 +1,5 @@
-//! The cases of the lab, each in a directory: the broken lock, the experiment that breaks it, and the lesson.
+//! The cases of the lab, one directory each: the broken lock, the experiment that breaks it, and
+//! the lesson.
 
 use super::case::Case;
 use crate::recipes::Recipe;
@@ -20,7 +21,7 @@ mod renew_recreate;
 mod setnx;
 mod setnx_expire;
 
-/// All of them, in order.
+/// All cases, in order.
 pub(super) static ALL: &[&Case] = &[
     &process::CASE,
     &setnx::CASE,

@@ -1,4 +1,4 @@
-//! One claim of a client, from the question to the release.
+//! One claim of a client, from the request to the release.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Asks, does what it is told, and releases.
+    /// Asks, follows the steps of the lab, and releases.
     ///
     /// An error means that the lab is gone; this process ends with it.
     pub(super) async fn run(
@@ -73,7 +73,8 @@ impl Claim {
                 Some(_) if is_lost => Parent::send(&Message::Declined { claim })?,
                 Some(Action::Read) => Parent::send(&Message::Read { claim })?,
                 Some(Action::Write) => {
-                    // However late the check above is made, a pause can fall between it and the write.
+                    // However late the check above is made, a pause can always fall between it and
+                    // the write.
                     breakpoint(BEFORE_WRITE).await;
                     Parent::send(&Message::Write { claim, fence })?;
                 }

@@ -1,4 +1,5 @@
-//! A client of the lab: this program again, which locks, writes and waits at breakpoints as it is told.
+//! A client of the lab: this program again, which locks, writes and stops at breakpoints on
+//! command.
 
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use claim::Claim;
 
 /// Runs one client.
 pub(crate) async fn run() -> Result<ExitCode> {
-    // One of the recipes crashes on purpose; nobody wants its memory on disk.
+    // One of the recipes crashes on purpose, and nobody needs its core dump.
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
@@ -45,7 +46,7 @@ pub(crate) async fn run() -> Result<ExitCode> {
     Ok(exit_code::DONE)
 }
 
-/// Opens the broken lock, or tenure in its place.
+/// Opens the broken lock, or tenure instead.
 async fn open(setup: &Setup) -> recipes::Result<AnyLock> {
     let Setup { who, urls, ttl, .. } = setup;
     match who {
@@ -55,22 +56,22 @@ async fn open(setup: &Setup) -> recipes::Result<AnyLock> {
         }
         Who::Tenure => {
             let client = tenure::open(urls.first().map_or("", String::as_str)).await?;
-            // One owner for the whole process, as nested calls have.
+            // One owner for the whole process, as nested calls need it.
             let lock = client.mutex(NAME).ttl(*ttl).owner(Owner::unique());
             Ok(AnyLock::Tenure(lock))
         }
     }
 }
 
-/// What a client has in progress.
+/// The state of a client.
 #[derive(Debug)]
 struct Client {
     process: u32,
     lock: Arc<AnyLock>,
     claims: HashMap<u64, mpsc::UnboundedSender<Action>>,
-    /// The breakpoints at which it has to wait.
+    /// The breakpoints at which it must wait.
     breakpoints: HashSet<String>,
-    /// The calls that wait at one.
+    /// The calls that wait at a breakpoint.
     waiting: HashMap<String, Reached>,
 }
 
@@ -104,20 +105,20 @@ impl Client {
             }
             Step::Hold { claim, action } => {
                 if let Some(actions) = self.claims.get(&claim) {
-                    // A claim that is over has nothing left to do.
+                    // A claim that has ended has nothing left to do.
                     let _ = actions.send(action);
                 }
             }
             Step::BreakAt { point } => {
                 self.breakpoints.insert(point);
             }
-            // Dropping it is the sign to continue.
+            // Dropping it is the signal to continue.
             Step::Continue { point } => drop(self.waiting.remove(&point)),
             Step::End => {}
         }
     }
 
-    /// Lets the call wait if the lab wants that; otherwise it continues.
+    /// Holds the call if the lab has set this breakpoint; otherwise it continues.
     fn reached(&mut self, reached: Reached) -> Result<()> {
         if !self.breakpoints.remove(reached.point) {
             return Ok(());

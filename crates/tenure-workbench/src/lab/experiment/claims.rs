@@ -10,7 +10,7 @@ use crate::lab::error::{Error, Result};
 use crate::lab::messages::{Action, Step};
 
 impl Experiment {
-    /// Lets a client ask for the lock, and returns once it has begun to.
+    /// Makes a client ask for the lock, and returns once it has started to.
     pub(in crate::lab) fn ask(&mut self, process: u32) -> Result<u64> {
         let claim = self.claims.len() as u64 + 1;
         self.claims.insert(claim, process);
@@ -22,7 +22,7 @@ impl Experiment {
         Ok(claim)
     }
 
-    /// Lets a client ask for the lock, and waits until it believes to have it.
+    /// Makes a client ask for the lock, and waits until it believes that it has it.
     pub(in crate::lab) fn lock(&mut self, process: u32) -> Result<u64> {
         let claim = self.ask(process)?;
         self.granted(claim)?;
@@ -52,24 +52,24 @@ impl Experiment {
         })
     }
 
-    /// Lets a holder read the resource; one that has noticed its loss does not.
+    /// Makes a holder read the resource, unless it has noticed its loss.
     pub(in crate::lab) fn read(&mut self, claim: u64) -> Result<()> {
         self.tell(claim, Action::Read)?;
         self.done(claim)
     }
 
-    /// Lets a holder write to the resource; one that has noticed its loss does not.
+    /// Makes a holder write to the resource, unless it has noticed its loss.
     pub(in crate::lab) fn write(&mut self, claim: u64) -> Result<()> {
         self.begin_write(claim)?;
         self.done(claim)
     }
 
-    /// Lets a holder begin to write.
+    /// Makes a holder start to write.
     pub(in crate::lab) fn begin_write(&mut self, claim: u64) -> Result<()> {
         self.tell(claim, Action::Write)
     }
 
-    /// Waits until the holder has done what it was told.
+    /// Waits until the holder has followed the last step.
     pub(in crate::lab) fn done(&mut self, claim: u64) -> Result<()> {
         self.until("a holder has used the resource", |lab| {
             Ok(lab.done.contains(&claim))
@@ -78,13 +78,13 @@ impl Experiment {
         Ok(())
     }
 
-    /// Lets a holder release, and waits until it knows the outcome.
+    /// Makes a holder release, and waits until it knows the outcome.
     pub(in crate::lab) fn release(&mut self, claim: u64) -> Result<()> {
         self.begin_release(claim)?;
         self.released(claim)
     }
 
-    /// Lets a holder begin to release.
+    /// Makes a holder start to release.
     pub(in crate::lab) fn begin_release(&mut self, claim: u64) -> Result<()> {
         self.tell(claim, Action::Release)?;
         self.until_noted("a holder begins to release", claim, |what| {
@@ -101,7 +101,8 @@ impl Experiment {
         self.noted(claim, |what| matches!(what, What::Released { .. }))
     }
 
-    /// Waits as long as a claim may take after the faults; one that is granted uses the resource and releases.
+    /// Waits as long as a claim may take after the faults. If it is granted, it uses the resource
+    /// and releases.
     pub(in crate::lab) fn finish(&mut self, claim: u64) -> Result<()> {
         let since = self.healed.unwrap_or_else(Instant::now);
         let left = (PATIENCE + BEYOND).saturating_sub(since.elapsed());

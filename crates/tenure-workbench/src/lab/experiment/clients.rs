@@ -1,4 +1,4 @@
-//! Clients start, wait at breakpoints, and end.
+//! Starts clients, holds them at breakpoints, and ends them.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::lab::messages::{Setup, Step};
 use crate::process;
 
 impl Experiment {
-    /// Starts a client on the servers, of which there is then at least one, and waits until it has opened its lock.
+    /// Starts a client on the servers, and waits until it has opened its lock. Starts a server if
+    /// there is none.
     pub(in crate::lab) fn client(&mut self) -> Result<u32> {
         self.client_for(self.ttl)
     }
@@ -23,13 +24,13 @@ impl Experiment {
         Ok((self.client()?, self.client()?))
     }
 
-    /// Starts a client with a ttl of its own.
+    /// Starts a client with a different ttl.
     pub(in crate::lab) fn client_for(&mut self, ttl: Duration) -> Result<u32> {
         let ports = self.ports()?;
         self.client_on(self.urls(&ports), ttl)
     }
 
-    /// Starts a client that reaches each server through a proxy, which can be broken.
+    /// Starts a client that reaches each server through a proxy, which can inject faults.
     pub(in crate::lab) fn client_through_proxies(&mut self) -> Result<u32> {
         for port in self.ports()? {
             self.proxies.push(Proxy::start(port)?);
@@ -42,14 +43,14 @@ impl Experiment {
     pub(in crate::lab) fn client_on(&mut self, urls: Vec<String>, ttl: Duration) -> Result<u32> {
         let process = u32::try_from(self.clients.len() + 1).unwrap_or(u32::MAX);
         let mut command = process::this_program("lab-client")?;
-        // The one that overflows its stack would say so there; the lab explains it better.
+        // A client that overflows its stack reports it on stderr; the lab explains it better.
         let command = command.stderr(Stdio::null());
         let mut child = Child::start("a client of the lab", command)?;
         let sender = self.sender.clone();
         let messages = child.messages();
         std::thread::spawn(move || {
             for message in messages.map_while(tenure_testkit::Result::ok) {
-                // Nobody listens when the experiment is over.
+                // Nobody receives it after the experiment.
                 let _ = sender.send((process, Some(message)));
             }
             let _ = sender.send((process, None));
@@ -66,18 +67,21 @@ impl Experiment {
         Ok(process)
     }
 
-    /// The URLs of a client that comes by these ports: a recipe gets all of them, and tenure one that names them all.
+    /// Returns the URLs of a client that uses these ports: all of them for a recipe, and one that
+    /// names them all for tenure.
     fn urls(&self, ports: &[u16]) -> Vec<String> {
         let addresses = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         if !self.is_tenure() || ports.len() == 1 {
             return addresses.map(|it| format!("redis://{it}/")).collect();
         }
-        // The servers are new and hold nothing; and a client that was paused must find its votes, not a timeout.
+        // The servers are new and hold no locks, so there is no restart delay. The long timeout
+        // makes a client that was paused find its votes instead of a timeout.
         let all = addresses.collect::<Vec<_>>().join(",");
         vec![format!("redlock://{all}?restart_delay=off&timeout=20s")]
     }
 
-    /// Lets a client wait when it reaches the breakpoint next. tenure has none of the recipes' breakpoints.
+    /// Makes a client wait when it next reaches the breakpoint. tenure has none of the recipes'
+    /// breakpoints.
     pub(in crate::lab) fn break_at(&mut self, process: u32, point: &str) -> Result<()> {
         let point = point.to_owned();
         match self.has(&point) {
@@ -95,7 +99,7 @@ impl Experiment {
         })
     }
 
-    /// Lets a client continue from the breakpoint.
+    /// Makes a client continue from the breakpoint.
     pub(in crate::lab) fn continue_from(&mut self, process: u32, point: &str) -> Result<()> {
         let there = (process, point.to_owned());
         match self.at.remove(&there) {
@@ -121,7 +125,7 @@ impl Experiment {
         Ok(all_done)
     }
 
-    /// Lets a client end as it should.
+    /// Ends a client in the regular way.
     pub(in crate::lab) fn end_client(&mut self, process: u32) -> Result<()> {
         if self.closed.contains(&process) {
             return Ok(());

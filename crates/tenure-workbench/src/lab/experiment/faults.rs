@@ -1,4 +1,4 @@
-//! Faults, each noted once it was seen to have landed.
+//! Faults, each recorded once it has visibly happened.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::history;
 use crate::lab::error::{Error, Result};
 
 impl Experiment {
-    /// Kills a client, and notes it once it is dead.
+    /// Kills a client, and records it once it is dead.
     pub(in crate::lab) fn kill(&mut self, process: u32) -> Result<()> {
         self.child(process)?.signal(Signal::KILL)?;
         self.until("a client is killed", |lab| {
@@ -21,7 +21,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Stops a client, and notes it once it stands still.
+    /// Stops a client, and records it once it has stopped.
     pub(in crate::lab) fn pause(&mut self, process: u32) -> Result<()> {
         if !self.child(process)?.stop()? {
             return Err(Error::Step("a client ended before its pause".to_owned()));
@@ -30,28 +30,29 @@ impl Experiment {
         Ok(())
     }
 
-    /// Lets a stopped client continue.
+    /// Makes a stopped client continue.
     pub(in crate::lab) fn resume(&mut self, process: u32) -> Result<()> {
         if self.child(process)?.state() != Some('T') {
             return Err(Error::Step("a client did not stand still".to_owned()));
         }
-        // Noted first: what the client notes from here on comes after the pause.
+        // Recorded first, so that everything that the client records from here on comes after the
+        // pause.
         self.note(history::over("pause", Some(process)));
         Ok(self.child(process)?.resume()?)
     }
 
-    /// Notes a fault that was seen to have landed.
+    /// Records a fault that has visibly happened.
     pub(in crate::lab) fn fault(&mut self, kind: &str, target: Option<u32>) {
         self.note(history::fault(kind, target));
     }
 
-    /// From here on there are no more faults.
+    /// Marks the end of all faults.
     pub(in crate::lab) fn heal(&mut self) {
         self.note(What::Healed);
         self.healed = Some(Instant::now());
     }
 
-    /// Waits until a client has crashed by itself, for `longest` at most; returns whether it has.
+    /// Waits until a client has crashed by itself, for at most `longest`; returns whether it has.
     pub(in crate::lab) fn crashes(&mut self, process: u32, longest: Duration) -> Result<bool> {
         let crashed = self.within(longest, |lab| lab.closed.contains(&process))?;
         if crashed {

@@ -23,27 +23,27 @@ mod servers;
 #[derive(Debug)]
 pub(super) struct Experiment {
     who: Who,
-    /// How long a lock lasts that nobody renews.
+    /// How long a lock lasts without renewal.
     pub(super) ttl: Duration,
     history: History,
     register: Register,
-    /// What each claim has read.
+    /// The version that each claim has read.
     read: HashMap<u64, u64>,
     clients: BTreeMap<u32, Child>,
     servers: Vec<RedisServer>,
-    /// One in front of each server, if clients come through proxies.
+    /// One in front of each server, if clients use proxies.
     pub(super) proxies: Vec<Proxy>,
-    /// Claims and whose they are.
+    /// The process of each claim.
     claims: HashMap<u64, u32>,
     ready: HashSet<u32>,
     closed: HashSet<u32>,
     /// The breakpoints at which clients wait.
     at: HashSet<(u32, String)>,
-    /// The claims that have used the resource since they were last told to.
+    /// The claims that have used the resource since the last request to do so.
     done: HashSet<u64>,
     healed: Option<Instant>,
     sender: Sender<(u32, Option<Message>)>,
-    /// What clients send; `None` at their end.
+    /// The messages of clients; `None` at the end of each.
     messages: Receiver<(u32, Option<Message>)>,
 }
 
@@ -74,18 +74,18 @@ impl Experiment {
         }
     }
 
-    /// Whether it is tenure's turn.
+    /// Returns whether this run uses tenure.
     pub(super) fn is_tenure(&self) -> bool {
         self.who == Who::Tenure
     }
 
-    /// The history so far, in order of time.
+    /// Returns the history so far, ordered by time.
     pub(super) fn into_history(mut self) -> History {
         self.history.sort_by_key(|event| event.at_us);
         self.history
     }
 
-    /// Waits for a condition, with a deadline that only a run that went wrong reaches.
+    /// Waits for a condition, with a deadline that only a failed run reaches.
     pub(super) fn until(
         &mut self,
         what: &str,
@@ -101,7 +101,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Waits for a condition, for `longest` at most; returns whether it holds.
+    /// Waits for a condition, for at most `longest`; returns whether it holds.
     fn within(&mut self, longest: Duration, condition: impl Fn(&Self) -> bool) -> Result<bool> {
         let since = Instant::now();
         while !condition(self) && since.elapsed() < longest {
@@ -110,7 +110,7 @@ impl Experiment {
         Ok(condition(self))
     }
 
-    /// Takes in a message of a client, for a moment at most.
+    /// Receives a message of a client, and waits only a moment for it.
     fn receive(&mut self) -> Result<()> {
         let Ok((process, message)) = self.messages.recv_timeout(MOMENT) else {
             return Ok(());
@@ -153,7 +153,7 @@ impl Experiment {
         })
     }
 
-    /// Whether something like this was noted of the claim.
+    /// Returns whether an event like this was recorded for the claim.
     fn noted(&self, claim: u64, like: impl Fn(&What) -> bool) -> bool {
         let mut events = self.history.iter();
         events.any(|event| claim_of(&event.what) == Some(claim) && like(&event.what))
@@ -168,7 +168,7 @@ impl Experiment {
         child.ok_or_else(|| Error::Step(format!("there is no client {process}")))
     }
 
-    /// Waits for the end of a client that sends nothing more.
+    /// Waits for the end of a client that sends no more messages.
     fn ended(&mut self, process: u32) -> Result<ExitStatus> {
         let child = self.child(process)?;
         let ended = child.wait_until(Instant::now() + LIMIT)?;
@@ -184,7 +184,7 @@ impl Experiment {
     }
 }
 
-/// The claim that something happened to.
+/// Returns the claim that an event is about.
 fn claim_of(what: &What) -> Option<u64> {
     match what {
         What::Asked { claim, .. }
@@ -200,14 +200,14 @@ fn claim_of(what: &What) -> Option<u64> {
     }
 }
 
-/// How long a claim may take after the last fault: more than a ttl, and little enough to wait for.
+/// How long a claim may take after the last fault: more than a ttl, and short enough to wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How much longer than the patience an endless wait is watched, so that the history shows it.
+/// How much longer than the patience an endless wait is observed, so that the history shows it.
 const BEYOND: Duration = Duration::from_millis(200);
 
-/// Only a run that went wrong takes so long.
+/// Only a failed run takes this long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// The interval between two checks.
 const MOMENT: Duration = Duration::from_millis(5);

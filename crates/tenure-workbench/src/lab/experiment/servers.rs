@@ -1,4 +1,4 @@
-//! The servers of an experiment, and what is to be seen in them.
+//! The servers of an experiment, and the locks in them.
 
 use std::time::Instant;
 
@@ -15,14 +15,14 @@ impl Experiment {
         self.add_server(RedisServer::builder())
     }
 
-    /// Starts a server of a certain kind.
+    /// Starts a server with these settings.
     pub(in crate::lab) fn add_server(&mut self, builder: RedisBuilder) -> Result<&mut RedisServer> {
         let place = self.servers.len();
         self.servers.push(builder.start()?);
         Ok(&mut self.servers[place])
     }
 
-    /// The ports of the servers; starts one if there is none.
+    /// Returns the ports of the servers; starts a server if there is none.
     pub(super) fn ports(&mut self) -> Result<Vec<u16>> {
         if self.servers.is_empty() {
             self.start_server()?;
@@ -30,22 +30,22 @@ impl Experiment {
         Ok(self.servers.iter().map(RedisServer::port).collect())
     }
 
-    /// The server, if there is one alone.
+    /// Returns the first server.
     pub(in crate::lab) fn server(&mut self) -> &mut RedisServer {
         &mut self.servers[0]
     }
 
-    /// Breaks all proxies like this, or mends them.
+    /// Sets the fault of all proxies, or ends it.
     pub(in crate::lab) fn set_proxies(&self, fault: Fault) {
         self.proxies.iter().for_each(|proxy| proxy.set(fault));
     }
 
-    /// Whether all servers have the lock.
+    /// Returns whether all servers have the lock.
     pub(in crate::lab) fn is_taken(&self) -> Result<bool> {
         self.servers_all(true)
     }
 
-    /// Whether no server has the lock.
+    /// Returns whether no server has the lock.
     pub(in crate::lab) fn is_free(&self) -> Result<bool> {
         self.servers_all(false)
     }
@@ -59,12 +59,13 @@ impl Experiment {
         Ok(true)
     }
 
-    /// Whether a server has the lock.
+    /// Returns whether a server has the lock.
     pub(in crate::lab) fn is_taken_on(&self, server: &RedisServer) -> Result<bool> {
         exists(server, &self.key())
     }
 
-    /// Ends the experiment: all clients end, and if none of them was still waiting, nothing may be left on the servers.
+    /// Ends the experiment and all clients. If none of them was still waiting, nothing may be left
+    /// on the servers.
     pub(in crate::lab) fn end(&mut self) -> Result<()> {
         if !self.end_clients()? {
             return Ok(());
@@ -75,7 +76,7 @@ impl Experiment {
         };
         for part in parts {
             let key = format!("{}{part}", self.key());
-            // What a client sent last may still be in flight.
+            // The last request of a client may still be in flight.
             let give_up = Instant::now() + PATIENCE;
             for place in 0..self.servers.len() {
                 self.until("a key is gone or stays", |lab| {

@@ -1,4 +1,4 @@
-//! The ways to ask for a lock, and what comes of them.
+//! The ways to ask for a lock, and their outcomes.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub(super) enum Answer<T> {
     Granted(T),
     Busy,
     Failed(Error),
-    /// The call was dropped before its answer came.
+    /// The call was dropped before it was answered.
     Dropped,
 }
 
-/// Asks for a lock of this process.
+/// Asks for a guard.
 pub(super) async fn guard(lock: &Lock, way: Way) -> Answer<Guard> {
     let ask = async |patience| match patience {
         Some(Duration::ZERO) => lock.try_lock().await,
@@ -37,7 +37,7 @@ pub(super) async fn lease(lock: &Lock, way: Way) -> Answer<Lease> {
     answer(way, ask).await
 }
 
-/// Asks with no patience, some, or without end.
+/// Asks without waiting, with a timeout, or without a limit.
 async fn answer<T>(
     way: Way,
     ask: impl AsyncFn(Option<Duration>) -> tenure::Result<Option<T>>,

@@ -1,4 +1,4 @@
-//! What a client does next, at random.
+//! Chooses at random what a client does next.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use fastrand::Rng;
 use tenure::driver::Capabilities;
 use tenure_checker::Mode;
 
-/// The random choices of one task: the same seed makes the same choices.
+/// The random choices of one task; the same seed makes the same choices.
 #[derive(Debug)]
 pub(super) struct Choices {
     random: Rng,
     ttl: Duration,
     /// How many names there are.
     names: usize,
-    /// How many owners there are that all processes share.
+    /// How many owners all processes share.
     owners: usize,
     can: Capabilities,
 }
@@ -23,39 +23,40 @@ pub(super) struct Choices {
 pub(super) enum Act {
     /// It asks for a lock.
     Claim(Draft),
-    /// It takes over a lease by hand that another task has left, mostly one of another process.
+    /// It takes over a lease by hand that another task has left, usually a task of another process.
     TakeUp(Draft),
 }
 
 /// A claim as it was chosen.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
-    /// Which of the names.
+    /// The index of the name.
     pub(super) name: usize,
     pub(super) mode: Mode,
     pub(super) way: Way,
     pub(super) who: Who,
     pub(super) options: Options,
     pub(super) life: Life,
-    /// Whether the holder locks the name once more inside.
+    /// Whether the holder locks the name again inside.
     pub(super) nested: bool,
     /// How long the work takes.
     pub(super) work: Duration,
-    /// Whether the holder writes even if it has lost the lock: only the fence can stop it then.
+    /// Whether the holder writes even if it has lost the lock, so that only the fence can stop it.
     pub(super) careless: bool,
     pub(super) end: End,
 }
 
-/// Who asks.
+/// The owner that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
-    /// An owner of this claim alone, and of those nested in it.
+    /// An owner of this claim alone, and of the claims nested in it.
     Named,
-    /// An owner that tasks of all processes share: which of them.
+    /// One of the owners that tasks of all processes share, by index.
     Shared(usize),
-    /// The task, which may lock again without the store; its lease may be passed on inside the process.
+    /// The task, which may lock again without asking the store; its lease may be passed on inside
+    /// the process.
     Task,
-    /// Nobody in particular; the lease may be passed on too.
+    /// Nobody in particular; the lease may be passed on as well.
     Nobody,
 }
 
@@ -68,39 +69,39 @@ pub(super) struct Options {
     pub(super) max_hold: Option<Duration>,
 }
 
-/// To whom the lease belongs.
+/// What the lease belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
-    /// To the process: a guard.
+    /// The process: a guard.
     Guard,
-    /// To nobody: a lease by hand.
+    /// Nobody: a lease by hand.
     ByHand,
 }
 
-/// How a lock is asked for.
+/// How to ask for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Wait,
     Try,
     Patience(Duration),
-    /// Short patience, again and again.
+    /// Asks repeatedly with a short timeout.
     Retry {
         patience: Duration,
         tries: u32,
     },
-    /// The call is dropped if it takes longer.
+    /// Drops the call if it takes longer.
     Drop(Duration),
 }
 
-/// How a lock is given back.
+/// How to give a lock back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Release,
-    /// A lease by hand is released once more, as after a lost answer; a guard once.
+    /// Releases a lease by hand twice, as after a lost reply; a guard once.
     Repeat,
-    /// The guard is dropped; a lease by hand is left for another task to take over.
+    /// Drops a guard; leaves a lease by hand for another task to take over.
     Drop,
-    /// The release is dropped if it takes longer.
+    /// Drops the release if it takes longer.
     Cut(Duration),
 }
 
@@ -123,7 +124,7 @@ impl Choices {
 
     /// Chooses what to do next.
     pub(super) fn act(&mut self) -> Act {
-        // Often, as everybody else waits for a lease that was left.
+        // Often, because everybody else waits for a lease that was left.
         let takes_up = self.can.by_hand && self.percent(50);
         let draft = self.draft();
         match takes_up {
@@ -156,7 +157,7 @@ impl Choices {
         }
     }
 
-    /// Chooses how long to rest between two claims.
+    /// Chooses how long to pause between two claims.
     pub(super) fn rest(&mut self) -> Duration {
         Duration::from_micros(self.random.u64(..10_000))
     }
@@ -183,7 +184,7 @@ impl Choices {
         }
     }
 
-    /// Chooses options that go together; most claims have none but a ttl.
+    /// Chooses options that are valid together; most claims have none except a ttl.
     fn options(&mut self, mode: Mode, who: Who, life: Life) -> Options {
         let ttl = match self.random.u32(..100) {
             0..60 => self.ttl,
@@ -231,7 +232,8 @@ impl Choices {
         }
     }
 
-    /// Chooses when a call is dropped: at once, or within the time of a request, or of a wait.
+    /// Chooses when to drop a call: at once, within the time of a request, or within the time of a
+    /// wait.
     fn cut(&mut self) -> Duration {
         match self.random.u32(..4) {
             0 => Duration::ZERO,
@@ -241,7 +243,8 @@ impl Choices {
         }
     }
 
-    /// Four of five are short. The others last up to two ttls, and many outlive their lease unless it is renewed.
+    /// Chooses how long to work. Four of five are short. The others take up to two ttls, and many
+    /// outlive their lease unless it is renewed.
     fn work(&mut self) -> Duration {
         match self.percent(80) {
             true => Duration::from_micros(self.random.u64(..20_000)),

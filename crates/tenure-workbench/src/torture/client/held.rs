@@ -1,4 +1,4 @@
-//! A lock that a client believes it holds, and until when it believed so.
+//! A lock that a client believes it holds, and how long it believed so.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::torture::messages::Message;
 use super::choices::End;
 use super::notes::Notes;
 
-/// A lock with the time of the last look that found it held.
+/// A lock with the time of the last check that found it held.
 ///
-/// A belief is what a look at the lock says, at the time of the look. A loss is noted for the moment after the last look
-/// that found the lock held, and not for the moment at which this process got round to the next look: it may have been
-/// stopped, or starved, in between, and believed nothing meanwhile.
+/// A belief is the result of a check, at the time of the check. A loss is recorded at the moment
+/// after the last check that found the lock held, not at the time of the next check: in between,
+/// the process may have been stopped or starved, and then it believed nothing.
 #[derive(Debug)]
 pub(super) struct Held {
     claim: u64,
     fence: u64,
     hold: Hold,
     seen_us: u64,
-    /// Until when the lock is held if nothing is heard any more, as it was last told.
+    /// Until when the lock is held if the process hears nothing more, as last reported.
     told_until_us: u64,
     is_lost: bool,
     notes: Notes,
@@ -37,7 +37,7 @@ pub(super) enum Hold {
     ByHand(ByHand),
 }
 
-/// A lease by hand, which nobody renews but this process.
+/// A lease by hand, which only this process renews.
 #[derive(Debug)]
 pub(super) struct ByHand {
     pub(super) client: Client,
@@ -47,7 +47,7 @@ pub(super) struct ByHand {
 }
 
 impl ByHand {
-    /// A lease of which nobody knows yet how long it lasts.
+    /// Returns a lease whose remaining time is not known yet.
     pub(super) fn new(client: &Client, lease: Lease) -> Self {
         Self {
             client: client.clone(),
@@ -56,9 +56,9 @@ impl ByHand {
         }
     }
 
-    /// Renews it; returns its fence, or `None` if it is over.
+    /// Renews the lease; returns its fence, or `None` if it has ended.
     pub(super) async fn renew(&mut self) -> tenure::Result<Option<u64>> {
-        // With a margin for drift, as guards have one.
+        // With a margin for clock drift, as guards have.
         let until_us = now_us() + micros(self.lease.ttl * 9 / 10);
         let renewed = self.client.renew(&self.lease).await?;
         Ok(renewed.fence().map(|fence| {
@@ -107,7 +107,8 @@ impl Hold {
 }
 
 impl Held {
-    /// Notes the grant if the first look finds the lock held; otherwise nobody ever believed it held it.
+    /// Records the grant if the first check finds the lock held; otherwise the client never
+    /// believed that it held it.
     pub(super) fn begin(claim: u64, fence: u64, hold: Hold, notes: &Notes) -> Option<Self> {
         let seen_us = now_us();
         if let Some(loss) = hold.loss() {
@@ -134,12 +135,12 @@ impl Held {
         self.fence
     }
 
-    /// Looks whether the lock is still held.
+    /// Checks whether the lock is still held.
     pub(super) fn look(&mut self) -> bool {
         if self.is_lost {
             return false;
         }
-        // Before the look: what it finds held then was held now.
+        // Taken before the check: if the check finds the lock held, it was held at this time.
         let now_us = now_us();
         if self.hold.loss().is_some() {
             self.is_lost = true;
@@ -152,7 +153,8 @@ impl Held {
         true
     }
 
-    /// Reports until when the lock is held, if that has changed: a killed process cannot be asked.
+    /// Reports until when the lock is held, if that has changed, because a killed process cannot be
+    /// asked.
     fn tell_until(&mut self) {
         let until_us = now_us() + micros(self.hold.time_left());
         if until_us > self.told_until_us + STEP_US {
@@ -170,20 +172,20 @@ impl Held {
         }
     }
 
-    /// Renews a lease by hand of which less than half is left.
+    /// Renews a lease by hand if less than half of it is left.
     pub(super) async fn renew(&mut self) {
         if let Hold::ByHand(by_hand) = &mut self.hold
             && !self.is_lost
             && by_hand.time_left() < by_hand.lease.ttl / 2
         {
-            // The time that is left shows whether it succeeded.
+            // The remaining time shows whether it succeeded.
             let _ = by_hand.renew().await;
         }
     }
 
-    /// Lets go; returns a lease by hand that is left to others.
+    /// Gives the lock back; returns a lease by hand that is left for others.
     pub(super) async fn end(mut self, end: End) -> Option<Lease> {
-        // The belief ends with the last look, for the same reason as above.
+        // The belief ends with the last check, for the same reason as above.
         let ends_us = match self.look() {
             true => self.seen_us,
             false => now_us(),
@@ -214,5 +216,5 @@ impl Held {
     }
 }
 
-/// Smaller changes come from the clock being asked twice.
+/// Smaller changes result from reading the clock twice.
 const STEP_US: u64 = 1000;

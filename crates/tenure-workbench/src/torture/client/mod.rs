@@ -1,7 +1,7 @@
-//! A client of a torture: a process that locks, works and lets go until it is told to finish.
+//! A client of a torture run: a process that locks, works and releases until it is told to finish.
 //!
-//! Two tasks share one client of the store, so that there is a local line too, and a third has a client of its own. They
-//! choose at random what to do, from a seed.
+//! Two tasks share one client of the store, so that there is a local line as well. A third task has
+//! its own client. They choose at random what to do, from a seed.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) async fn run(store: &Store) -> Result<ExitCode> {
                 finish.set(true);
             }
         }
-        // The thread that listens ends the process before this can be.
+        // The thread that reads messages ends the process before this returns.
         std::future::pending::<()>().await;
     };
     let worked = tokio::select! {
@@ -70,7 +70,7 @@ async fn work(store: &Store, setup: Setup, notes: &Notes, finish: &Rc<Cell<bool>
                 Failure::unavailable(format!("a task of the client failed: {error}"))
             })??;
         }
-        // What was dropped is given back in the background.
+        // Dropped guards are released in the background.
         for client in &clients {
             client.settled().await;
         }
@@ -79,7 +79,7 @@ async fn work(store: &Store, setup: Setup, notes: &Notes, finish: &Rc<Cell<bool>
     tasks.run_until(all).await
 }
 
-/// Opens the store, which may be down for the moment; `None` if it is time to finish.
+/// Opens the store, which may be down at the moment; returns `None` if it is time to finish.
 async fn open(store: &Store, finish: &Cell<bool>) -> Result<Option<Client>> {
     while !finish.get() {
         match tenure::open(store.url()).await {
@@ -99,5 +99,5 @@ const CLIENTS: u32 = 2;
 /// How many tasks of a process lock at the same time.
 const TASKS: u32 = 3;
 
-/// When to try again to open a store that is down.
+/// When to retry to open a store that is down.
 const AGAIN: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What a client notes, sent at once: a process that is killed loses nothing.
+//! The events of a client, sent at once so that a killed process loses none.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use tenure_testkit::Parent;
 use crate::clock::now_us;
 use crate::torture::messages::Message;
 
-/// The notes of one process, shared by its tasks.
+/// Sends the events of one process; its tasks share it.
 #[derive(Debug, Clone)]
 pub(super) struct Notes {
     process: u32,
@@ -24,19 +24,19 @@ impl Notes {
         }
     }
 
-    /// Returns a number for a claim that no other claim of the run has.
+    /// Returns a number for a claim that is unique in the run.
     pub(super) fn claim(&self) -> u64 {
         let number = self.claims.get() + 1;
         self.claims.set(number);
         u64::from(self.process) << 32 | u64::from(number)
     }
 
-    /// Notes what happens now.
+    /// Records an event now.
     pub(super) fn note(&self, what: What) {
         self.note_at(now_us(), what);
     }
 
-    /// Notes what happened at a time that is over.
+    /// Records an event at an earlier time.
     pub(super) fn note_at(&self, at_us: u64, what: What) {
         self.send(&Message::Noted(Event {
             at_us,

@@ -1,4 +1,4 @@
-//! The register, as a client sees it.
+//! The register, as seen by a client.
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -16,7 +16,7 @@ impl RegisterClient {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Reads the version, and shows the fence; `None` if it is too small.
+    /// Reads the version and presents the fence; returns `None` if the fence is too small.
     pub(super) async fn read(&mut self, name: &str, fence: u64) -> std::io::Result<Option<u64>> {
         let name = name.to_owned();
         match self.ask(&Request::Read { name, fence }).await? {
@@ -25,7 +25,7 @@ impl RegisterClient {
         }
     }
 
-    /// Writes the next version; the register notes the outcome.
+    /// Writes the next version; the register records the outcome.
     pub(super) async fn write(
         &mut self,
         claim: u64,
@@ -42,12 +42,12 @@ impl RegisterClient {
         self.ask(&request).await.map(drop)
     }
 
-    /// Leaves a lease by hand to others.
+    /// Leaves a lease by hand for others.
     pub(super) async fn leave(&mut self, lease: LeftLease) -> std::io::Result<()> {
         self.ask(&Request::Leave(lease)).await.map(drop)
     }
 
-    /// Takes up a lease by hand that somebody has left.
+    /// Takes over a lease by hand that somebody has left.
     pub(super) async fn take_up(&mut self) -> std::io::Result<Option<LeftLease>> {
         match self.ask(&Request::TakeUp).await? {
             Reply::Lease(lease) => Ok(lease),

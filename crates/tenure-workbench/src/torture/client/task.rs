@@ -1,4 +1,4 @@
-//! One task of a client: asks, works, writes, lets go, and again.
+//! One task of a client: asks, works, writes and releases in a loop.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -28,14 +28,14 @@ pub(super) struct Task {
     finish: Rc<Cell<bool>>,
 }
 
-/// A claim that was asked for.
+/// A claim after it was requested.
 #[derive(Debug, Clone)]
 struct Asked {
     claim: u64,
     name: String,
     mode: Mode,
     owner: Owner,
-    /// Whether others may hold the name as the same owner, and nobody may write.
+    /// Whether others may hold the name as the same owner, so that nobody may write.
     is_shared: bool,
 }
 
@@ -74,7 +74,7 @@ impl Task {
         Ok(())
     }
 
-    /// Makes one claim, or several until one is granted, and what follows from it.
+    /// Makes one claim, or several until one is granted, and does what was chosen for it.
     async fn claim(&mut self, draft: &Draft) -> Result<()> {
         let tries = match draft.way {
             Way::Retry { tries, .. } => tries,
@@ -101,7 +101,8 @@ impl Task {
         Ok(())
     }
 
-    /// Goes on with a lease by hand that somebody has left, as a claim of the same owner with the same fence.
+    /// Continues with a lease by hand that somebody has left, as a claim of the same owner with the
+    /// same fence.
     async fn take_up(&mut self, left: LeftLease, draft: &Draft) -> Result<()> {
         let asked = Asked {
             claim: self.notes.claim(),
@@ -124,7 +125,7 @@ impl Task {
         }
     }
 
-    /// Asks for a claim.
+    /// Asks for the lock.
     async fn granted(&self, asked: &Asked, draft: &Draft) -> Result<Option<Held>> {
         let options = draft.options;
         let mut lock = self.lock(asked, draft.who).ttl(options.ttl);
@@ -152,7 +153,7 @@ impl Task {
         }
     }
 
-    /// Holds a lock for a while, reads and writes the register, and lets go.
+    /// Holds a lock for a while, reads and writes the register, and gives the lock back.
     async fn work(&mut self, asked: &Asked, mut held: Held, draft: &Draft) -> Result<()> {
         let (name, fence) = (&asked.name, held.fence());
         let read = match asked.mode {
@@ -167,7 +168,8 @@ impl Task {
         if draft.nested && draft.life == Life::Guard && asked.mode == Mode::Exclusive {
             self.nested(&mut held, asked, draft.who).await?;
         }
-        // Others of a shared owner may write at the same time, and nothing is promised for that.
+        // Others with the same shared owner may write at the same time, and nothing is promised for
+        // that case.
         let read = read.filter(|_| !asked.is_shared);
         if let Some(read) = read.filter(|_| draft.careless || held.look()) {
             self.register.write(asked.claim, name, fence, read).await?;
@@ -186,7 +188,7 @@ impl Task {
         Ok(())
     }
 
-    /// Locks the same name again as the same owner, and lets go of that one.
+    /// Locks the same name again as the same owner, and releases that claim.
     async fn nested(&self, outer: &mut Held, outer_asked: &Asked, who: Who) -> Result<()> {
         if !outer.look() {
             return Ok(());
@@ -244,14 +246,14 @@ impl Task {
         });
     }
 
-    /// Returns what was granted, or notes what else came of a claim.
+    /// Returns what was granted, or records the other outcome of a claim.
     fn answered<T>(&self, asked: &Asked, answer: Answer<T>) -> Result<Option<T>> {
         let claim = asked.claim;
         let what = match answer {
             Answer::Granted(granted) => return Ok(Some(granted)),
             Answer::Busy => What::Refused { claim },
             Answer::Dropped => What::Releasing { claim },
-            // A choice that the store cannot do: nothing would be tested.
+            // The store does not support this choice, so it would test nothing.
             Answer::Failed(error @ (Error::InvalidOption { .. } | Error::Unsupported { .. })) => {
                 return Err(error.into());
             }
@@ -265,7 +267,7 @@ impl Task {
         Ok(None)
     }
 
-    /// Renews a lease by hand before it is believed in: it was granted nobody knows when.
+    /// Renews a lease by hand before relying on it: it is unknown when it was granted.
     async fn begin_by_hand(&self, asked: &Asked, lease: Lease) -> Option<Held> {
         let claim = asked.claim;
         let mut by_hand = ByHand::new(&self.client, lease);
@@ -280,7 +282,8 @@ impl Task {
         None
     }
 
-    /// Works for a while, and looks all the time whether the lock is still held; ends early if it is time to finish.
+    /// Works for a while, and checks continuously whether the lock is still held; ends early if it
+    /// is time to finish.
     async fn hold(&self, held: &mut Held, time: Duration, then: AfterLoss) {
         let end = Instant::now() + time;
         while !self.finish.get() {
@@ -298,7 +301,7 @@ impl Task {
     }
 }
 
-/// Looks at a lock all the time that something else takes.
+/// Checks a lock repeatedly while something else takes time.
 async fn keep_looking(held: &mut Held) -> Infallible {
     loop {
         held.look();
@@ -306,17 +309,17 @@ async fn keep_looking(held: &mut Held) -> Infallible {
     }
 }
 
-/// What a holder does that has lost its lock.
+/// What a holder does after it has lost its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterLoss {
     GoOn,
     Stop,
 }
 
-/// How often a holder looks at the health of its lock.
+/// How often a holder checks the health of its lock.
 const LOOK: Duration = Duration::from_millis(3);
 
-/// After a refusal.
+/// The pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a nested lock is held.

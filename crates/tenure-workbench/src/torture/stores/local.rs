@@ -1,4 +1,4 @@
-//! The embedded store: no servers, so only its clients can be broken.
+//! The embedded store. It has no servers, so faults can only hit its clients.
 
 use super::{TortureStore, WITHOUT_SERVERS};
 

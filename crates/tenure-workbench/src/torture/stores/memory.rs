@@ -1,4 +1,4 @@
-//! The store of one process, which a torture of several processes cannot use.
+//! The store of one process, which a torture run with several processes cannot use.
 
 use super::{TortureStore, WITHOUT_SERVERS};
 

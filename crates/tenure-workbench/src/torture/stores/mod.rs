@@ -1,6 +1,6 @@
-//! What differs between the stores, for a torture.
+//! What differs between the stores in a torture run.
 //!
-//! A new store is a file here, with how its servers are started and broken, and a line in [`ALL`].
+//! A new store is a file here, which starts and breaks its servers, and a line in [`ALL`].
 
 use std::fmt::Debug;
 
@@ -25,32 +25,32 @@ static ALL: [&TortureStore; 6] = [
     &sql::POSTGRES,
 ];
 
-/// A store, as a torture sees it.
+/// A store, as seen by a torture run.
 #[derive(Debug)]
 pub(super) struct TortureStore {
     /// The schemes of its URLs.
     pub(super) schemes: &'static [&'static str],
-    /// Those of them whose servers a proxy can stand in front of: TCP without TLS, unless an option says otherwise. Empty
-    /// if it has no servers.
+    /// Those of them whose servers can be behind a proxy: TCP without TLS, unless an option
+    /// overrides it. Empty if it has no servers.
     pub(super) plain: &'static [&'static str],
-    /// Says why the store of a URL cannot be tortured, if it cannot.
+    /// Returns why the store of a URL cannot be tortured, if so.
     pub(super) refuses: fn(&StoreUrl) -> Option<&'static str>,
-    /// When waiters are promised their order.
+    /// When the order of waiters is promised.
     pub(super) order: Order,
-    /// Whether its servers vote: readers that ask at the same time may then get the same fence, and claims of one owner
-    /// different fences.
+    /// Whether its servers vote: readers that ask at the same time may then get the same fence, and
+    /// claims of one owner different fences.
     pub(super) votes: bool,
-    /// What `--server` starts, if torture can start its servers.
+    /// What `--server` starts, if the servers can be started here.
     pub(super) own: Option<OwnServers>,
-    /// What a server answers at once; nothing if it speaks first.
+    /// A request that a server answers at once; empty if the server speaks first.
     pub(super) ping: &'static [u8],
-    /// What every request contains that changes something.
+    /// A text that every changing request contains.
     pub(super) changing_request: &'static [u8],
     /// Returns what is left of the names on the servers of a URL, or why that is not known.
     pub(super) left_over: fn(&StoreUrl, &[Name]) -> Vec<String>,
 }
 
-/// When waiters are promised their order.
+/// When the order of waiters is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Always,
@@ -59,20 +59,20 @@ pub(super) enum Order {
     Never,
 }
 
-/// Servers that a torture starts by itself.
+/// Servers that a torture run starts by itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnServers {
-    /// What is written after `--server`.
+    /// The value of `--server`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    /// Starts servers that keep every answered write.
+    /// Starts servers that keep every acknowledged write.
     pub(super) start: fn() -> tenure_testkit::Result<Started>,
 }
 
-/// Servers that were started, and the URL of their store.
+/// Running servers, and the URL of their store.
 type Started = (Vec<Box<dyn Server>>, String);
 
-/// A server of our own.
+/// A server that the torture run started.
 pub(super) trait Server: Debug + Send {
     fn pid(&self) -> u32;
 
@@ -85,7 +85,7 @@ pub(super) trait Server: Debug + Send {
     fn start_again(&mut self) -> tenure_testkit::Result<()>;
 }
 
-/// What most stores without servers have.
+/// The defaults for stores without servers.
 const WITHOUT_SERVERS: TortureStore = TortureStore {
     schemes: &[],
     plain: &[],
@@ -109,7 +109,7 @@ pub(super) fn of(url: &str) -> Result<&'static TortureStore> {
     }
 }
 
-/// Reads the value of `--server`.
+/// Parses the value of `--server`.
 pub(super) fn own_servers() -> impl TypedValueParser<Value = &'static TortureStore> {
     let named = || ALL.iter().filter_map(|store| Some((store.own?, *store)));
     let values = named().map(|(own, _)| PossibleValue::new(own.name).help(own.help));

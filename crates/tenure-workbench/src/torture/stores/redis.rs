@@ -1,4 +1,4 @@
-//! One Redis server, or several that are one store.
+//! One Redis server, or several that form one store.
 
 use redis::Commands;
 use tenure::Name;
@@ -27,7 +27,7 @@ pub(super) const STORE: TortureStore = TortureStore {
         },
     }),
     ping: b"PING\r\n",
-    // Every such request is a script.
+    // Every changing request is a script.
     changing_request: b"EVAL",
     left_over,
     ..WITHOUT_SERVERS
@@ -52,11 +52,11 @@ fn left_over(url: &StoreUrl, names: &[Name]) -> Vec<String> {
     found
 }
 
-/// Starts servers; returns them and their addresses with commas between them.
+/// Starts servers; returns them and their addresses, separated by commas.
 pub(super) fn start_servers(count: usize) -> tenure_testkit::Result<Started> {
     let (mut servers, mut addresses) = (Vec::<Box<dyn Server>>::new(), Vec::new());
     for _ in 0..count {
-        // They are killed and come back with all that they answered.
+        // They are killed, and restart with every write that they acknowledged.
         let server = RedisServer::builder().persistence(Persistence::AofAlways);
         let server = server.start()?;
         addresses.push(format!("127.0.0.1:{}", server.port()));
@@ -83,10 +83,11 @@ impl Server for RedisServer {
     }
 }
 
-/// The keys of a name in a Redis server, but for its last fence, which expires by itself.
+/// Returns the keys of a name on a Redis server, except for its last fence, which expires by
+/// itself.
 fn keys_of(server: &str, prefix: &str, name: &Name) -> recipes::Result<Vec<String>> {
     let mut connection = recipes::client(server)?.get_connection()?;
-    // The names of a torture have no character that the keys write otherwise.
+    // The names of a torture run contain no character that keys would escape.
     let tag = format!("{prefix}{{{name}}}");
     let mut found = Vec::new();
     for part in ["", ":fence", ":line", ":places", ":ends"] {

@@ -5,7 +5,7 @@ use super::{Order, OwnServers, TortureStore};
 
 pub(super) const STORE: TortureStore = TortureStore {
     schemes: &["redlock", "redlocks"],
-    // They promise an order only as a majority saw it, and none after a split vote.
+    // They promise an order only as seen by a majority, and none after a split vote.
     order: Order::Never,
     votes: true,
     own: Some(OwnServers {

@@ -27,7 +27,7 @@ pub(super) const POSTGRES: TortureStore = TortureStore {
         help: "One PostgreSQL server, which keeps every confirmed transaction",
         start: start::<Postgres>,
     }),
-    // Whether it speaks TLS, which is answered before a user is named.
+    // Asks whether the server supports TLS, which it answers before authentication.
     ping: &[0, 0, 0, 8, 4, 210, 22, 47],
     left_over: |url, names| told(sql::wait_for(postgres::left_over(url, names))),
     ..SQL
@@ -37,17 +37,18 @@ pub(super) const POSTGRES: TortureStore = TortureStore {
 const SQL: TortureStore = TortureStore {
     // A waiter whose connection is broken when its turn comes is passed over.
     order: Order::WithoutFaults,
-    // Statements are prepared, so only their parameters can be seen. Reads have the name too.
+    // Statements are prepared, so only their parameters are visible. Reads contain the name as
+    // well.
     changing_request: b"tenure-torture/",
     ..WITHOUT_SERVERS
 };
 
-/// Starts a server that keeps what it confirmed when it is killed.
+/// Starts a server that keeps every confirmed write when it is killed.
 fn start<K: Kind>() -> tenure_testkit::Result<Started> {
     let server = SqlServer::<K>::builder()
         .persistence(Durability::Written)
-        // Each client process has two clients of the store, with up to five connections each, and those of killed
-        // processes stay for a while.
+        // Each client process has two clients of the store, with up to five connections each.
+        // Connections of killed processes stay open for a while.
         .max_connections(500)
         .start()?;
     let url = server.url();
@@ -72,7 +73,7 @@ impl<K: Kind> Server for SqlServer<K> {
     }
 }
 
-/// What is left, or why that is not known.
+/// Returns what is left, or why that is not known.
 fn told(left: sql::Result<Vec<String>>) -> Vec<String> {
     left.unwrap_or_else(|error| vec![format!("the database failed: {error}")])
 }

@@ -1,4 +1,4 @@
-//! Bare locks of Redis, as a careful user writes them by hand with the same client library.
+//! Bare locks on Redis, as a careful user writes them by hand with the same client library.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::bench::stores::redis::TOKEN;
 use crate::recipes;
 use tenure_cli::Result;
 
-/// `SET NX PX`, and a script that deletes the key if the value is still the own one.
+/// `SET NX PX`, and a script that deletes the key if it still has the caller's value.
 ///
-/// Never waits: who finds the key taken fails, because only workloads without rivals use it.
+/// It never waits. If the key is taken it fails, because only workloads without competition use it.
 #[derive(Debug)]
 struct SetNx {
     connection: MultiplexedConnection,
-    /// The hash of the script, by which the server knows it.
+    /// The hash of the script, by which the server finds it.
     script: Arc<str>,
     key: String,
 }
@@ -57,8 +57,8 @@ impl BareLock for SetNx {
     }
 }
 
-/// The same on several servers at once, done when the slowest has answered: the pair of the slowest
-/// node while all are asked, which is the least that a vote of all can cost.
+/// The same on several servers at once. It is done when the slowest has replied: the pair of the
+/// slowest node while all are asked, which is the minimum cost of a vote of all.
 #[derive(Debug)]
 struct Everywhere(Vec<SetNx>);
 
@@ -72,7 +72,7 @@ impl BareLock for Everywhere {
     }
 }
 
-/// Waits for all, and returns the first failure if there is one.
+/// Waits for all, and returns the first failure, if any.
 async fn together(all: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
     let mut open: Vec<_> = all.map(Box::pin).collect();
     poll_fn(|context| {
@@ -94,8 +94,8 @@ async fn together(all: impl Iterator<Item = impl Future<Output = Result<()>>>) -
     .await
 }
 
-/// A token in a list, taken by `BLPOP` and put back by `LPUSH`: no ttl and no owner, so not a safe
-/// lock, but the quickest way in which Redis hands something over.
+/// A token in a list, taken by `BLPOP` and put back by `LPUSH`. Without ttl and owner it is not a
+/// safe lock, but it is the fastest way to hand something over in Redis.
 #[derive(Debug)]
 struct Token {
     connection: MultiplexedConnection,
@@ -122,7 +122,7 @@ impl BareLock for Token {
     }
 }
 
-/// Opens bare locks on one server, or on all of several at once.
+/// Opens bare locks on one server, or on several at once.
 pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
     let mut connections = Vec::with_capacity(urls.len());
     for url in &urls {
@@ -131,7 +131,7 @@ pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
     let is_token = lock == TOKEN;
     Ok(Box::new(move |name| {
         if is_token && let Some((connection, _)) = connections.first() {
-            // Blocks the connection while it waits, so a process has one of these.
+            // It blocks its connection while it waits, so a process has only one of these.
             return Ok(Box::new(Token {
                 connection: connection.clone(),
                 key: name.to_owned(),
@@ -149,7 +149,7 @@ pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
     }))
 }
 
-/// Connects, and gives the server the script and the connection a name.
+/// Connects, loads the script into the server, and names the connection.
 async fn connect(url: &str) -> Result<(MultiplexedConnection, Arc<str>)> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
@@ -167,12 +167,12 @@ async fn connect(url: &str) -> Result<(MultiplexedConnection, Arc<str>)> {
     Ok((connection, script))
 }
 
-/// What the connection of a process is called in the server's list of clients.
+/// Returns the name of a process's connection in the server's list of clients.
 pub(super) fn name_of(process: u32) -> String {
     format!("tenure-bench-{process}")
 }
 
-/// A client of a store's server.
+/// Returns a client of a store's server.
 pub(super) fn client(url: &str) -> Result<Client> {
     recipes::client(url).map_err(|error| bare_failed(&error))
 }
@@ -183,7 +183,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return 0";
 
-/// As long as the tokens that such locks usually have.
+/// As long as the usual tokens of such locks.
 const VALUE: &str = "abcdefghijklmnopqrst";
 const TTL_MS: u32 = 30_000;
 

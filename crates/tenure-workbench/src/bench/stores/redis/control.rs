@@ -1,4 +1,4 @@
-//! A connection that looks at the server: its processor time and its clients.
+//! A connection that inspects the server: its CPU time and its clients.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,7 +8,7 @@ use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult};
 
 use crate::bench::stores::redis::bare::PATIENCE;
 
-/// A connection that blocks, as all does in the process that only starts the others.
+/// A blocking connection, like everything in the process that only starts the others.
 pub(super) struct Control(RefCell<Connection>);
 
 impl Control {
@@ -23,13 +23,13 @@ impl Control {
         command.query(&mut *self.0.borrow_mut())
     }
 
-    /// Returns the processor time that the server has used, if it tells.
+    /// Returns the CPU time that the server has used, if it reports it.
     pub(super) fn server_time(&self) -> RedisResult<Option<Duration>> {
         let info: String = self.ask(redis::cmd("INFO").arg("cpu"))?;
         Ok(processor_time(&info))
     }
 
-    /// Returns the server's list of clients, a line each.
+    /// Returns the server's list of clients, one per line.
     pub(super) fn clients(&self) -> RedisResult<String> {
         self.ask(redis::cmd("CLIENT").arg("LIST"))
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// Reads the processor time of the server from its `INFO`.
+/// Parses the CPU time of the server from its `INFO`.
 fn processor_time(info: &str) -> Option<Duration> {
     let seconds = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -56,7 +56,7 @@ fn processor_time(info: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(used).ok()
 }
 
-/// Returns whether the client of this name waits, by the server's list.
+/// Returns whether the client with this name is blocked, according to the server's list.
 pub(super) fn is_blocked(clients: &str, name: &str) -> bool {
     let is_it = |line: &&str| field(line, "name=") == Some(name);
     let mut named = clients.lines().filter(is_it);

@@ -1,4 +1,4 @@
-//! Redis, beside bare locks on the same server: `SET NX PX`, and a token in a list.
+//! Redis, compared with bare locks on the same server: `SET NX PX`, and a token in a list.
 
 use std::cell::RefCell;
 
@@ -29,13 +29,13 @@ pub(super) const KIND: Kind = Kind {
     open_bare: |lock, urls| Box::pin(bare::open(lock, urls)),
 };
 
-/// `redis:` and a connection that only looks.
+/// `redis:`, and a connection that only inspects.
 #[derive(Debug)]
 pub(super) struct Redis {
     client: Client,
     control: Control,
     layout: Layout,
-    /// What the server does not let us see.
+    /// What the server does not permit us to see.
     missing: Option<String>,
     /// The keys of the tokens, which are removed at the end.
     tokens: RefCell<Vec<String>>,
@@ -63,7 +63,7 @@ impl BenchStore for Redis {
         match self.layout {
             Layout::Open => rows.collect(),
             Layout::Hash => rows.filter(|row| row.who == TENURE).collect(),
-            // It has no line that could be seen, so nobody knows when somebody waits.
+            // This layout has no visible line, so nobody can see when somebody waits.
             Layout::String => {
                 let alone = [Pair, Parallel, Hot, Team, Many];
                 let own = rows.filter(|row| row.who == TENURE);
@@ -92,7 +92,7 @@ impl BenchStore for Redis {
         }
     }
 
-    /// Puts the one token into its list.
+    /// Puts the only token into its list.
     fn prepare(&self, who: &Who, name: &str) -> Result<()> {
         if *who != Who::bare(TOKEN) {
             return Ok(());
@@ -130,16 +130,16 @@ impl BenchStore for Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         for key in self.tokens.borrow().iter() {
-            // What cannot be removed is a list of one word.
+            // If this fails, a list of one word is left behind.
             let _ = self.control.ask::<()>(redis::cmd("DEL").arg(key));
         }
     }
 }
 
-/// What the URL says about the layout.
+/// The layout that the URL asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// Nothing, so that all of them are measured.
+    /// None, so all of them are measured.
     Open,
     Hash,
     String,
@@ -155,7 +155,7 @@ impl Layout {
     }
 }
 
-/// Tries all that looks at the server, and returns what is refused.
+/// Tries every way to inspect the server, and returns what it refuses.
 fn missing(client: &Client, control: &Control) -> Option<String> {
     let refused = |what: &str, error: RedisError| {
         format!("commands and the server's processor time may be missing: {what} failed: {error}")
@@ -182,10 +182,10 @@ const NO_FENCES: &str = "layout=string&fences=off";
 
 const LEASES: u32 = 10_000;
 
-/// Longer than any measurement waits between two uses.
+/// Longer than any pause between two uses in a measurement.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Of a holder that is killed.
+/// The ttl of a holder that is killed.
 const TTL: Duration = Duration::from_secs(2);
 
 #[rustfmt::skip] // A table: one row of the report in each line.

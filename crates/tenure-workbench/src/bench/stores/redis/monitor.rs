@@ -1,8 +1,9 @@
-//! Counts the commands that the server is sent, by its `MONITOR`.
+//! Counts the commands that the server receives, with `MONITOR`.
 //!
-//! The counters in `INFO` also count what scripts call (in Redis 7.0, `total_commands_processed` as
-//! well as `commandstats`), and a `SET` of a script and one of a client look the same there.
-//! `MONITOR` tells them apart, but costs the server about as much as the commands themselves.
+//! The counters in `INFO` include the commands that scripts call (in Redis 7.0,
+//! `total_commands_processed` as well as `commandstats`), and do not distinguish a `SET` of a
+//! script from one of a client. `MONITOR` does, but costs the server about as much as the commands
+//! themselves.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -14,25 +15,26 @@ use crate::bench::stores::redis::control::{Control, addresses};
 use crate::bench::stores::redis::failed;
 use tenure_cli::{Failure, Result};
 
-/// Counts in a thread of its own, which ends with this.
+/// Counts in a separate thread, which ends with this value.
 #[derive(Debug)]
 pub(super) struct Monitor {
     control: Control,
-    /// What was counted up to each mark.
+    /// The counts up to each mark.
     counts: Receiver<u64>,
 }
 
 impl Monitor {
-    /// Begins to count the commands of clients that come after this.
+    /// Starts to count the commands of clients that connect after this call.
     ///
-    /// Clients that are connected already are strangers, or this process, which only looks.
+    /// Clients that are already connected are unrelated, or belong to this process, which only
+    /// inspects.
     pub(super) fn start(client: &Client) -> RedisResult<Self> {
         let control = Control::open(client)?;
         let strangers = addresses(&control.clients()?);
         let watching = Control::open(client)?;
         watching.ask::<()>(&redis::cmd("MONITOR"))?;
         let watching = watching.into_inner();
-        // Nothing may come for a long time; the mark in `drop` ends it.
+        // There may be no command for a long time; the mark in `drop` ends the thread.
         watching.set_read_timeout(None)?;
         let (sender, counts) = mpsc::channel();
         let count = Count {
@@ -49,7 +51,8 @@ impl Monitor {
 }
 
 impl Counter for Monitor {
-    /// Marks the stream, and waits until the mark comes by: the count is exact at that point.
+    /// Puts a mark into the stream, and waits until the mark is read: the count is exact at that
+    /// point.
     fn commands(&self) -> Result<u64> {
         self.mark(&mark()).map_err(|error| failed(&error))?;
         self.counts
@@ -60,12 +63,12 @@ impl Counter for Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // If it fails, the server is gone, and the thread has ended.
+        // If this fails, the server is gone, and the thread has ended.
         let _ = self.mark(&end());
     }
 }
 
-/// Reads the stream until its end mark, or the server's end.
+/// Reads the stream until the end mark, or until the server closes it.
 fn watch(mut watching: Connection, mut count: Count, counts: &Sender<u64>) {
     let (mark, end) = (mark(), end());
     while let Ok(told) = watching.recv_response() {
@@ -83,7 +86,7 @@ fn watch(mut watching: Connection, mut count: Count, counts: &Sender<u64>) {
     }
 }
 
-/// The commands of clients that are not strangers.
+/// Counts the commands of all clients that were not connected before.
 #[derive(Debug)]
 struct Count {
     strangers: Vec<String>,
@@ -101,7 +104,8 @@ impl Count {
     }
 }
 
-/// Who sent a command, by a line such as `1700000000.123456 [0 127.0.0.1:50001] "SET" "a" "b"`.
+/// Returns the sender of a command, from a line such as `1700000000.123456 [0 127.0.0.1:50001]
+/// "SET" "a" "b"`.
 fn sender_of(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(" [")?;
     let (from, _) = rest.split_once("] \"")?;
@@ -117,7 +121,7 @@ fn end() -> String {
     format!("tenure-bench-{}-end", std::process::id())
 }
 
-/// Who "sends" the commands that a script calls.
+/// The sender of commands that a script calls.
 const SCRIPT: &str = "lua";
 
 #[cfg(test)]

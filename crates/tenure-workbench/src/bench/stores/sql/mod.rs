@@ -1,4 +1,5 @@
-//! Databases, beside what their users write by hand: two updates of a row, and the locks of a session.
+//! Databases, compared with what their users write by hand: two updates of a row, and session
+//! locks.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -33,33 +34,33 @@ pub(super) const POSTGRES: Kind = Kind {
 /// A connection to the database, and its dialect.
 #[async_trait]
 trait Connection: Debug + Send + Sized + 'static {
-    /// What is reported.
+    /// The rows of the report.
     const ROWS: &'static [Row];
 
     async fn connect(url: &StoreUrl) -> sql::Result<Self>;
 
-    /// Makes a table with these rows, or adds them.
+    /// Creates a table with these rows, or adds them.
     async fn make_rows(&mut self, table: &str, names: &[String]) -> sql::Result<()>;
 
     async fn drop_table(&mut self, table: &str) -> sql::Result<()>;
 
-    /// Writes a row by its primary key; returns how many there were.
+    /// Updates a row by its primary key; returns how many rows were updated.
     async fn update(&mut self, table: &str, name: &str, holder: Option<u32>) -> sql::Result<u64>;
 
-    /// Takes a lock of this session, and waits for it.
+    /// Waits for a session lock, and takes it.
     async fn lock(&mut self, name: &str) -> sql::Result<()>;
 
     async fn unlock(&mut self, name: &str) -> sql::Result<()>;
 
-    /// Returns whether a process waits for a lock of a session.
+    /// Returns whether a process is waiting for a session lock.
     async fn is_blocked(&mut self, process: u32) -> sql::Result<bool>;
 }
 
-/// A database, and a connection that only looks.
+/// A database, and a connection that only inspects.
 #[derive(Debug)]
 struct Database<C: Connection> {
     connection: RefCell<C>,
-    /// What the connection needs to run on.
+    /// Drives the connection.
     waiter: Waiter,
 }
 
@@ -81,13 +82,14 @@ impl<C: Connection> BenchStore for Database<C> {
     fn subject(&self, label: &'static str, workload: Workload) -> Subject {
         match (label, workload) {
             (TENURE, _) => Subject::tenure(workload),
-            // Updates have nobody to wait for: two of them, wherever tenure's own pair is not the question.
+            // Updates never wait for anybody. Where tenure's own pair is not the question, two
+            // updates are measured.
             (UPDATES, Handover | Hot) => self.subject(UPDATES, Pair),
             _ => Subject::bare(label, workload, Who::bare(label)),
         }
     }
 
-    /// Makes the rows that are to be updated.
+    /// Creates the rows to update.
     fn prepare(&self, who: &Who, name: &str) -> Result<()> {
         if *who != Who::bare(UPDATES) {
             return Ok(());
@@ -110,18 +112,18 @@ impl<C: Connection> Drop for Database<C> {
     fn drop(&mut self) {
         let table = table_of(&format!("tenure-bench/{}/", std::process::id()));
         let connection = self.connection.get_mut();
-        // What cannot be removed is a table of some rows.
+        // If this fails, a table with a few rows is left behind.
         let _ = self.waiter.wait_for(connection.drop_table(&table));
     }
 }
 
-/// Returns the table of the rows of one run, by one of its names.
+/// Returns the table with the rows of a run, given one of its names.
 fn table_of(name: &str) -> String {
     let run = name.split('/').nth(1).unwrap_or_default();
     format!("tenure_bench_{run}")
 }
 
-/// A few connections that all tasks of a process share, as tenure does.
+/// A few connections that all tasks of a process share, as in tenure.
 #[derive(Debug)]
 struct Pool<C> {
     url: StoreUrl,
@@ -134,7 +136,7 @@ impl<C: Connection> Pool<C> {
         let count = url.option("connections").unwrap_or("4").parse()?;
         Ok(Self {
             turns: Semaphore::new(count),
-            // One is there before anything is measured.
+            // The first connection is opened before anything is measured.
             idle: Mutex::new(vec![C::connect(&url).await?]),
             url,
         })
@@ -157,7 +159,8 @@ impl<C: Connection> Pool<C> {
     }
 }
 
-/// A row that is updated to take it, and once more to release it: no lock, but what one must cost at least.
+/// A row that is updated once to take it and once to release it: not a lock, but the minimum cost
+/// of one.
 #[derive(Debug)]
 struct Updates<C> {
     pool: Arc<Pool<C>>,
@@ -188,7 +191,7 @@ impl<C: Connection> BareLock for Updates<C> {
     }
 }
 
-/// A lock of the session: it has no lease and no fence, and takes a connection for each lock.
+/// A session lock: it has no lease and no fence, and needs a connection for each lock.
 #[derive(Debug)]
 struct SessionLock<C> {
     pool: Arc<Pool<C>>,
@@ -225,7 +228,7 @@ impl<C: Connection> BareLock for SessionLock<C> {
     }
 }
 
-/// Opens bare locks in the database of a URL.
+/// Opens bare locks in the database at a URL.
 async fn open_bare(lock: String, urls: Vec<String>) -> Result<BareLocks> {
     let url = urls.first().ok_or_else(|| bare_failed(&"it has no URL"))?;
     let url = StoreUrl::parse(url)?;
@@ -265,12 +268,12 @@ fn failed(error: &sql::Error) -> Failure {
     ))
 }
 
-/// What the connections of a process are called, where the server can say who waits.
+/// Returns the name of a process's connections, for servers that can report who waits.
 fn tag_of(process: u32) -> String {
     format!("tenure-bench-{process}")
 }
 
 const UPDATES: &str = "two bare UPDATEs";
 
-/// As many as the workload `parallel` uses.
+/// As many as in the workload `parallel`.
 const NAMES: u32 = 64;

@@ -37,14 +37,14 @@ impl Connection for Mysql {
     }
 
     async fn update(&mut self, table: &str, name: &str, holder: Option<u32>) -> sql::Result<u64> {
-        // Prepared once for each connection.
+        // Prepared once per connection.
         let update = format!("UPDATE {table} SET version = version + 1, holder = ? WHERE name = ?");
         self.0.exec_drop(update, (holder, name)).await?;
         Ok(self.0.affected_rows())
     }
 
     async fn lock(&mut self, name: &str) -> sql::Result<()> {
-        // The server's list of sessions shows the comment, and so who waits.
+        // The server's list of sessions shows the comment, and therefore who waits.
         let lock = format!(
             "SELECT GET_LOCK(?, 60) /* {} */",
             tag_of(std::process::id())

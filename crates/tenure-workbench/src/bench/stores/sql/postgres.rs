@@ -14,7 +14,7 @@ pub(super) struct Postgres {
     client: Client,
     lock: Statement,
     unlock: Statement,
-    /// Prepared for the first table that is updated: there is only one.
+    /// Prepared for the first table that is updated; there is only one.
     update: Option<Statement>,
 }
 
@@ -37,7 +37,8 @@ impl Connection for Postgres {
     }
 
     async fn make_rows(&mut self, table: &str, names: &[String]) -> sql::Result<()> {
-        // Half of each page is free, as in the table of the locks, so that updates stay within their page.
+        // Half of each page stays free, as in the table of the locks, so that an updated row stays
+        // on its page.
         let create = format!(
             "CREATE TABLE IF NOT EXISTS {table} (name text COLLATE \"C\" PRIMARY KEY, holder bigint, version bigint NOT NULL) \
              WITH (fillfactor = 50)"
@@ -102,7 +103,7 @@ const ROWS: [Row; 13] = [
     row(Pair, "p99_us", "p99", Micros, Some(UPDATES), Aim::None),
     row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(UPDATES), RatioAtLeast(0.8)),
     row(Parallel, "per_second", "64 tasks, 64 names", PerSecond, Some(ADVISORY), Aim::None),
-    // Three updates, where the floor is two of them.
+    // A handover takes three updates, the floor two.
     row(Handover, "p50_us", "release to grant, p50", Micros, Some(UPDATES), RatioAtMost(1.5)),
     row(Handover, "p50_us", "release to grant, p50", Micros, Some(ADVISORY), Aim::None),
     row(Handover, "p99_us", "release to grant, p99", Micros, Some(ADVISORY), Aim::None),

@@ -35,7 +35,7 @@ pub(super) fn start(port: Option<u16>, copies: &[u16]) -> Result<Balancer> {
     let thread = std::thread::spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                // It ends only if the listener does, and then the buyers' connections fail.
+                // It ends only if the listener fails, and then the buyers' connections fail too.
                 _ = serve(listener, copies) => {}
                 _ = stopped => {}
             }
@@ -56,7 +56,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It fails only if the thread panicked, which was printed.
+            // This fails only if the thread panicked, which was printed.
             let _ = thread.join();
         }
     }
@@ -79,7 +79,7 @@ struct Upstreams {
     turn: AtomicUsize,
 }
 
-/// A copy, as the load balancer sees it.
+/// A copy, as seen by the load balancer.
 #[derive(Debug)]
 struct Upstream {
     port: u16,
@@ -104,7 +104,7 @@ impl Upstreams {
         }
     }
 
-    /// Sends a request to a copy, and returns its answer if there is one.
+    /// Sends a request to a copy, and returns its answer, if any.
     async fn forward(&self, request: Request) -> Option<Response> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.ok()?.to_bytes();
@@ -117,7 +117,7 @@ impl Upstreams {
         Some(Response::from_parts(parts, Body::from(body)))
     }
 
-    /// Connects to the copy with the fewest requests in flight that can be reached.
+    /// Connects to the reachable copy with the fewest requests in flight.
     async fn connect(&self) -> Option<(InFlight<'_>, Connection)> {
         for copy in self.by_load() {
             let copy = InFlight::to(copy);
@@ -128,7 +128,7 @@ impl Upstreams {
         None
     }
 
-    /// The copies, the least loaded first; among equals they take turns.
+    /// Returns the copies, the least loaded first; equally loaded copies take turns.
     fn by_load(&self) -> Vec<&Upstream> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.copies.len();
         let (before, after) = self.copies.split_at(turn);
@@ -144,10 +144,10 @@ impl<'a> InFlight<'a> {
         Self(copy)
     }
 
-    /// An idle connection, or a new one.
+    /// Returns an idle connection, or a new one.
     async fn connection(&self) -> Option<Connection> {
         loop {
-            // On its own line, so that the list is not locked during the wait.
+            // A separate statement, so that the list is not locked during the await.
             let idle = self.idle().pop();
             let Some(mut idle) = idle else {
                 return connect(self.0.port).await;

@@ -22,15 +22,15 @@ mod nginx;
 /// A running load balancer; stopped when dropped.
 #[derive(Debug)]
 pub(super) struct Balancer {
-    /// The port that buyers come to.
+    /// The port that buyers connect to.
     pub(super) port: u16,
-    /// Its name, as `--front` has it.
+    /// Its name, as in `--front`.
     pub(super) name: &'static str,
     _running: Box<dyn Any>,
 }
 
 impl Balancer {
-    /// Starts the load balancer that was chosen, for copies on these ports.
+    /// Starts the chosen load balancer for copies on these ports.
     pub(super) fn start(
         kind: FrontKind,
         port: Option<u16>,
@@ -49,20 +49,20 @@ impl Balancer {
     }
 }
 
-/// A connection to a port of this machine, for one request after another.
+/// A connection to a local port, for one request after another.
 pub(super) type Connection = SendRequest<Full<Bytes>>;
 
-/// Connects to a port of this machine.
+/// Connects to a local port.
 pub(super) async fn connect(port: u16) -> Option<Connection> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
     stream.set_nodelay(true).ok()?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
-    // It ends with the sender; what goes wrong is reported to the request.
+    // It ends with the sender; errors are reported to the request.
     tokio::spawn(async move { drop(connection.await) });
     Some(sender)
 }
 
-/// Listens on a port of this machine, or on any that is free.
+/// Listens on a local port, or on any free one.
 fn listen(port: Option<u16>) -> Result<TcpListener> {
     let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
     listening.map_err(|error| {

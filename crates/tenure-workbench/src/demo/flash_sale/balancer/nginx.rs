@@ -9,7 +9,8 @@ use tenure_testkit::{Port, Process};
 use super::{Balancer, listen};
 use tenure_cli::{Failure, Result};
 
-/// Starts nginx; it is killed with the load balancer, and also if this process is killed.
+/// Starts nginx. It is killed when the load balancer is dropped, and also if this process is
+/// killed.
 pub(super) fn start(
     program: &Path,
     port: Option<u16>,
@@ -53,7 +54,7 @@ fn wait_until_ready(process: &Process, port: u16, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds nginx on the `PATH`, or where Debian puts it, which is not on everybody's.
+/// Finds nginx on the `PATH`, or where Debian installs it, which is not on every user's `PATH`.
 pub(super) fn find() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_in(std::env::split_paths(&path).chain(["/usr/sbin".into()]))
@@ -68,11 +69,11 @@ fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
     })
 }
 
-/// One process without a master, so that its end is the end of one process. Everything that it writes is
-/// in the directory, so that it runs as any user.
+/// Returns a configuration for a single process without a master, so that stopping it ends
+/// everything. Everything that nginx writes is in the directory, so that any user can run it.
 fn configuration(folder: &Path, port: u16, copies: &[u16]) -> String {
     let folder = folder.display();
-    // A copy that was killed stays in rotation, because another takes its place at once.
+    // A killed copy stays in rotation, because another process takes its place at once.
     let server = |copy: &u16| format!("    server 127.0.0.1:{copy} max_fails=0;\n");
     let servers: String = copies.iter().map(server).collect();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,4 +1,4 @@
-//! The stock in a file of this machine.
+//! The stock in a local file.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,7 @@ pub(super) const KIND: Kind = Kind {
 
 /// Four numbers in a file, which writers lock.
 ///
-/// That lock only makes the comparison of the fence and the write atomic. It is held for some
+/// The file lock only makes the comparison of the fence and the write atomic. It is held for some
 /// microseconds, and does not protect what was read before.
 #[derive(Debug)]
 struct File(fs::File);
@@ -49,7 +49,7 @@ impl File {
         Ok(Numbers { counted, fence })
     }
 
-    /// Replaces the numbers, in one write.
+    /// Replaces the numbers in one write.
     fn put(&self, Numbers { counted, fence }: Numbers) -> Result<()> {
         let numbers = [counted.left, counted.accepted, counted.refused, fence];
         let bytes = numbers.map(u64::to_le_bytes);
@@ -97,7 +97,7 @@ impl Stock for File {
         Ok(self.numbers()?.counted)
     }
 
-    /// It is removed with its directory.
+    /// Does nothing: the file is removed with its directory.
     async fn remove(&self, _lock: &str) -> Result<()> {
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Stock for File {
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     counted: Counted,
-    /// The largest that was seen.
+    /// The largest fence seen so far.
     fence: u64,
 }
 

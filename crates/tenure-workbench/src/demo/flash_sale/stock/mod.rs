@@ -1,6 +1,6 @@
 //! Where the stock lives: the resource that the lock protects.
 //!
-//! It counts by itself what it accepts and refuses, atomically with each write. So the table does not
+//! It counts what it accepts and refuses, atomically with each write. The table therefore does not
 //! depend on copies that were killed and buyers that got no answer.
 //!
 //! It lives where the locks do. A new place is a file here and a line in [`KINDS`].
@@ -33,18 +33,18 @@ static KINDS: [&Kind; 5] = [
 /// A kind of place for the stock.
 #[derive(Debug)]
 struct Kind {
-    /// The schemes of the stores beside whose locks it lives.
+    /// The schemes of the stores whose locks it can live beside.
     schemes: &'static [&'static str],
-    /// Returns the server of a store that it lives on, or why it cannot.
+    /// Returns the server of a store to live on, or why there is none.
     server: fn(&StoreUrl) -> Result<StoreUrl, &'static str>,
-    /// What such a server has for locks that are not tenure's.
+    /// What such a server offers to locks other than tenure's.
     means: Means,
     open: fn(StockLocation) -> Opening,
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<Box<dyn Stock>>> + Send>>;
 
-/// What a lock needs of the server on which the stock lives.
+/// What a lock needs from the server of the stock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     Nothing,
@@ -54,64 +54,65 @@ pub(crate) enum Means {
     Rows,
 }
 
-/// How a database protects a sale by its own means.
+/// How a database protects a sale without a lock of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowGuard {
     /// The row is locked when it is read, until the transaction ends: `SELECT … FOR UPDATE`.
     Pessimistic,
-    /// The version that was read is compared at the write.
+    /// The write compares the version that was read.
     Optimistic,
 }
 
-/// A sale that its database protects, from its read to its write.
+/// A sale that the database protects, from its read to its write.
 #[async_trait]
 pub(crate) trait RowSale: std::fmt::Debug + Send {
-    /// Returns how many were left at the read.
+    /// Returns how many pieces were left at the read.
     fn left(&self) -> u64;
 
-    /// Writes how many are left; refused if somebody else has written since the read.
+    /// Writes how many pieces are left; refused if somebody else has written since the read.
     async fn write(self: Box<Self>, left: u64) -> Result<Written>;
 
     /// Ends the sale without a write.
     async fn give_up(self: Box<Self>) -> Result<()>;
 }
 
-/// A number of pieces, as a sale reads and writes it.
+/// The number of pieces, which a sale reads and writes.
 #[async_trait]
 pub(crate) trait Stock: std::fmt::Debug + Send + Sync {
     /// Sets the number of pieces, and resets the counts.
     async fn fill(&self, left: u64) -> Result<()>;
 
-    /// Reads how many are left.
+    /// Reads how many pieces are left.
     async fn read(&self) -> Result<u64>;
 
-    /// Writes how many are left.
+    /// Writes how many pieces are left.
     ///
-    /// With a fence, the write is refused if a larger one was seen before. Without, it is a plain write.
+    /// With a fence, the write is refused if a larger fence was seen before. Without one, it is a
+    /// plain write.
     async fn write(&self, left: u64, fence: Option<u64>) -> Result<Written>;
 
-    /// Returns what is left, and what was counted.
+    /// Returns what is left, and the counts.
     async fn counted(&self) -> Result<Counted>;
 
-    /// Begins a sale that the stock's own database protects.
+    /// Starts a sale that the stock's own database protects.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, like the sale that it returns: what is dropped is rolled back.
+    /// Cancel safe, like the sale that it returns: dropping either rolls back.
     async fn begin(&self, _guard: RowGuard) -> Result<Box<dyn RowSale + '_>> {
         Err(failed(&"it is not in a database"))
     }
 
-    /// Removes it, and what a broken lock of this name may have left on its server.
+    /// Removes the stock, and what a broken lock with this name may have left on its server.
     async fn remove(&self, lock: &str) -> Result<()>;
 }
 
 /// Where the stock is, for the copies to open it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StockLocation {
-    /// The URL of its server; it may hold a password.
+    /// The URL of its server, which may contain a password.
     pub(crate) server: String,
-    /// A text that no other sale has.
+    /// An id that no other sale has.
     id: String,
     /// The directory of the sale.
     folder: PathBuf,
@@ -129,7 +130,7 @@ impl StockLocation {
         })
     }
 
-    /// Returns whether its server has what a lock needs.
+    /// Returns whether its server offers what a lock needs.
     pub(crate) fn has(&self, means: Means) -> bool {
         means == Means::Nothing || self.kind().is_ok_and(|kind| kind.means == means)
     }

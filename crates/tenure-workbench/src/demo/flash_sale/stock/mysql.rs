@@ -1,4 +1,4 @@
-//! The stock in a database of MySQL or MariaDB.
+//! The stock in a MySQL or MariaDB database.
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;

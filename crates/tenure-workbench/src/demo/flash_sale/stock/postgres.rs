@@ -25,7 +25,7 @@ struct Postgres {
 }
 
 impl Postgres {
-    /// Returns a statement that was prepared, now or before.
+    /// Returns a prepared statement, and prepares it if needed.
     async fn prepared(&mut self, text: &str, numbers: usize) -> sql::Result<Statement> {
         if let Some(statement) = self.prepared.get(text) {
             return Ok(statement.clone());
@@ -64,7 +64,7 @@ impl Connection for Postgres {
     }
 }
 
-/// Writes `$1`, `$2` and so on in the place of each `?`.
+/// Replaces each `?` by `$1`, `$2` and so on.
 fn numbered(text: &str) -> String {
     let mut parts = text.split('?');
     let mut numbered = parts.next().unwrap_or_default().to_owned();

@@ -12,7 +12,7 @@ use tenure_cli::Result;
 
 pub(super) const KIND: Kind = Kind {
     schemes: recipes::SCHEMES,
-    // Where servers vote, the first of them.
+    // If servers vote, the first of them.
     server: |store| match servers::each(store).swap_remove(0) {
         server if recipes::is_one_server(&server) => Ok(server),
         _ => Err("the stock of the sale lives on one server; name it with --store redis://…"),
@@ -59,7 +59,7 @@ impl Stock for Redis {
         let mut set = redis::cmd("HSET");
         set.arg(&self.key).arg("left").arg(left);
         self.ask::<()>(&set).await?;
-        // In case that no process survives to remove it.
+        // In case no process survives to remove it.
         self.ask(redis::cmd("EXPIRE").arg(&self.key).arg(A_DAY))
             .await
     }
@@ -72,7 +72,7 @@ impl Stock for Redis {
     async fn write(&self, left: u64, fence: Option<u64>) -> Result<Written> {
         let mut connection = self.connection.clone();
         let mut script = self.write.key(&self.key);
-        // Text, because Lua's numbers are not exact above 2^53.
+        // Passed as text, because Lua's numbers are not exact above 2^53.
         script
             .arg(left)
             .arg(fence.map(|fence| format!("{fence:020}")));

@@ -1,4 +1,4 @@
-//! The stock as a row of a database: what the databases have in common.
+//! The stock as a row of a database: what both databases have in common.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,17 +18,18 @@ use tenure_cli::Result;
 pub(super) trait Connection: Debug + Send + Sized + 'static {
     async fn connect(url: &StoreUrl) -> sql::Result<Self>;
 
-    /// Runs a statement, in which each `?` is one of the numbers; returns how many rows it changed.
+    /// Runs a statement in which each `?` is one of the numbers; returns how many rows it changed.
     async fn run(&mut self, statement: &str, numbers: &[i64]) -> sql::Result<u64>;
 
     /// Returns the numbers of the only row of a query.
     async fn row(&mut self, query: &str) -> sql::Result<Vec<i64>>;
 
-    /// Runs what cannot be prepared: `START TRANSACTION` and the like.
+    /// Runs a command that cannot be prepared, such as `START TRANSACTION`.
     async fn command(&mut self, command: &str) -> sql::Result<()>;
 }
 
-/// A table of one row, which only this sale has; one statement makes the comparison of the fence and the write atomic.
+/// A table with one row, which belongs to this sale only. A single statement makes the comparison
+/// of the fence and the write atomic.
 #[derive(Debug)]
 pub(super) struct Row<C> {
     url: StoreUrl,
@@ -37,7 +38,7 @@ pub(super) struct Row<C> {
     idle: Mutex<Vec<C>>,
 }
 
-/// The texts for one table.
+/// The SQL texts for one table.
 #[derive(Debug)]
 struct Statements {
     create: String,
@@ -86,7 +87,7 @@ impl<C: Connection> Row<C> {
             turns: Semaphore::new(CONNECTIONS),
             idle: Mutex::default(),
         };
-        // A database that cannot be reached is known before the sale.
+        // An unreachable database is detected before the sale.
         row.lend().await?.give_back();
         Ok(row)
     }
@@ -112,7 +113,7 @@ impl<C: Connection> Row<C> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one statement as a transaction of its own.
+    /// Runs one statement as its own transaction.
     async fn run(&self, statement: &str, numbers: &[i64]) -> Result<u64> {
         let mut lent = self.lend().await?;
         let changed = lent.connection.run(statement, numbers).await;
@@ -129,7 +130,7 @@ impl<C: Connection> Row<C> {
         Ok(row)
     }
 
-    /// Says what became of a write that compares, by how many rows it changed.
+    /// Returns the outcome of a conditional write, given how many rows it changed.
     async fn compared(&self, changed: u64) -> Result<Written> {
         if changed == 1 {
             return Ok(Written::Accepted);
@@ -139,7 +140,7 @@ impl<C: Connection> Row<C> {
     }
 }
 
-/// A connection of one's own. One that is not given back is closed, and what it has begun is rolled back.
+/// A borrowed connection. If it is not given back, it is closed and its transaction is rolled back.
 #[derive(Debug)]
 struct Lent<'a, C> {
     row: &'a Row<C>,
@@ -217,7 +218,7 @@ impl<C: Connection> Stock for Row<C> {
     }
 }
 
-/// A transaction that has locked the row: nobody else reads it to sell before the end.
+/// A transaction that has locked the row: nobody else can read it for a sale before it ends.
 #[derive(Debug)]
 struct Locked<'a, C> {
     lent: Lent<'a, C>,
@@ -248,7 +249,7 @@ impl<C: Connection> RowSale for Locked<'_, C> {
     }
 }
 
-/// A row that was read, and may have changed before it is written.
+/// A row that was read, and may change before it is written.
 #[derive(Debug)]
 struct Versioned<'a, C> {
     row: &'a Row<C>,
@@ -274,21 +275,21 @@ impl<C: Connection> RowSale for Versioned<'_, C> {
     }
 }
 
-/// No stock and no fence is larger than what a database can store.
+/// Converts a number; no stock and no fence is larger than what a database can store.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The table has no negative numbers, and each query names its columns.
+/// Returns a column; the table has no negative numbers, and each query names its columns.
 fn column(row: &[i64], place: usize) -> u64 {
     let number = row.get(place).copied().unwrap_or(0);
     u64::try_from(number).unwrap_or(0)
 }
 
-/// As many as tenure has by default: with many copies there are still enough.
+/// As many as tenure uses by default, so that a database has enough for many copies.
 const CONNECTIONS: usize = 4;
 
-/// Checks both databases alike; each has a test that calls this with a server of its own.
+/// Checks that both databases behave alike; each has a test that calls this with its own server.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -316,10 +317,10 @@ pub(super) mod tests {
             second.give_up().await.unwrap();
             left
         };
-        // However the two meet: the second reads only after the first has written.
+        // Whatever the timing, the second reads only after the first has written.
         let (written, left) = tokio::join!(first.write(6), sell);
         assert_eq!((written.unwrap(), left), (Written::Accepted, 6));
-        // A sale that is dropped in the middle locks nothing.
+        // A sale that is dropped in the middle leaves no lock behind.
         drop(stock.begin(RowGuard::Pessimistic).await.unwrap());
         let last = stock.begin(RowGuard::Pessimistic).await.unwrap();
         assert_eq!(last.write(5).await.unwrap(), Written::Accepted);

@@ -1,4 +1,4 @@
-//! What the report and the live page show of a sale, and the files that show it in the browser.
+//! What the report and the live page show of a sale, and the files that the browser loads.
 
 use std::path::Path;
 
@@ -14,15 +14,15 @@ mod thin;
 
 use series::Charts;
 
-/// A sale that is over or still running.
+/// A finished or running sale.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     lock: String,
-    /// What was the same for all sales of a run.
+    /// What all sales of a run have in common.
     setting: String,
-    /// One sentence about the lock, whatever happened.
+    /// One sentence about the lock, regardless of what happened.
     shows: String,
-    /// How the sale ended, in one sentence and in one or two words.
+    /// How the sale ended, in one sentence, and in one or two words.
     verdict: String,
     result: String,
     exact: bool,
@@ -68,20 +68,20 @@ pub(super) fn write_report(file: &Path, records: &[Record]) -> Result<()> {
     std::fs::write(file, report(records)).map_err(|error| unwritable(file, &error))
 }
 
-/// Fails now if the report could not be written at the end.
+/// Fails early if the report could not be written at the end.
 pub(super) fn check_writable(file: &Path) -> Result<()> {
     let mut options = std::fs::File::options();
     let opened = options.append(true).create(true).open(file);
     opened.map(drop).map_err(|error| unwritable(file, &error))
 }
 
-/// Returns the report of these sales: one HTML file that needs nothing else.
+/// Returns the report of these sales as a single, self-contained HTML file.
 pub(super) fn report(records: &[Record]) -> String {
     let sales: Vec<_> = records
         .iter()
         .map(|record| View::of(record, true))
         .collect();
-    // Numbers and texts are always JSON; without `<` they cannot end the script that they stand in.
+    // The data is JSON, and without `<` it cannot end the script element around it.
     let sales = serde_json::to_string(&sales).unwrap_or_default();
     let sales = sales.replace('<', "\\u003c");
     let body = format!(
@@ -101,7 +101,8 @@ pub(super) fn page() -> String {
     document(r#"<link rel="stylesheet" href="style.css">"#, PAGE)
 }
 
-/// What both documents have: stripes, so that not only its colour says that something is bad.
+/// Returns what both documents have in common: stripes, so that bad results are not marked by
+/// colour alone.
 fn document(style: &str, body: &str) -> String {
     format!(
         r#"<!doctype html>

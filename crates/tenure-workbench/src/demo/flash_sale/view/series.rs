@@ -1,4 +1,4 @@
-//! The numbers behind the charts of a sale, few enough to draw.
+//! The data of a sale's charts, reduced to what can be drawn.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use super::thin::{Point, thin};
 use crate::demo::flash_sale::record::{Outcome, Record, Sale};
 use crate::demo::summary::quantile;
 
-/// The numbers behind all charts of a sale.
+/// The data of all charts of a sale.
 #[derive(Debug, Serialize)]
 pub(super) struct Charts {
     really_left: Vec<Point>,
-    /// What each copy saw.
+    /// What each copy saw as left.
     seen: Vec<Vec<Point>>,
     pace: Pace,
     waits: Vec<Option<Waits>>,
@@ -30,7 +30,7 @@ impl Charts {
     }
 }
 
-/// What each copy saw as left after each of its own sales, the first copy first.
+/// Returns what each copy saw as left after each of its own sales, the first copy first.
 fn seen(record: &Record) -> Vec<Vec<Point>> {
     let mut lines = vec![Vec::new(); record.copies as usize];
     for sale in sold(record) {
@@ -41,7 +41,8 @@ fn seen(record: &Record) -> Vec<Vec<Point>> {
     lines
 }
 
-/// What was really left: the stock less all that was sold so far. Below zero it was oversold.
+/// Returns what was really left: the stock minus everything sold so far. Below zero it was
+/// oversold.
 fn really_left(record: &Record) -> Vec<Point> {
     let mut left = record.stock as f64;
     let mut line = vec![(0.0, left)];
@@ -49,7 +50,7 @@ fn really_left(record: &Record) -> Vec<Point> {
         left -= 1.0;
         line.push((seconds(sale), left));
     }
-    // A copy that was killed between its write and its answer has sold all the same.
+    // A copy that was killed between its write and its answer has sold a piece all the same.
     let counted = record.stock as f64 - record.totals.sold as f64;
     if counted < left {
         line.push((record.seconds, counted));
@@ -57,7 +58,7 @@ fn really_left(record: &Record) -> Vec<Point> {
     line
 }
 
-/// How long requests waited that were answered in one interval.
+/// How long the requests waited that were answered in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Waits {
     /// The middle of the interval, in seconds.
@@ -66,7 +67,7 @@ struct Waits {
     p99_us: u64,
 }
 
-/// The waits over time; `None` for intervals in which no request was answered.
+/// Returns the waits over time; `None` for intervals without an answer.
 fn waits(record: &Record, intervals: usize) -> Vec<Option<Waits>> {
     let width = record.seconds.max(1e-6) / intervals as f64;
     let mut found = vec![Vec::new(); intervals];
@@ -85,7 +86,7 @@ fn waits(record: &Record, intervals: usize) -> Vec<Option<Waits>> {
     found.iter_mut().enumerate().map(interval).collect()
 }
 
-/// The share of all requests that waited for a time in a range.
+/// The share of all requests whose wait was in a range.
 #[derive(Debug, Serialize)]
 struct Bin {
     from_us: f64,
@@ -93,7 +94,7 @@ struct Bin {
     share: f64,
 }
 
-/// How the waits are distributed, in ranges that grow by the same factor.
+/// Returns the distribution of the waits, in ranges that grow by the same factor.
 fn distribution(record: &Record) -> Vec<Bin> {
     let mut counts = vec![0_u64; BINS];
     for sale in answered(record) {
@@ -115,13 +116,13 @@ fn distribution(record: &Record) -> Vec<Bin> {
 /// Sales per second of each copy over time.
 #[derive(Debug, Serialize)]
 struct Pace {
-    /// How long an interval is, in seconds.
+    /// The length of an interval, in seconds.
     width: f64,
-    /// For each interval the pace of each copy.
+    /// The pace of each copy, for each interval.
     bars: Vec<Vec<f64>>,
 }
 
-/// How fast each copy sold, in `about` intervals at most.
+/// Returns how fast each copy sold, in at most `about` intervals.
 fn pace(record: &Record, about: u32) -> Pace {
     let width = (record.seconds / f64::from(about)).max(0.01);
     // One, two or five times a power of ten, so that the limits are round.
@@ -156,12 +157,12 @@ fn seconds(sale: &Sale) -> f64 {
     sale.at_us as f64 / 1e6
 }
 
-/// The place of a copy, which counts from 1; none if no copy answered.
+/// Returns the index of a copy, whose number counts from 1; `None` if no copy answered.
 fn index(sale: &Sale) -> Option<usize> {
     (sale.copy as usize).checked_sub(1)
 }
 
-/// The whole part of a number that is not negative.
+/// Returns the integer part of a non-negative number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -171,7 +172,7 @@ fn whole(number: f64) -> usize {
     number as usize
 }
 
-/// Ranges of waits: five to a power of ten, up to a thousand seconds.
+/// The ranges of the waits: five per power of ten, up to a thousand seconds.
 const BINS_PER_POWER: f64 = 5.0;
 const BINS: usize = 45;
 

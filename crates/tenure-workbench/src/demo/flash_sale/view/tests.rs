@@ -1,4 +1,4 @@
-//! The report of records written by hand, as text and in a browser.
+//! The report of handwritten records, as text and in a browser.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use tenure_testkit::Browser;
 use super::super::record::{Counted, FaultKind, FaultSeen, Outcome, Sale, TakeOver, Totals};
 use super::*;
 
-/// A sale of `stock` pieces by two copies in turn, one every tenth of a second.
+/// Returns a sale of `stock` pieces by two copies in turn, one every tenth of a second.
 pub(in crate::demo::flash_sale) fn record(lock: &str, stock: u64) -> Record {
     let sale = |number: u64| Sale {
         at_us: number * 100_000,
@@ -71,7 +71,7 @@ impl Shown {
         self.eval(&format!("document.querySelectorAll('{selector}').length"))
     }
 
-    /// The text of all elements, also of those that only screen readers read.
+    /// Returns the text of all elements, including those that only screen readers read.
     fn text(&mut self) -> String {
         let text = self.eval("document.body.querySelector('main').textContent");
         text.as_str().unwrap().to_owned()

@@ -1,9 +1,10 @@
-//! Leaves out points of a line that nobody would see.
+//! Drops points of a line that would not be visible.
 
-/// A place of a line: the time in seconds, and the value.
+/// A point of a line: the time in seconds, and the value.
 pub(super) type Point = (f64, f64);
 
-/// Returns at most `most` of the points, in order: of each few neighbours the first, the last and the extremes.
+/// Returns at most `most` of the points, in order: the first, the last and the extremes of each
+/// group of neighbours.
 pub(super) fn thin(points: &[Point], most: usize) -> Vec<Point> {
     if points.len() <= most {
         return points.to_vec();
@@ -12,7 +13,8 @@ pub(super) fn thin(points: &[Point], most: usize) -> Vec<Point> {
     points.chunks(neighbours).flat_map(outline).collect()
 }
 
-/// The first, the lowest, the highest and the last of some points, each once, in order.
+/// Returns the first, the lowest, the highest and the last of some points, without duplicates, in
+/// order.
 fn outline(points: &[Point]) -> impl Iterator<Item = Point> + '_ {
     let by_value = |a: &usize, b: &usize| points[*a].1.total_cmp(&points[*b].1);
     let all = 0..points.len();
@@ -30,7 +32,7 @@ fn outline(points: &[Point]) -> impl Iterator<Item = Point> + '_ {
     kept.into_iter().map(|place| points[place])
 }
 
-/// How many of the neighbours stay.
+/// How many points of each group stay.
 const KEPT: usize = 4;
 
 #[cfg(test)]

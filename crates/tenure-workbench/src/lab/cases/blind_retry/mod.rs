@@ -1,4 +1,5 @@
-//! A blind retry: after a lost reply the call begins again with a new token, and waits for its own first try.
+//! A blind retry: after a lost reply the call starts again with a new token, and waits for its own
+//! first attempt.
 
 use crate::lab::prelude::*;
 
@@ -20,13 +21,13 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// The same on a connection of its own, as one try has it.
+/// Returns the same on a new connection, one for each attempt.
 async fn connected(redis: &Redis) -> recipes::Result<Redis> {
     let node = recipes::connect(&redis.client()?, AsyncConnectionConfig::new()).await?;
     Ok(redis.on(node))
 }
 
-/// One try; `None` if the lock is taken.
+/// Makes one attempt; returns `None` if the lock is taken.
 async fn try_lock(redis: &Redis, name: &str) -> recipes::Result<Option<Held>> {
     let (redis, token) = (connected(redis).await?, token());
     if !redis.set_nx_px(name, &token).await? {
@@ -38,7 +39,7 @@ async fn try_lock(redis: &Redis, name: &str) -> recipes::Result<Option<Held>> {
 
 async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
     loop {
-        // An error is taken for "not locked", and tried again like that.
+        // Mistakes an error for "not locked", and retries.
         if let Ok(Some(held)) = try_lock(redis, name).await {
             return Ok(held);
         }
@@ -51,7 +52,7 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     redis.compare_and_delete(&held.name, &held.token).await
 }
 
-/// The store grants the lock, and the client does not hear of it.
+/// The store grants the lock, but its reply to the client is lost.
 fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client_through_proxies()?;
     let warm = lab.lock(ann)?;

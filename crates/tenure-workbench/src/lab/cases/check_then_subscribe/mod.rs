@@ -1,4 +1,4 @@
-//! A waiter that looks first and subscribes then: a release between the two wakes nobody.
+//! A waiter that checks first and then subscribes: a release between the two wakes nobody.
 
 use redis::{PushKind, Script};
 use tokio::sync::mpsc;
@@ -23,7 +23,7 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// Subscribes to the lock's channel, and waits for the word that it is free.
+/// Subscribes to the lock's channel, and waits for the message that it is free.
 async fn released(redis: &Redis, name: &str) -> recipes::Result<()> {
     let (sender, mut pushes) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new().set_push_sender(sender);
@@ -67,7 +67,7 @@ fn channel(name: &str) -> String {
     format!("{name}:released")
 }
 
-/// The holder lets go after the waiter has looked, and before it listens.
+/// The holder releases after the waiter has checked and before it subscribes.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;

@@ -1,4 +1,4 @@
-//! `DEL` without looking who owns the lock: a late holder deletes the next one's.
+//! `DEL` without checking the owner: a late holder deletes the lock of the next one.
 
 use crate::lab::prelude::*;
 
@@ -24,7 +24,7 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     redis.delete(&held.name).await
 }
 
-/// The holder is paused past its lease; another is granted the lock; then the first one lets go.
+/// The holder is paused past its lease; another client gets the lock; then the first one releases.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;

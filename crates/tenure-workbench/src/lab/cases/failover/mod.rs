@@ -1,4 +1,4 @@
-//! A lock on whichever server is the master: the next master may never have heard of it.
+//! A lock on the current master: the next master may never have received it.
 
 use crate::lab::prelude::*;
 
@@ -20,7 +20,7 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// The first server that says it is the master.
+/// Returns the first server that reports to be the master.
 async fn master(redis: &Redis) -> recipes::Result<Redis> {
     for url in &redis.urls {
         let client = recipes::client(url)?;
@@ -49,7 +49,8 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     master.compare_and_delete(&held.name, &held.token).await
 }
 
-/// The master grants the lock, dies before its replica has heard of it, and the replica takes its place.
+/// The master grants the lock and dies before its replica has received it. The replica becomes the
+/// master.
 fn run(lab: &mut Experiment) -> Result<()> {
     let mut master = RedisServer::start()?;
     let link = Proxy::start(master.port())?;
@@ -68,14 +69,14 @@ fn run(lab: &mut Experiment) -> Result<()> {
     }
     master.kill()?;
     lab.server().command(&["REPLICAOF", "NO", "ONE"])?;
-    // Whoever operates servers with replicas replaces the one that is gone.
+    // An operator of servers with replicas replaces the one that is gone.
     let spare = RedisServer::builder().replica_of(lab.server().port());
     let spare = spare.start()?;
     spare.wait_until_linked()?;
     lab.fault("failover", None);
     let believes = lab.is_granted(first);
     if !believes {
-        // It was never told yes, and gives up.
+        // Its claim was never granted, and it gives up.
         lab.end_client(ann)?;
     }
     lab.heal();
@@ -87,7 +88,7 @@ fn run(lab: &mut Experiment) -> Result<()> {
     lab.release(second)
 }
 
-/// The URLs of a client; the first server among them that is a master counts.
+/// Returns the URLs of a client, which uses the first master among them.
 fn urls(lab: &Experiment, servers: &[String]) -> Vec<String> {
     let option = match lab.is_tenure() {
         true => "?replicas=1",

@@ -1,4 +1,4 @@
-//! `GET`, then `DEL`: the lock may have changed hands between the two.
+//! `GET`, then `DEL`: the lock may have changed hands in between.
 
 use crate::lab::prelude::*;
 
@@ -29,15 +29,16 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     redis.delete(&held.name).await
 }
 
-/// The lease ends while its release is under way, another is granted the lock, and a third one asks.
+/// The lease expires while its release is in flight, another client gets the lock, and a third one
+/// asks.
 fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client_through_proxies()?;
-    // A long lease, so that a missing renewal is not what lets a third one in.
+    // A long lease, so that a missing renewal is not the reason that a third client gets in.
     let (bob, eve) = (lab.client_for(LONG)?, lab.client()?);
     let first = lab.lock(ann)?;
     lab.break_at(ann, "after-get")?;
     if lab.is_tenure() {
-        // There is no gap to wait in, so the whole release is held up on its way.
+        // There is no gap to wait in, so the whole release is delayed on its way.
         lab.set_proxies(Fault::Freeze);
     }
     lab.begin_release(first)?;

@@ -1,4 +1,4 @@
-//! A fence counted by `INCR`: a server that forgets the counter gives the same numbers again.
+//! A fence counted by `INCR`: a server that loses the counter issues the same numbers again.
 
 use crate::lab::prelude::*;
 
@@ -27,7 +27,7 @@ async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
     Ok(Held::new(name, token).with_fence(fence).kept_by(renewal))
 }
 
-/// The server forgets all it knew between two grants.
+/// The server loses all its data between two grants.
 fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client()?;
     let first = lab.lock(ann)?;

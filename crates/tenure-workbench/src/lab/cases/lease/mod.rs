@@ -1,4 +1,5 @@
-//! An atomic release, but nothing renews the lease: a job that takes longer works without the lock.
+//! An atomic release, but no renewal: a job that takes longer than the lease works without the
+//! lock.
 
 use crate::lab::prelude::*;
 
@@ -6,7 +7,7 @@ pub(super) const CASE: Case = Case {
     number: 7,
     name: "lease",
     title: "A job that outlives its lease",
-    // Right in all that it does; what it lacks is a renewal.
+    // Correct in everything it does, but it does not renew.
     recipe: Recipe::PLAIN,
     fault: "the job takes longer than the ttl",
     faults: &["long-hold"],
@@ -18,7 +19,7 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// The holder works for longer than its lease lasts, while another waits.
+/// The holder works for longer than its lease lasts, while another client waits.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;

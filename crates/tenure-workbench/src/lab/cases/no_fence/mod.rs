@@ -1,4 +1,5 @@
-//! Everything right, but there is no number that a resource could check: nobody stops a holder that was paused.
+//! Everything is correct, but there is no fence for a resource to check: nothing stops a holder
+//! that was paused.
 
 use crate::lab::cases::no_reentry;
 use crate::lab::prelude::*;
@@ -18,7 +19,8 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// The holder has read, and is paused past its lease before it writes; another reads, writes and lets go meanwhile.
+/// The holder has read, and is paused past its lease before it writes. Meanwhile another client
+/// reads, writes and releases.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;

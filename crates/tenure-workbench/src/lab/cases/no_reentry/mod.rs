@@ -1,4 +1,5 @@
-//! Owner, ttl and renewal are right, but each call has a token of its own: a nested call waits for its caller.
+//! Owner, ttl and renewal are correct, but each call has its own token: a nested call waits for its
+//! caller.
 
 use crate::lab::prelude::*;
 

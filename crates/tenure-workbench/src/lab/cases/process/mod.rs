@@ -37,11 +37,11 @@ async fn lock(_redis: &Redis, name: &str) -> recipes::Result<Held> {
     Ok(Held::new(name, String::new()).kept_by(Keeper::Mutex { _guard }))
 }
 
-/// One for the process, which is the mistake.
+/// One per process, which is the mistake.
 static LOCKS: LazyLock<StdMutex<HashMap<String, Arc<Mutex<()>>>>> =
     LazyLock::new(StdMutex::default);
 
-/// One holds the lock when another, in a process of its own, asks for it.
+/// One client holds the lock when another, in a different process, asks for it.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     lab.heal();

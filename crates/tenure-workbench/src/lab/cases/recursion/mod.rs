@@ -1,4 +1,4 @@
-//! `SETNX`, tried again by a call of the same function: each try leaves a frame on the stack.
+//! `SETNX`, retried by recursion: each attempt leaves a frame on the stack.
 
 use std::thread;
 
@@ -25,7 +25,7 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// Takes the lock, or sleeps and begins again.
+/// Takes the lock, or sleeps and calls itself.
 fn lock_by_recursion(redis: &mut Connection, name: &str) -> recipes::Result<String> {
     let token = token();
     if redis.set_nx(name, &token)? {
@@ -41,7 +41,7 @@ async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
     let call = move || {
         let locked = client.get_connection().map_err(recipes::Error::from);
         let locked = locked.and_then(|mut redis| lock_by_recursion(&mut redis, &owned));
-        // Nobody listens if the caller has gone.
+        // Nobody receives it if the caller is gone.
         let _ = answer.send(locked);
     };
     let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(call);
@@ -55,7 +55,8 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     redis.delete(&held.name).await
 }
 
-/// Small, and the pause between two tries short, so that what takes minutes in a service takes a second or two here.
+/// The stack is small, and the pause between two attempts is short, so that a crash that takes
+/// minutes in a service takes a second or two here.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The holder keeps the lock for longer than the waiter's stack lasts.
@@ -77,5 +78,5 @@ fn run(lab: &mut Experiment) -> Result<()> {
     }
 }
 
-/// How long tenure's waiter waits: about as long as the other one's stack lasts.
+/// How long the waiter of tenure waits: about as long as the stack of the other one lasts.
 const WAIT: Duration = Duration::from_secs(2);

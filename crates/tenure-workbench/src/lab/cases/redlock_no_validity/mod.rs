@@ -1,4 +1,5 @@
-//! Redlock that counts votes and does not look at the clock again: the votes may have expired meanwhile.
+//! Redlock that counts votes without checking the elapsed time: the votes may have expired
+//! meanwhile.
 
 use tokio::task::JoinSet;
 
@@ -22,7 +23,7 @@ pub(super) const CASE: Case = Case {
     run,
 };
 
-/// Asks all nodes at once, and counts those that said yes.
+/// Asks all nodes at once, and counts the votes.
 async fn votes(redis: &Redis, name: &str, token: &str) -> usize {
     let mut asked = JoinSet::new();
     for node in &redis.nodes {
@@ -62,13 +63,14 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     ))
 }
 
-/// A client is paused with a majority of votes in its buffers, until they have expired and another has the lock.
+/// A client is paused with a majority of votes in its buffers, until they have expired and another
+/// client has the lock.
 fn run(lab: &mut Experiment) -> Result<()> {
     for _ in 0..3 {
         lab.start_server()?;
     }
     let ann = lab.client_through_proxies()?;
-    // A long lease, so that a missing renewal is not what breaks it.
+    // A long lease, so that a missing renewal is not the reason that it breaks.
     let bob = lab.client_for(LONG)?;
     lab.set_proxies(Fault::Delay(DELAY));
     lab.break_at(ann, "asked")?;
@@ -85,7 +87,7 @@ fn run(lab: &mut Experiment) -> Result<()> {
     if lab.is_tenure() {
         lab.release(second)?;
         lab.answered(first)?;
-        // Votes that came too late are an error to the caller, who may ask again.
+        // Votes that arrive too late are an error for the caller, who may ask again.
         let again = match lab.is_granted(first) {
             true => first,
             false => lab.ask(ann)?,
@@ -98,5 +100,5 @@ fn run(lab: &mut Experiment) -> Result<()> {
     }
 }
 
-/// Votes take so long to arrive, so that a pause finds them on their way.
+/// How long votes take to arrive, so that a pause catches them in flight.
 const DELAY: Duration = Duration::from_millis(100);

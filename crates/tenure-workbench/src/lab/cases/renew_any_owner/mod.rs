@@ -1,4 +1,4 @@
-//! Renewal by a bare `PEXPIRE`: it renews whoever's lock it finds, and takes that for its own.
+//! Renewal by a bare `PEXPIRE`: it renews the lock of any owner, and mistakes it for its own.
 
 use crate::lab::prelude::*;
 
@@ -31,7 +31,8 @@ async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
     Ok(Held::new(name, token).kept_by(renewal))
 }
 
-/// The holder is paused past its lease; another is granted the lock; then the first one renews, and both write.
+/// The holder is paused past its lease; another client gets the lock; then the first one renews,
+/// and both write.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;

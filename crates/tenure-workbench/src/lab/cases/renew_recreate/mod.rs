@@ -1,4 +1,4 @@
-//! Renewal by `SET`: a lock that was lost is created again, over the one who has it now.
+//! Renewal by `SET`: it creates a lost lock again, and overwrites the lock of the new holder.
 
 use crate::lab::prelude::*;
 
@@ -34,12 +34,13 @@ async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
 }
 
 async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
-    // Otherwise the renewal may create what was just deleted.
+    // Otherwise the renewal may create again what was just deleted.
     drop(held.keeper);
     redis.compare_and_delete(&held.name, &held.token).await
 }
 
-/// The holder is paused past its lease; another is granted the lock; then the first one renews and lets go.
+/// The holder is paused past its lease; another client gets the lock; then the first one renews and
+/// releases.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     let first = lab.lock(ann)?;
@@ -47,7 +48,8 @@ fn run(lab: &mut Experiment) -> Result<()> {
     lab.pause(ann)?;
     lab.break_at(bob, "renewed")?;
     lab.granted(second)?;
-    // Both renew in the same way; this one's turn must not come between the other's and its release.
+    // Both renew in the same way. The renewal of this client must not happen between the renewal
+    // and the release of the other.
     lab.until_at(bob, "renewed")?;
     lab.break_at(ann, "renewed")?;
     lab.resume(ann)?;

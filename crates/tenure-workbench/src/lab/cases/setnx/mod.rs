@@ -1,4 +1,4 @@
-//! `SETNX` without expiry: who dies with the lock keeps it for ever.
+//! `SETNX` without expiry: a client that dies with the lock keeps it for ever.
 
 use crate::lab::prelude::*;
 
@@ -28,7 +28,7 @@ async fn unlock(redis: &Redis, held: Held) -> recipes::Result<Freed> {
     redis.delete(&held.name).await
 }
 
-/// The holder is killed while another waits.
+/// The holder is killed while another client waits.
 fn run(lab: &mut Experiment) -> Result<()> {
     let (ann, bob) = lab.two_clients()?;
     lab.lock(ann)?;

@@ -1,4 +1,4 @@
-//! `SETNX`, then `EXPIRE`: who dies between the two keeps the lock for ever.
+//! `SETNX`, then `EXPIRE`: a client that dies between the two keeps the lock for ever.
 
 use crate::lab::prelude::*;
 
@@ -28,7 +28,7 @@ async fn lock(redis: &Redis, name: &str) -> recipes::Result<Held> {
     Ok(Held::new(name, token))
 }
 
-/// A client is killed when the store has its lock, and before it has heard so.
+/// A client is killed when the store has granted its lock and the reply has not arrived.
 fn run(lab: &mut Experiment) -> Result<()> {
     let ann = lab.client_through_proxies()?;
     lab.set_proxies(Fault::Delay(DELAY));
@@ -43,5 +43,5 @@ fn run(lab: &mut Experiment) -> Result<()> {
     lab.finish(second)
 }
 
-/// The answer takes so long, in which the client is killed.
+/// The delay of the reply, during which the client is killed.
 const DELAY: Duration = Duration::from_millis(200);
