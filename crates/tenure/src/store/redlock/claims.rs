@@ -330,7 +330,8 @@ mod tests {
 
     const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 
-    /// A claim at three nodes that is being taken back; a withdrawal is on its way to the first two.
+    /// Returns a claim at three nodes that is being withdrawn; a withdrawal to the first two is in
+    /// flight.
     fn leaving() -> (Claims, ClaimId) {
         let (claims, id) = (Claims::new(3), ClaimId::unique());
         claims.leave(&id, Tick::default() + SECOND);

@@ -46,7 +46,7 @@ impl Cleanup {
         self.withdraw_everywhere(claim, wait_for).await;
     }
 
-    /// The same in the background.
+    /// Does the same in the background.
     pub(crate) fn undo_later(self: &Arc<Self>, claim: Arc<Claim>) {
         self.end(&claim);
         let cleanup = Arc::clone(self);
@@ -89,7 +89,9 @@ impl Cleanup {
     }
 
     /// Handles the replies to a withdrawal or a release, and continues where something of the claim may
-    /// be left. Where the claim itself is still in flight, its late reply is handled.
+    /// be left.
+    ///
+    /// If the claim itself is still in flight, its late reply is handled.
     pub(crate) fn settle<T: Send + 'static>(
         self: &Arc<Self>,
         round: Round<T>,
@@ -115,8 +117,9 @@ impl Cleanup {
         });
     }
 
-    /// Withdraws a claim at one node. If that fails, a background task retries until the lease would have
-    /// expired.
+    /// Withdraws a claim at one node.
+    ///
+    /// If that fails, a background task retries until the lease would have expired.
     async fn clean_up(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) {
         if self.is_taken_back(node, claim).await {
             return;
@@ -211,8 +214,10 @@ impl Cleanup {
         }
     }
 
-    /// Restores a lease with its fence at a node that lacks it or has it with a smaller number, while it
-    /// is safely ours; returns whether the node has it now.
+    /// Restores a lease at a node that lacks it or has it with a smaller number; returns whether the node
+    /// has it now.
+    ///
+    /// This is done only while the lease is safely ours.
     pub(crate) async fn repair(self: &Arc<Self>, node: usize, id: &ClaimId) -> bool {
         let Some((held, fence)) = self.safely_held(id) else {
             return false;

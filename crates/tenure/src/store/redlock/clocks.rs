@@ -93,7 +93,7 @@ mod tests {
         Tick::default() + Duration::from_millis(millis)
     }
 
-    /// What is proposed at a moment, where clocks that were not seen lately show 1 s.
+    /// Returns the proposal at a moment; clocks that were not observed recently show 1 s.
     fn proposed(clocks: &Clocks, now: Tick) -> u64 {
         clocks.proposal(now, |_| Some(1_000_000))
     }
@@ -112,7 +112,7 @@ mod tests {
     fn an_answer_that_was_held_up_tells_nothing() {
         let clocks = Clocks::new(1);
         clocks.learn(&[shows(2_000_000)], at(0), at(1));
-        // The process stood still for an hour before it sent the request.
+        // The process was suspended for an hour before it sent the request.
         let hour = 3_600_000;
         clocks.learn(&[shows(2_000_000 + hour * 1000)], at(0), at(hour));
         assert_eq!(proposed(&clocks, at(hour)), 1_010_000);

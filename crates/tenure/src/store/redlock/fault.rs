@@ -1,4 +1,4 @@
-//! The errors of too few nodes.
+//! Errors because of too few nodes.
 
 use std::fmt::Write as _;
 

@@ -100,7 +100,7 @@ impl Group {
         Ok(renewed)
     }
 
-    /// Checks whether a majority has a claim, and may have granted it with this number, if one is given.
+    /// Checks whether a majority has a claim, and may have granted it with the given number, if any.
     async fn majority_has(&self, name: &Name, claim: &ClaimId, fence: Option<Fence>) -> bool {
         let has = |answers: &Answers<Vec<Entry>>, fence: Option<Fence>| {
             let is_it = |holder: &Holder| {
@@ -231,7 +231,7 @@ impl Freed {
 
     /// Returns how many claims of the same owner a majority may still have.
     ///
-    /// A claim that a majority has is at this many of the nodes that freed this one, whichever those are.
+    /// If a majority has a claim, at least `common` of the nodes that freed this one have it too.
     fn left(&self, majority: usize, nodes: usize) -> u32 {
         let mut left = self.done.clone();
         left.sort_unstable();
@@ -245,14 +245,14 @@ impl Freed {
 struct Kept {
     nodes: Vec<usize>,
     fence: Option<Fence>,
-    /// Nodes that have lost it and have no other lease instead, or have it with too small a number.
+    /// Nodes that have lost it without having another lease instead, or have it with too small a number.
     forgotten: Vec<usize>,
     unknown: usize,
     loss: Loss,
 }
 
 impl Kept {
-    /// Counts the replies so far; `least` is the number that a majority has stored, if it is known.
+    /// Counts the replies so far; `least` is the number that a majority has stored, if known.
     fn count(answers: &[Option<Result<Vec<Renewed>>>], lease: usize, least: Option<Fence>) -> Self {
         let mut kept = Self {
             nodes: Vec::new(),
@@ -288,7 +288,7 @@ mod tests {
         Some(Ok(vec![Renewed::Extended { fence, valid }]))
     }
 
-    /// A majority that is renewed has to know the fence, as the one that granted it did.
+    /// A majority that is renewed has to know the fence, like the majority that granted it.
     #[test]
     fn a_node_with_a_smaller_number_is_brought_into_line_first() {
         let lost = |loss| Some(Ok(vec![Renewed::Lost(loss)]));

@@ -1,4 +1,4 @@
-//! Who holds and who waits, according to all nodes.
+//! Holders and waiters, according to all nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) async fn evict(nodes: &Nodes, name: &Name) -> Result<Vec<Holder>> {
     Ok(together(name.clone(), &votes, nodes.majority).holders)
 }
 
-/// Asks each node, and waits for all that answer; fails if no majority does.
+/// Asks each node, and waits for all replies; fails if no majority replies.
 async fn ask_each<T, F>(nodes: &Nodes, request: impl Fn(Arc<dyn Node>) -> F) -> Result<Vec<T>>
 where
     T: Send + 'static,
@@ -67,8 +67,10 @@ struct Seen<'a> {
     place: usize,
 }
 
-/// Combines what each node reports about one name. A claim that holds it at a majority is a holder; one
-/// that a majority knows otherwise is a waiter; what only a minority knows is about to end.
+/// Combines what each node reports about one name.
+///
+/// A claim that holds the name at a majority is a holder. A claim that a majority knows, but not as a
+/// holder, is a waiter. A claim that only a minority knows is about to end.
 fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
     // A name that stays taken no longer belongs to that claim.
     let mut seen: BTreeMap<(&ClaimId, bool), Seen<'_>> = BTreeMap::new();
@@ -89,7 +91,7 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
         if seen.holds.len() >= majority {
             holders.extend(holder(&seen.holds, majority));
         } else if seen.holds.len() + seen.waits.len() >= majority {
-            // By the average place: not every node may have it yet.
+            // Waiters are sorted by their average place, because not every node may have the claim yet.
             let count = seen.holds.len() + seen.waits.len();
             waiters.extend(waiter(&seen).map(|waiter| (seen.place, count, waiter)));
         }
@@ -104,9 +106,9 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
     }
 }
 
-/// Combines the reports about one holder: what most nodes say, and until when a majority has it.
+/// Combines the reports about one holder: what most nodes report, and until when a majority has it.
 fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
-    // What a majority has at least.
+    // The shortest time that some majority has at least.
     let quorum = votes.len().checked_sub(majority)?;
     let mut ends: Vec<_> = votes.iter().map(|vote| vote.expires_in).collect();
     ends.sort_unstable();

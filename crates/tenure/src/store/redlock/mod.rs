@@ -2,12 +2,12 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `url` | what a URL says: nodes and times |
-//! | `node`, `nodes` | one server that votes; one request to all of them |
+//! | `url` | what a URL specifies: nodes and times |
+//! | `node`, `nodes` | one voting server; one request to all of them |
 //! | `vote` | the vote on a claim, from the first request to the answer |
 //! | `tally`, `tie` | counting votes; who goes first when they are split |
 //! | `clocks` | the number that the next grant may have |
-//! | `claims` | what this client has asked for, and which nodes have it |
+//! | `claims` | what this client has requested, and which nodes have it |
 //! | `cleanup` | work at single nodes: withdrawing claims, late replies |
 //! | `lease`, `list` | renewal and release; who holds and who waits |
 //! | `news` | combines the news of the nodes |
@@ -16,7 +16,7 @@
 //! | `simulation` | nodes and clients of simulations |
 //!
 //! Each node is a Redis server with the keys and scripts of the `redis` store. `docs/stores/redlock.md`
-//! says what is promised, and what breaks it.
+//! states what is promised, and what breaks it.
 
 #![cfg_attr(
     not(feature = "simulation"),
@@ -75,7 +75,7 @@ use vote::Group;
 #[cfg(feature = "doctor")]
 pub use doctor::doctor;
 
-/// Opens a client of the locks that several Redis servers vote on.
+/// Opens a client of locks that several Redis servers vote on.
 ///
 /// # Errors
 ///
@@ -105,7 +105,7 @@ async fn connect(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Arc<dy
     Ok(Arc::new(client))
 }
 
-/// Makes a client of nodes that are connecting.
+/// Makes a client of nodes that are still connecting.
 fn join(nodes: Vec<Arc<dyn Node>>, settings: Settings, ties: TieRule) -> Redlock {
     let (tell, told) = mpsc::unbounded_channel();
     let mut listeners = JoinSet::new();
@@ -156,7 +156,7 @@ impl Driver for Redlock {
         let nodes = self.group.nodes.all.iter();
         let timeouts = nodes.filter_map(|node| node.capabilities().timeout);
         Capabilities {
-            // With permits counted by each node, majorities would admit too many.
+            // If each node counted permits, majorities would admit too many holders.
             permits: false,
             // A claim that loses a split vote leaves the line for a while.
             fairness: Fairness::Any,

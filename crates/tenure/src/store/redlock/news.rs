@@ -110,7 +110,7 @@ impl Inbox {
         }
     }
 
-    /// A node calls the waiters of a name: waits briefly for a majority of such calls.
+    /// Handles a node's call to the waiters of a name: waits briefly for a majority of such calls.
     fn hear_call(&mut self, cleanup: &Arc<Cleanup>, node: usize, name: Name) {
         for held in cleanup.claims.on(&name) {
             if held.fence.is_some() && !held.is_at(node) {

@@ -1,4 +1,4 @@
-//! What redlock needs of one server that votes.
+//! What redlock needs from one voting server.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::store::redis::hash::Hash;
 use crate::store::vote::{Number, Vote};
 
-/// One of several servers that vote: a store of its own, which also votes on claims.
+/// One of several voting servers: a separate store that also votes on claims.
 ///
-/// Nobody waits for one server alone: without a connection, each request fails at once. Requests that
-/// are sent later are carried out later, unless the [vote](Vote::delayed) says otherwise.
+/// Nothing waits for a single server: without a connection, each request fails at once. Requests are
+/// executed in the order in which they were sent, unless the [vote](Vote::delayed) says otherwise.
 #[async_trait]
 pub trait Node: Driver {
     /// Asks for a vote on a claim.
@@ -23,7 +23,7 @@ pub trait Node: Driver {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a dropped call may leave a lease or a place behind.
+    /// Not cancel safe: a dropped call may leave a lease or a place in line behind.
     async fn vote(&self, claim: &Claim, number: Number) -> Result<Vote>;
 
     /// Returns whether there is a connection.
@@ -33,7 +33,7 @@ pub trait Node: Driver {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](Error::Unavailable) once an attempt to connect has failed; attempts go on.
+    /// [`Unavailable`](Error::Unavailable) once an attempt to connect has failed; attempts continue.
     ///
     /// # Cancel safety
     ///
@@ -43,14 +43,14 @@ pub trait Node: Driver {
     /// Returns why there is no connection.
     fn no_connection(&self) -> Error;
 
-    /// Returns what the server's clock shows now in microseconds, by what it showed when it was
-    /// connected to.
+    /// Returns the current time of the server's clock in microseconds, extrapolated from when the
+    /// connection was made.
     fn clock_us(&self) -> Option<u64>;
 
     /// Returns where the server is, for people.
     fn place(&self) -> String;
 
-    /// Connects once more in the name of the same client, on the runtime of the caller.
+    /// Connects again on behalf of the same client, on the caller's runtime.
     fn again(&self) -> Arc<dyn Node>;
 }
 

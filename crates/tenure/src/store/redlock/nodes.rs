@@ -1,4 +1,4 @@
-//! Requests to all nodes at once, which wait no longer than the outcome needs.
+//! Requests to all nodes at once, which wait only until the outcome is decided.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub(crate) struct Nodes {
     pub(crate) background: Background,
 }
 
-/// What each node has answered; `None` while it has not.
+/// The reply of each node; `None` while there is none.
 pub(crate) type Answers<T> = [Option<Result<T>>];
 
 impl Nodes {
@@ -38,7 +38,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until a majority is connected, and a moment for the others.
+    /// Waits until a majority is connected, and briefly for the others.
     ///
     /// # Errors
     ///
@@ -68,12 +68,12 @@ impl Nodes {
         Ok(())
     }
 
-    /// Asks every node, and waits until the answers are enough, or all there.
+    /// Asks every node, and waits until the replies are enough or complete.
     ///
     /// A node without a connection counts as failed and is not asked, unless the replies of the others
     /// are not enough: then it is asked if the next attempt to connect succeeds. So a dead node costs
-    /// nothing, one that is briefly disconnected is used when it is needed, and requests arrive in the
-    /// order in which they were sent.
+    /// nothing, a node that is briefly disconnected is used when it is needed, and requests arrive in
+    /// the order in which they were sent.
     pub(crate) async fn ask<T, F>(
         &self,
         request: impl Fn(usize, Arc<dyn Node>) -> F,
@@ -131,7 +131,7 @@ impl Nodes {
         connected.unwrap_or_else(|| Err(node.no_connection()))
     }
 
-    /// Lists one name at every node, until the answers are enough.
+    /// Lists one name at every node, until the replies are enough.
     pub(crate) async fn list(
         &self,
         name: &Name,
@@ -166,7 +166,7 @@ impl Nodes {
         self.too_few(failed)
     }
 
-    /// Says that too few nodes can vote, and what is wrong with each of the others.
+    /// Explains that too few nodes can vote, and what is wrong with each of the others.
     pub(crate) fn too_few(&self, others: impl Iterator<Item = (usize, String)>) -> String {
         let others = others.map(|(node, why)| (self.all[node].place(), why));
         let others: Vec<_> = others.collect();
@@ -195,13 +195,13 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 /// is detected. Each ends with its timeout.
 pub(crate) struct Round<T: Send + 'static> {
     requests: Vec<Option<Request<T>>>,
-    /// By node; `None` while the node has not answered.
+    /// Indexed by node; `None` while the node has not replied.
     pub(crate) answers: Vec<Option<Result<T>>>,
     background: Option<Background>,
 }
 
 impl<T: Send + 'static> Round<T> {
-    /// A round in which nobody is asked yet.
+    /// Makes a round in which no node is asked yet.
     fn new(nodes: usize, background: Option<Background>) -> Self {
         Self {
             requests: (0..nodes).map(|_| None).collect(),
@@ -225,7 +225,7 @@ impl<T: Send + 'static> Round<T> {
         unasked.map(|(node, _)| node).collect()
     }
 
-    /// Waits until the answers are enough, or all there.
+    /// Waits until the replies are enough or complete.
     pub(crate) async fn until(&mut self, enough: impl Fn(&Answers<T>) -> bool) {
         poll_fn(|context| {
             if self.poll(context) && !enough(&self.answers) {
@@ -334,7 +334,7 @@ mod tests {
         assert!(matches!(round.answers[..], [Some(Ok(1)), Some(Ok(2))]));
     }
 
-    /// A round of one node that answers when it is told to, and where its open requests go.
+    /// Returns a round of one node that replies when told to, and where its open requests go.
     fn open_round() -> (Round<u8>, tokio::sync::oneshot::Sender<u8>, Background) {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let background = Background::on(Handle::current());

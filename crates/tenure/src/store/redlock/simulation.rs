@@ -1,4 +1,4 @@
-//! What a simulation needs: a client of any nodes, and a server that votes as plain data.
+//! Support for simulations: a client of any nodes, and a voting server as plain data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub use crate::store::vote::{Number, Vote};
 
 /// Makes one client of some nodes, on the clock of the first of them.
 ///
-/// `restart_delay` says how long a node that has started does not count, `None` if nodes never
-/// forget.
+/// `restart_delay` is how long a node that has started is excluded from voting, `None` if nodes
+/// never lose data.
 ///
 /// # Panics
 ///
@@ -36,7 +36,7 @@ pub fn client(
     Arc::new(super::join(nodes, settings, ties))
 }
 
-/// One server that votes. It decides by `store/ledger.rs`, as Redis does by its scripts.
+/// One voting server, which decides by `store/ledger` as Redis does by its scripts.
 #[derive(Debug)]
 pub struct Voter {
     names: BTreeMap<Name, VotingLedger>,
@@ -103,7 +103,7 @@ impl Voter {
         })
     }
 
-    /// Takes a name away from its holders, and returns them.
+    /// Evicts the holders of a name, and returns them.
     pub fn evict(&mut self, by: Session, now: Duration, name: &Name) -> Vec<Holder> {
         self.change(by, now, name, |name, turn| {
             name.let_in(None, turn);
@@ -111,7 +111,7 @@ impl Voter {
         })
     }
 
-    /// Lists who holds and who waits.
+    /// Lists holders and waiters.
     pub fn list(&self, now: Duration, only: Option<&Name>) -> Vec<Entry> {
         let names = self.names.iter();
         let names = names.filter(|(name, _)| only.is_none_or(|only| only == *name));
@@ -119,12 +119,12 @@ impl Voter {
         entries.filter(|entry| !entry.is_empty()).collect()
     }
 
-    /// Takes out what the server has to tell its clients.
+    /// Removes and returns the news that the server has for its clients.
     pub fn take_news(&mut self) -> Vec<(Session, News)> {
         std::mem::take(&mut self.news)
     }
 
-    /// Returns the largest number that the server knows to have given.
+    /// Returns the largest number that the server knows to have assigned.
     pub fn last_fence(&self) -> u64 {
         let last = self.names.values().map(|state| state.last);
         last.max().unwrap_or(0)

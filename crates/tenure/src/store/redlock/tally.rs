@@ -17,9 +17,9 @@ pub(crate) struct Tally {
     pub(crate) granted: Vec<(usize, Grant)>,
     /// Whether any of them has other claims of its owner, which already have a number.
     joins: bool,
-    /// The nodes that have granted it but restarted recently, and for how long they do not count.
+    /// The nodes that granted it but restarted recently, and for how long they are still excluded.
     pub(crate) restarted: Vec<(usize, Duration)>,
-    /// Where it stands in line, and when to ask again.
+    /// The nodes where it waits in line, and when to ask again.
     pub(crate) queued: Vec<(usize, Option<Duration>)>,
     /// The nodes that have granted the name to others.
     pub(crate) busy: Vec<usize>,
@@ -65,8 +65,10 @@ impl Tally {
         }
     }
 
-    /// Whether outstanding votes cannot change the outcome: the vote is won; or it is lost, and it is
-    /// known whether to others or because too few nodes can vote.
+    /// Returns whether outstanding votes cannot change the outcome.
+    ///
+    /// This is so if the vote is won; or if it is lost, and it is known whether others have won or too few
+    /// nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
         let answered = self.answered().len();
         let is_told = answered >= majority || answered + self.open < majority;
@@ -74,17 +76,19 @@ impl Tally {
         self.granted.len() >= majority || (is_lost && is_told)
     }
 
-    /// Whether a vote that was not won failed because too few nodes can vote, and not because others
-    /// have the name.
+    /// Returns whether a vote was not won because too few nodes can vote, not because others have the
+    /// name.
     pub(crate) fn is_short(&self, majority: usize) -> bool {
         let nobody_else = self.busy.is_empty() && self.queued.is_empty();
         let blocked = nobody_else && !self.restarted.is_empty();
         self.granted.len() < majority && (self.answered().len() < majority || blocked)
     }
 
-    /// Whether the vote is won, and outstanding votes may carry the number that others know it by: from
-    /// nodes that have the claim from another client, as it is smaller than requested (`least`), or have
-    /// other claims of its owner.
+    /// Returns whether the vote is won, and outstanding votes may carry the number by which others know
+    /// the grant.
+    ///
+    /// Such votes come from nodes that have the claim from another client, which shows in a number smaller
+    /// than requested (`least`), or that have other claims of its owner.
     pub(crate) fn may_agree_later(&self, majority: usize, least: u64) -> bool {
         let is_older = |(_, grant): &(usize, Grant)| grant.fence.get() < least;
         self.granted.len() >= majority
@@ -126,7 +130,7 @@ impl Tally {
         self.failed.iter().cloned().chain(restarted)
     }
 
-    /// Returns the nodes that have granted the claim.
+    /// Returns the nodes that granted the claim.
     pub(crate) fn takers(&self) -> Vec<usize> {
         let granted = self.granted.iter().map(|(node, _)| *node);
         let restarted = self.restarted.iter().map(|(node, _)| *node);
@@ -134,7 +138,7 @@ impl Tally {
     }
 }
 
-/// Whether a node has or may have a lease or place of a claim after this reply.
+/// Returns whether a node has or may have a lease or place of a claim after this reply.
 pub(crate) fn may_have_changed(answer: &Result<Vote>) -> bool {
     match answer {
         Ok(vote) => vote.answer != Answer::Busy,
@@ -153,7 +157,7 @@ pub(crate) struct RestartRule {
 }
 
 impl RestartRule {
-    /// Returns for how long a node's grant does not count, `None` if it does.
+    /// Returns how long a node's grant does not count, `None` if it counts.
     ///
     /// A number that the node issued while it was excluded does not count later either, until there is a
     /// new one: it may be smaller than one that the node has lost.
@@ -225,7 +229,7 @@ mod tests {
     async fn a_number_from_before_a_node_counted_does_not_count_later() {
         let (second, clock) = (1_000_000, 500_000_000);
         let delay = Some(a_minute());
-        // Up for 100 s, so it has counted for 40 s.
+        // The node has been up for 100 s, so it has counted for 40 s.
         for (age, counts) in [(0, true), (39 * second, true), (41 * second, false)] {
             let answers = [granted_at(clock, clock - age, 100)];
             let tally = Tally::of(&answers, delay);

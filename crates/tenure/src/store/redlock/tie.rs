@@ -9,13 +9,14 @@ pub enum TieRule {
     /// By a hash of the claim's id, which is the same for all clients.
     ClaimRank,
     /// By who holds the first node that a client lists and reaches: the rule of an earlier version.
+    ///
     /// Clients that list the nodes in different orders, or reach different ones, can all be first, and
     /// then retry forever. Simulations have to find that.
     #[cfg(feature = "simulation")]
     NodeOrder,
 }
 
-/// Who holds a name at one node that answered.
+/// Who holds a name at one node that replied.
 #[derive(Debug)]
 pub(crate) struct Standing<'a> {
     /// Whether the requesting claim holds it there, or another claim of its owner.
@@ -24,11 +25,11 @@ pub(crate) struct Standing<'a> {
 }
 
 impl TieRule {
-    /// Returns whether a claim holds a node and is before all others that do.
+    /// Returns whether a claim holds a node and comes before all others that hold one.
     ///
-    /// By [`ClaimRank`](Self::ClaimRank) the order depends on nothing but the claims: two of them that
-    /// see each other always agree which is first, and of those that are first where they look, the
-    /// last is in nobody's way.
+    /// With [`ClaimRank`](Self::ClaimRank) the order depends only on the claims. Two claims that see
+    /// each other always agree which is first. Of several claims that are each first among those they
+    /// see, the last one blocks no other.
     pub(crate) fn is_first(self, claim: &ClaimId, nodes: &[Standing<'_>]) -> bool {
         match self {
             Self::ClaimRank => {
@@ -46,8 +47,10 @@ impl TieRule {
     }
 
     /// Returns how often a claim that is first stays after a split vote and asks again, before it yields
-    /// all the same: the others may not see it, or may already hold the name by nodes that it does not
-    /// reach.
+    /// anyway.
+    ///
+    /// It has to yield because the others may not see it, or may already hold the name through nodes
+    /// that it cannot reach.
     pub(crate) fn most_stays(self) -> u32 {
         match self {
             Self::ClaimRank => 8,
@@ -59,9 +62,10 @@ impl TieRule {
 
 /// Returns the rank of a claim among those that split a vote.
 ///
-/// Hashed, so that no client is always before another: the ids of one client share a prefix.
+/// The rank is a hash, so that no client always comes before another: the ids of one client share a
+/// prefix.
 fn rank(id: &ClaimId) -> (u64, &str) {
-    // FNV-1a, from the end, where they differ.
+    // FNV-1a from the end, where ids differ.
     let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let text = id.as_str();
     (text.bytes().rev().fold(0xcbf2_9ce4_8422_2325, mix), text)

@@ -7,21 +7,21 @@ use crate::error::Result;
 use crate::store::redis::url::{Layout, Servers, Settings as Node};
 use crate::url::{Options, StoreUrl, in_node, invalid};
 
-/// Everything that a URL says about servers that vote.
+/// The settings of a URL for voting servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<Node>,
-    /// By how much of a ttl the clocks of a node and of this machine may run apart, in percent.
+    /// How far the clocks of a node and of this machine may drift apart during a ttl, in percent.
     pub(crate) drift_percent: u32,
-    /// How long a node that has started does not count; `None` if nodes never forget.
+    /// How long a node that has started is excluded from voting; `None` if nodes never lose data.
     pub(crate) restart_delay: Option<Duration>,
 }
 
 impl Settings {
-    /// Reads a URL `redlock://node,node,node?options`.
+    /// Parses a URL `redlock://node,node,node?options`.
     ///
-    /// Options behind the last node are for all; options right behind a node are its own and come
-    /// first.
+    /// Options after the last node apply to all nodes. Options right after a node apply to that
+    /// node and take precedence.
     ///
     /// # Errors
     ///
@@ -57,13 +57,14 @@ impl Settings {
         })
     }
 
-    /// For how long nobody else can have a name that nodes keep for so long: shorter by what the
-    /// drift is more than the margin that every holder keeps.
+    /// Returns how long nobody else can have a name that nodes keep for `ttl`.
+    ///
+    /// It is shorter by the part of the drift that exceeds the margin that every holder keeps.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl * (100 - self.drift_percent) / 99
     }
 
-    /// The largest ttl: no node may forget a lease and vote again before it is over.
+    /// Returns the longest ttl: no node may lose a lease and vote again before the lease is over.
     pub(crate) fn longest_ttl(&self) -> Duration {
         match self.restart_delay {
             Some(delay) => delay.saturating_sub(Duration::from_millis(1)),
@@ -72,7 +73,7 @@ impl Settings {
     }
 }
 
-/// Reads one node; what its own options leave out is for all nodes.
+/// Parses one node; options for all nodes fill in those that it does not set.
 fn node(url: &StoreUrl, common: &Options) -> Result<Node> {
     let mut options = url.options();
     if options.has_any(&FOR_ALL) {
@@ -116,10 +117,10 @@ fn restart_delay(options: &mut Options) -> Result<Option<Duration>> {
     Ok(Some(delay.unwrap_or(RESTART_DELAY)))
 }
 
-/// Options that are no node's own.
+/// Options that cannot be set for a single node.
 const FOR_ALL: [&str; 2] = ["drift", "restart_delay"];
 
-/// Options of one server that make no sense for one that votes.
+/// Options of a single server that make no sense for a voting server.
 const NOT_HERE: [&str; 5] = [
     "fences",
     "layout",
@@ -128,13 +129,14 @@ const NOT_HERE: [&str; 5] = [
     "scripts",
 ];
 
-/// More than anybody runs, and as many as a number has bits.
+/// More nodes than anybody runs, and the number of bits of a `u64`.
 const MOST_NODES: usize = 64;
 
-/// Short against a ttl of 30 seconds, so that a node that is away costs little of it.
+/// Timeouts that are short compared to a ttl of 30 seconds, so that an unreachable node costs
+/// little of it.
 const DEFAULTS: [(&str, &str); 2] = [("timeout", "250ms"), ("connect_timeout", "1s")];
 
-/// Twice the ttl that locks have by default.
+/// Twice the default ttl.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

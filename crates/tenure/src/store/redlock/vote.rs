@@ -1,4 +1,4 @@
-//! The vote on a claim: all nodes are asked, their votes are counted, the outcome is settled and reported.
+//! The vote on a claim: ask all nodes, count their votes, then settle and report the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::redlock::tie::{Standing, TieRule};
 use crate::store::redlock::url::Settings;
 use crate::store::vote::{Number, Vote};
 
-/// One client of the nodes together.
+/// One client of all nodes together.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) nodes: Arc<Nodes>,
@@ -31,7 +31,7 @@ pub(crate) struct Group {
     pub(crate) clocks: Clocks,
 }
 
-/// What came of one vote.
+/// The result of one vote.
 #[derive(Debug)]
 enum Outcome {
     Decided(Answer),
@@ -40,7 +40,7 @@ enum Outcome {
 }
 
 impl Group {
-    /// Puts a claim to the vote.
+    /// Holds a vote on a claim.
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let claim = Arc::new(claim.clone());
         if let Some(grant) = self.restart_lease(&claim).await? {
@@ -58,7 +58,7 @@ impl Group {
         Ok(Answer::Busy)
     }
 
-    /// Restarts the lease of a claim that holds; `None` if it has to be won.
+    /// Restarts the lease of a claim that already holds the name; `None` if the claim still has to win.
     async fn restart_lease(&self, claim: &Claim) -> Result<Option<Grant>> {
         let Some((held, fence)) = self.cleanup.safely_held(&claim.id) else {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Group {
         };
         let tally = count(&round.answers);
         if tally.may_agree_later(majority, least) {
-            // Does not wait for a node that does not answer at all.
+            // This does not wait for a node that does not reply at all.
             let agreed = round.until(|answers| count(answers).agreed(majority).is_some());
             self.nodes.within(SLOW_ANSWER, agreed).await;
         } else if tally.is_short(majority) {
@@ -176,12 +176,14 @@ impl Group {
         Some(RestartRule { delay, began })
     }
 
-    /// Returns the fence that a majority has, and the grants with it: the number that a majority agrees
-    /// on, else the largest one, once a majority has stored it.
+    /// Returns the fence that a majority has, and the grants with it.
+    ///
+    /// That is the number that a majority agrees on, or otherwise the largest one, once a majority has
+    /// stored it.
     ///
     /// # Errors
     ///
-    /// The votes, if a majority did not store it.
+    /// The votes, if no majority stored it.
     async fn agree_on_fence(
         &self,
         claim: &Arc<Claim>,
@@ -288,8 +290,10 @@ impl Group {
         queued(ROUND_TRIP + longest.mul_f64(fastrand::f64()))
     }
 
-    /// Checks who holds which nodes after a split vote: `None` if another claim has a majority, else
-    /// whether this claim is [first](TieRule::is_first).
+    /// Checks who holds which nodes after a split vote.
+    ///
+    /// Returns `None` if another claim has a majority, otherwise whether this claim is
+    /// [first](TieRule::is_first).
     async fn is_first(&self, claim: &Claim, tally: &Tally) -> Option<bool> {
         let answered = tally.answered().len();
         let enough = |answers: &Answers<Vec<Entry>>| succeeded(answers) >= answered;
@@ -315,15 +319,16 @@ impl Group {
     }
 }
 
-/// Whether nodes count by now, but their grants do not, because they are older than that. A lease without
-/// a client, or one that shares the number of its owner's other claims, gets no new number when it is
-/// requested again, so it has to be withdrawn and granted again.
+/// Returns whether nodes count by now, but their grants are too old to count.
+///
+/// A lease without a client, or one that shares the number of its owner's other claims, gets no new number
+/// when it is requested again. So it has to be withdrawn and granted again.
 fn is_outdated(claim: &Claim, tally: &Tally) -> bool {
     let mut restarted = tally.restarted.iter();
     claim.wait == Wait::InLine && restarted.any(|(_, left)| left.is_zero())
 }
 
-/// Returns a place in line; the claim asks again at the earliest time that a node named.
+/// Returns a place in line; the claim asks again at the earliest time that a node gave.
 fn in_line(claim: &Claim, tally: &Tally) -> Outcome {
     let times = tally.queued.iter().filter_map(|(_, time)| *time);
     let soonest = times.min().unwrap_or(claim.ttl);
@@ -340,7 +345,7 @@ fn queued(ask_again: Duration) -> Outcome {
     })
 }
 
-/// Returns how many fences all of the grants have reserved.
+/// Returns how many fences every one of the grants has reserved.
 fn fences(granted: &[(usize, Grant)]) -> u32 {
     let fences = granted.iter().map(|(_, grant)| grant.fences);
     fences.min().unwrap_or(1)
@@ -349,5 +354,5 @@ fn fences(granted: &[(usize, Grant)]) -> u32 {
 /// How often a claim that does not wait asks again after a split vote.
 const MOST_SPLITS: usize = 20;
 
-/// A little longer than it takes to ask all nodes.
+/// Slightly longer than it takes to ask all nodes.
 const ROUND_TRIP: Duration = Duration::from_millis(2);

@@ -1,7 +1,8 @@
-//! How far the clocks of the nodes are apart, against what keeps fences growing.
+//! Compares how far the clocks of the nodes are apart with what keeps fences growing.
 //!
 //! Fences follow the clocks of the nodes. When a node loses the last fence, the next one is still larger
-//! as long as no clock is ahead of it by more than the time for which the node is excluded.
+//! as long as no other clock is ahead of that node's clock by more than the time for which the node is
+//! excluded.
 
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn clocks_are_held_against_the_restart_delay() {
-        // All of them an hour ahead of this machine, which matters to nobody.
+        // All of them are an hour ahead of this machine, which does not matter.
         let near = [(3_600_000, 1), (3_600_900, 1), (3_600_300, 1)];
         assert_eq!(verdict(&near, Some(60)), Verdict::Fine);
         assert_eq!(compare(&readings(&near), &[], None)[0].advice, None);

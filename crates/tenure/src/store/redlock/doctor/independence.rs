@@ -1,4 +1,4 @@
-//! Finds nodes that are not independent of each other: what one loses, the other loses too.
+//! Finds nodes that depend on each other: what one of them loses, the other loses too.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -238,7 +238,7 @@ mod tests {
             ];
             seen(place, &info)
         };
-        // By another name, and linked; by the same name, and not linked yet.
+        // One by another name and linked, and one by the same name and not linked yet.
         for replica in [
             follower("b:2", "2", "10.0.0.1", "x"),
             follower("b:2", "2", "a", "?"),

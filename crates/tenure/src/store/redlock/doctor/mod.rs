@@ -1,10 +1,10 @@
-//! Checks nodes for what endangers locks by majority: each one, and all together.
+//! Checks nodes for what endangers locks by majority, individually and together.
 //!
 //! | file | content |
 //! |---|---|
 //! | `majority` | how many nodes there are, and whether enough of them can vote |
 //! | `independence` | nodes that are not independent of each other |
-//! | `persistence` | what nodes lose when they restart, and what protects then |
+//! | `persistence` | what nodes lose when they restart, and how locks are protected then |
 //! | `clock` | how far the clocks of the nodes are apart |
 //!
 //! The settings of each single server are checked by the doctor of the `redis` store.

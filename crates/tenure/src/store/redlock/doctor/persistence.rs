@@ -1,4 +1,4 @@
-//! Checks what nodes lose when they restart, and what protects then.
+//! Checks what nodes lose when they restart, and how locks are protected then.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(super) fn persistence(facts: &Facts, restart_delay: Option<Duration>) -> Fin
     }
 }
 
-/// A node that votes right after a start must have every change on disk before it replies.
+/// Checks a node that votes right after a start: it must have every change on disk before it
+/// replies.
 fn without_delay(kept: Finding, facts: &Facts) -> Finding {
     let forgets = match (kept.verdict, server::forgetful(facts)) {
         (Verdict::Unknown, None) => {
@@ -113,7 +114,7 @@ mod tests {
                 &[("appendonly", "yes"), ("appendfsync", "always")],
                 Verdict::Fine,
             ),
-            // A user who may not see all settings.
+            // The user may not see all settings.
             (&[("appendonly", "no")], Verdict::Problem),
             (&[("appendfsync", "everysec")], Verdict::Problem),
             (&[("appendonly", "yes")], Verdict::Unknown),
