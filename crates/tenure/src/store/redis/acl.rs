@@ -31,7 +31,7 @@ pub(crate) struct Use {
     sentinel: bool,
     database: bool,
     replicas: bool,
-    /// The server is one of several that vote.
+    /// The server is one of several voting servers.
     voter: bool,
 }
 
@@ -59,7 +59,7 @@ impl Use {
         of
     }
 
-    /// Returns what a server that votes with others is used for.
+    /// Returns what a voting server is used for.
     pub(crate) fn of_voter(settings: &Settings) -> Self {
         Self {
             voter: true,
@@ -67,7 +67,7 @@ impl Use {
         }
     }
 
-    /// Whether the fence of a string has its own key.
+    /// Returns whether the fence of a string has its own key.
     pub(crate) fn has_fence_keys(&self) -> bool {
         self.fence_script
     }
@@ -84,7 +84,7 @@ impl Use {
         self.hash || self.script || self.fence_script
     }
 
-    /// Whether the server knows who is subscribed to an inbox, so that scripts ask for it.
+    /// Returns whether the server knows who is subscribed to an inbox, so that scripts ask for it.
     fn counts_listeners(&self) -> bool {
         self.hash && !self.cluster && !self.replicas && !self.voter
     }
@@ -124,7 +124,7 @@ pub(crate) fn line(settings: &Settings, of: Use) -> String {
     format!("ACL SETUSER {}", words.join(" "))
 }
 
-/// The patterns of all keys of a store.
+/// Returns the patterns of all keys of a store.
 fn key_patterns(settings: &Settings, of: Use) -> impl Iterator<Item = String> {
     let prefix = escaped(&settings.prefix);
     // The key of a string's fence contains the whole key of the lock in braces.
@@ -146,7 +146,7 @@ const fn right(rule: &'static str, needed: fn(&Use) -> bool, call: &'static str)
     Right { rule, needed, call }
 }
 
-/// All commands. The server checks the permissions before it refuses a wrong argument.
+/// All commands; the server checks permissions before it rejects a wrong argument.
 #[rustfmt::skip]
 const RIGHTS: &[Right] = &[
     right("client|caching", |of| of.string() && !of.cluster, "CLIENT CACHING YES"),
@@ -158,7 +158,7 @@ const RIGHTS: &[Right] = &[
     right("delifeq", |of| of.delifeq, "DELIFEQ <key> x"),
     right("eval", Use::any_script, "EVAL return(1) 1 <key>"),
     right("evalsha", Use::any_script, "EVALSHA 0000000000000000000000000000000000000000 1 <key>"),
-    // On its own it is an error, and changes nothing.
+    // An EXEC without MULTI is an error, and changes nothing.
     right("exec", |of| of.watch, "EXEC"),
     right("exists", |of| of.hash || of.string(), "EXISTS <key>"),
     right("get", |of| of.string() || of.voter, "GET <key>"),
@@ -169,7 +169,7 @@ const RIGHTS: &[Right] = &[
     right("hincrby", |of| of.hash, "HINCRBY <key> field x"),
     right("hkeys", |of| of.hash, "HKEYS <key>"),
     right("hmget", |of| of.hash, "HMGET <key> field"),
-    // An incomplete field-value pair.
+    // The field-value pair is incomplete, which is an error.
     right("hset", |of| of.hash, "HSET <key> field x half"),
     right("info", |of| of.voter, "INFO server"),
     right("lindex", |of| of.hash, "LINDEX <key> 0"),
@@ -214,7 +214,7 @@ mod tests {
         Right::needed(of).map(|right| right.rule).collect()
     }
 
-    /// Every command of a script, in the form of a rule.
+    /// Returns every command that a script calls, in the form of a rule.
     fn called(script: &str) -> BTreeSet<String> {
         let calls = script.split("redis.").skip(1).filter_map(|rest| {
             let rest = rest
@@ -235,7 +235,7 @@ mod tests {
         calls.collect()
     }
 
-    /// All scripts of a layout.
+    /// Returns all scripts of a layout.
     fn scripts(are_strings: bool) -> String {
         let folder =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/scripts");
@@ -262,7 +262,7 @@ mod tests {
             let settings = settings(url);
             let mut known = rules(Use::of(&settings, None));
             if !are_strings {
-                // Some of it is called at servers that vote, and there alone.
+                // Some commands are called only on voting servers.
                 known.extend(rules(Use::of_voter(&settings)));
             }
             for command in &called {

@@ -13,7 +13,7 @@ use crate::store::redis::fault;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Granted {
     fence: Fence,
-    /// The server's clock, if it votes.
+    /// The server's clock, if the server votes.
     pub(crate) clock_us: Option<u64>,
     /// Whether the claim shares the fence of another claim of its owner.
     pub(crate) joins: bool,
@@ -38,7 +38,7 @@ impl Granted {
         })
     }
 
-    /// Returns the answer to a claim. A claim that shares a fence has none of the reserved ones.
+    /// Returns the answer to a claim; one that shares a fence has none of the reserved ones.
     pub(crate) fn to(self, claim: &Claim) -> Answer {
         let fences = if self.joins { 1 } else { claim.fences.max(1) };
         Answer::Granted(Grant::new(self.fence, claim.ttl).with_fences(fences))

@@ -37,7 +37,7 @@ pub(crate) enum Native {
 }
 
 impl Native {
-    /// The command that asks the server which one it has.
+    /// The command that asks the server which one it supports.
     pub(crate) const ASK: [&str; 4] = ["COMMAND", "INFO", "DELEX", "DELIFEQ"];
 
     /// Parses the reply to [`ASK`](Self::ASK).
@@ -57,8 +57,10 @@ impl Native {
 }
 
 impl Compare {
-    /// Finds out which way the server supports. If it has no native command or does not say so, that
-    /// is a script, or `WATCH` if the server runs no scripts.
+    /// Determines which way the server supports.
+    ///
+    /// If the server has no native command, or does not tell, that is a script, or `WATCH` if the
+    /// server runs no scripts.
     pub(crate) async fn find(link: &Link, runs_scripts: bool) -> Self {
         let mut cmd = redis::cmd(Native::ASK[0]);
         cmd.arg(&Native::ASK[1..]);
@@ -75,7 +77,7 @@ impl Compare {
         }
     }
 
-    /// Whether the server has neither a native command nor scripts.
+    /// Returns whether the server has neither a native command nor scripts.
     pub(crate) fn is_by_watch(&self) -> bool {
         matches!(self.way, Way::Watch(_))
     }

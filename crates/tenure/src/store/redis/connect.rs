@@ -29,9 +29,9 @@ pub(crate) enum Connection {
 /// The clocks of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// When it started, at the latest.
+    /// When the server started, at the latest.
     pub(crate) started: Instant,
-    /// Its time, and when it was received.
+    /// Its time, and when that was received.
     pub(crate) clock_us: u64,
     pub(crate) heard: Instant,
 }
@@ -164,13 +164,15 @@ impl Connection {
     }
 }
 
-/// Returns, after a pause, whether to send a request again that a cluster refused: only if it was
-/// not carried out. Counts the refusals.
+/// Decides whether to send a request again that a cluster refused, and pauses first; counts the
+/// refusals.
+///
+/// A request is sent again only if it was not executed.
 async fn may_repeat(error: &RedisError, refusals: &mut u32) -> bool {
     if !fault::is_refused(error) || *refusals == MOST_REFUSALS {
         return false;
     }
-    // Meanwhile the client learns where the slot is.
+    // During the pause, the client learns where the slot is.
     sleep(SHORTEST_PAUSE * 2_u32.pow(*refusals)).await;
     *refusals += 1;
     true
@@ -215,7 +217,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Settings {
-    /// The address of a server or a sentinel.
+    /// Returns the address of a server or a sentinel.
     pub(crate) fn address(&self, host: &Host) -> ConnectionAddr {
         let Host { name, port } = host.clone();
         if self.tls.is_some() {
@@ -266,7 +268,7 @@ impl Settings {
     }
 
     fn client(&self, info: ConnectionInfo) -> RedisResult<Client> {
-        // Without the feature no URL asks for TLS: `url.rs` has refused it.
+        // Without the feature, no URL asks for TLS: `url.rs` has rejected it.
         #[cfg(feature = "redis-tls")]
         if let Some(tls) = &self.tls {
             return Client::build_with_tls(info, tls.certificates()?);
@@ -309,16 +311,16 @@ async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times>
         .arg("server")
         .query_async(connection)
         .await?;
-    // Not when the request was sent: if that was delayed on its way, the server would seem to be up for
-    // longer than it is, and its clock to be further ahead.
+    // This is not the time when the request was sent: if the request was delayed, the server would seem
+    // to have been up for longer, and its clock to be further ahead.
     let heard = Instant::now();
     let number = |field: &str| {
         let mut lines = info.lines();
         let text = lines.find_map(|line| line.strip_prefix(field))?;
         text.trim().parse::<u64>().ok()
     };
-    // The uptime is rounded up: the first second may have been a moment. A server that does not report
-    // its uptime counts as one that has just started.
+    // The uptime is rounded up: its first second may have been just a moment. A server that does not
+    // report its uptime counts as just started.
     let uptime = number("uptime_in_seconds:").map_or(0, |seconds| seconds.saturating_sub(1));
     let started = heard.checked_sub(Duration::from_secs(uptime));
     Ok(Times {
@@ -329,6 +331,6 @@ async fn ask_times(connection: &mut MultiplexedConnection) -> RedisResult<Times>
     })
 }
 
-/// The first pause after a node has refused a request, which doubles each time; and how many pauses.
+/// The first pause after a node refuses a request, which doubles each time, and the number of pauses.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const MOST_REFUSALS: u32 = 7;

@@ -30,7 +30,7 @@ impl Fault {
     pub(crate) fn of(error: RedisError) -> Self {
         let code = code_of(&error).unwrap_or_default().to_owned();
         let Some(advice) = advice(&code) else {
-            // As text: the source of the client's error repeats it.
+            // The error is kept as text, because the source of the client's error repeats it.
             let text = error.to_string();
             return Self {
                 reconnect: error.kind() == ErrorKind::Io,
@@ -56,8 +56,8 @@ impl Fault {
     }
 }
 
-/// Whether a node of a cluster did not execute a request, or never saw it, so that it can be sent to
-/// another node.
+/// Returns whether a node of a cluster did not execute or never received a request, so that it can be
+/// sent to another node.
 pub(crate) fn is_refused(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
     match error.kind() {
@@ -68,7 +68,7 @@ pub(crate) fn is_refused(error: &RedisError) -> bool {
     }
 }
 
-/// Whether the server does not know a script, so that it has to be sent in full.
+/// Returns whether the server does not know a script, so that it has to be sent in full.
 pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
@@ -84,7 +84,7 @@ fn code_of(error: &RedisError) -> Option<&str> {
     error.code()
 }
 
-/// Whether an error came from a command inside a script: the commands before it took effect.
+/// Returns whether an error came from a command inside a script: the commands before it took effect.
 ///
 /// A script's first write and its reads are refused before anything is changed, but the error alone
 /// does not say which command it was.
@@ -124,7 +124,7 @@ pub(crate) fn indeterminate(source: impl Into<BoxError>) -> Error {
     Error::indeterminate(DRIVER, source)
 }
 
-/// The error for a reply that no script sends.
+/// Returns the error for a reply that no script sends.
 pub(crate) fn garbled() -> Error {
     indeterminate("unexpected reply of the server")
 }
@@ -188,7 +188,7 @@ impl Trouble {
     }
 }
 
-/// Whether the error persists until somebody changes a setting.
+/// Returns whether the error persists until somebody changes a setting.
 fn lasts(error: &RedisError) -> bool {
     let code = code_of(error).unwrap_or_default();
     let kinds = [

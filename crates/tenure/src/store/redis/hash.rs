@@ -35,27 +35,29 @@ pub(crate) struct Hash {
     keys: Keys,
     scripts: Scripts,
     session: String,
-    /// What ledger.lua needs to know about this client.
+    /// The client's parameters for ledger.lua.
     about_us: String,
-    /// The holder of most leases: this process, without a reason.
+    /// How most leases describe their holder: this process, without a reason.
     usual: (About, String),
     fence_memory_ms: u64,
-    /// How many keys of a lock each call names: all of them in a cluster, where they may move.
+    /// How many keys of a lock each call names: all of them in a cluster, where they may move to
+    /// another node.
     keys_each: usize,
     heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
 }
 
 impl Hash {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
-        // In a cluster a node does not know the subscribers of other nodes. With replicas, a grant that
-        // was handed over has to be confirmed by them first.
+        // In a cluster, a node does not know the subscribers of other nodes. With replicas, a grant
+        // that was handed over has to be confirmed by them first.
         let confirm = settings.is_cluster() || settings.replicas > 0;
         let confirm_ms = if confirm { CONFIRM_MS } else { 0 };
         Self::open_with(settings, confirm_ms, Scripts::new()).await
     }
 
-    /// Opens a client; a lease that it hands over lasts `confirm_ms` unless confirmed. 0 means that no
-    /// confirmation is needed.
+    /// Opens a client; a lease that it hands over lasts `confirm_ms` unless confirmed.
+    ///
+    /// 0 means that no confirmation is needed.
     pub(crate) async fn open_with(
         settings: Settings,
         confirm_ms: u64,
@@ -66,7 +68,7 @@ impl Hash {
         Ok(client)
     }
 
-    /// Starts to open a client of one of several servers that vote, and retries until it succeeds.
+    /// Starts to open a client of one of several voting servers, and retries until it succeeds.
     pub(crate) fn start_voter(settings: Settings, scripts: Scripts) -> Self {
         Self::start(settings, CONFIRM_MS, scripts, Greeting::Join)
     }
@@ -75,7 +77,7 @@ impl Hash {
         self.link.settings()
     }
 
-    /// Opens the same client again, on the runtime of the caller. The copy receives no news.
+    /// Opens the same client again, on the caller's runtime; the copy receives no news.
     pub(crate) fn again(&self) -> Self {
         let session = self.session.clone();
         let greeting = if self.link.votes() {
@@ -175,7 +177,7 @@ impl Hash {
         (script, cmd)
     }
 
-    /// Returns the start of every call: the keys of a lock, and what ledger.lua needs.
+    /// Returns the start of every call: the keys of a lock, and the parameters for ledger.lua.
     fn call(&self, script: &Script, name: &Name) -> Cmd {
         let mut cmd = script.call(self.keys_each);
         add_keys(&mut cmd, &self.keys, name, self.keys_each);
@@ -211,10 +213,10 @@ impl Hash {
         })
     }
 
-    /// Waits until enough replicas have the writes of a call that got this answer.
+    /// Waits until enough replicas have the writes of a call that got this reply.
     ///
-    /// The call is repeated right before `WAIT`, which only covers writes of its own connection to its
-    /// own server, and either may have changed since. The call is idempotent: it gets the same answer
+    /// The call is repeated right before `WAIT`. `WAIT` only covers writes of its own connection to its
+    /// own server, and either may have changed since. The call is idempotent: it gets the same reply
     /// unless the server has lost the lock.
     async fn confirm_by_replicas(&self, call: &Cmd, answer: &Value) -> Result<()> {
         let settings = self.link.settings();
@@ -314,7 +316,7 @@ impl Driver for Hash {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        // All keys of one call live in one slot of a cluster.
+        // All keys of one call must be in one slot of a cluster.
         let batch = if self.link.settings().is_cluster() {
             1
         } else {
@@ -341,7 +343,7 @@ impl Driver for Hash {
             match heard.recv().await {
                 Some(Heard::Message(message)) => {
                     match inbox::read(&message, &self.keys) {
-                        // The client that handed it over may not have waited for any replica.
+                        // The client that handed the lock over may not have waited for any replica.
                         Some(News::Granted { name, .. }) if self.settings().replicas > 0 => {
                             return News::AskAgain(Some(name));
                         }
@@ -351,7 +353,7 @@ impl Driver for Hash {
                 }
                 Some(Heard::Again) => return News::AskAgain(None),
                 Some(Heard::Changed(_)) => {}
-                // The link's task ends with this client alone.
+                // The link's task ends only with this client.
                 None => return std::future::pending().await,
             }
         }
@@ -394,7 +396,7 @@ impl Driver for Hash {
     }
 }
 
-/// Adds a fence, or an empty argument for any.
+/// Adds a fence, or an empty argument that matches any fence.
 fn add_fence(cmd: &mut Cmd, fence: Option<Fence>) {
     match fence {
         Some(fence) => cmd.arg(fence.get()),
@@ -408,11 +410,11 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     whole.unwrap_or(LONGEST_MS).clamp(1, LONGEST_MS)
 }
 
-/// A limit below what servers accept as an expiry: beyond that, the server would refuse the expiry of
-/// a lease that the script has already written.
+/// A limit below the largest expiry that servers accept: beyond it, the server would refuse the expiry
+/// of a lease that the script has already written.
 const LONGEST_MS: u64 = 1000 * 365 * 86_400_000;
 
-/// How many leases one script renews: it blocks the server meanwhile.
+/// How many leases one script renews; a script blocks the server while it runs.
 const BATCH: usize = 100;
 
 /// Long enough for a message and a reply; a dead waiter delays the others no longer than this.

@@ -9,7 +9,7 @@ use crate::store::redis::keys::Keys;
 
 /// Parses a message: a letter, its arguments, a line break, and the key of the lease.
 ///
-/// Returns `None` for a message of somebody else.
+/// Returns `None` for a message from somebody else.
 pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
     let message = std::str::from_utf8(message).ok()?;
     let (what, key) = message.split_once('\n')?;
@@ -29,7 +29,7 @@ pub(crate) fn read(message: &[u8], keys: &Keys) -> Option<News> {
                 name,
                 claim: ClaimId::new(words.next()?).ok()?,
                 grant: Grant::new(fence, valid).with_fences(fences),
-                // Negative if the server's clock was set back in the meantime.
+                // The time is negative if the server's clock was set back in the meantime.
                 after: Duration::from_micros(u64::try_from(after_us).unwrap_or(0)),
             })
         }

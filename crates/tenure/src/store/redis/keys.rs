@@ -16,10 +16,10 @@ impl Keys {
         }
     }
 
-    /// The key of a name's lease: `<prefix>{<name>}`.
+    /// Returns the key of a name's lease: `<prefix>{<name>}`.
     ///
     /// The braces are a hash tag, so that all keys of a lock are in one slot of a cluster. A tag
-    /// ends at the first closing brace, so those of the name are escaped as `%7D`.
+    /// ends at the first closing brace, so closing braces in the name are escaped as `%7D`.
     pub(crate) fn lease(&self, name: &Name) -> String {
         let name = name.as_str();
         let mut key = String::with_capacity(self.prefix.len() + name.len() + 2);
@@ -51,12 +51,12 @@ impl Keys {
         Name::new(&decode(text).ok()?).ok()
     }
 
-    /// The prefix of all inboxes.
+    /// Returns the prefix of all inboxes.
     pub(crate) fn inboxes(&self) -> String {
         format!("{}inbox:", self.prefix)
     }
 
-    /// The pattern of all leases and lines, for SCAN.
+    /// Returns the pattern of all leases and lines, for SCAN.
     pub(crate) fn pattern(&self) -> String {
         escaped(&self.prefix) + "{*}*"
     }
@@ -115,7 +115,7 @@ mod tests {
             let key = keys.lease(&one);
             prop_assert_eq!(keys.name(&key), Some(one.clone()));
             prop_assert_eq!(key == keys.lease(&other), one == other);
-            // What a cluster hashes is all that stands between the braces.
+            // A cluster hashes everything between the braces.
             let tag = &key[3..key.find('}').unwrap()];
             prop_assert_eq!(tag.len() + 4, key.len());
         }

@@ -1,4 +1,4 @@
-//! One connection for everything, kept up by one task, for any kind of deployment.
+//! One connection for everything, maintained by one task, for any kind of deployment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,11 +37,11 @@ struct Shared {
     left: AtomicU64,
     /// When the sentinels were last asked.
     looked: Arc<Looked>,
-    /// Why there is none.
+    /// Why there is no connection.
     trouble: watch::Sender<Option<Trouble>>,
-    /// Rung when the current connection has to be replaced.
+    /// Notified when the current connection has to be replaced.
     broken: Notify,
-    /// Rung when somebody waits for the next attempt to connect.
+    /// Notified when somebody waits for the next attempt to connect.
     hurry: Notify,
     greeting: Greeting,
 }
@@ -55,16 +55,16 @@ struct Numbered {
     times: Option<Times>,
 }
 
-/// One connection to one server that is never replaced: once it is lost, every request fails.
+/// A connection to one server that is never replaced: once it is lost, every request fails.
 ///
-/// Not for a cluster, whose connection reconnects by itself.
+/// It is not for a cluster, whose connection reconnects by itself.
 #[derive(Debug)]
 pub(crate) struct Pinned<'a> {
     shared: &'a Shared,
     connection: Numbered,
 }
 
-/// What the server sends unasked.
+/// What the server sends without a request.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A message in the inbox.
@@ -106,7 +106,8 @@ impl Link {
         settings: Settings,
         greeting: Greeting,
     ) -> (Self, mpsc::UnboundedReceiver<Heard>) {
-        // Unbounded in type only: an inbox gets one message for each of its claims and leases.
+        // The channel is unbounded, but an inbox gets only one message for each of its claims and
+        // leases.
         let (hear, heard) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             looked: Looked::new(&settings),
@@ -128,7 +129,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if it has failed; the link keeps trying.
+    /// [`Error::Unavailable`] if the attempt failed; the link keeps trying.
     pub(crate) async fn next_try(&self) -> Result<()> {
         let mut current = self.shared.current.subscribe();
         let mut trouble = self.shared.trouble.subscribe();
@@ -142,17 +143,17 @@ impl Link {
         }
     }
 
-    /// Whether there is a connection at the moment.
+    /// Returns whether there is a connection at the moment.
     pub(crate) fn is_up(&self) -> bool {
         self.shared.current.borrow().is_some()
     }
 
-    /// Whether this is one of several servers that vote.
+    /// Returns whether this is one of several voting servers.
     pub(crate) fn votes(&self) -> bool {
         self.shared.votes()
     }
 
-    /// Why there is none.
+    /// Returns why there is no connection.
     pub(crate) fn no_connection(&self) -> Error {
         self.shared.no_connection()
     }
@@ -188,8 +189,8 @@ impl Link {
         Ok(self.request(Some(script), call).await?.answer)
     }
 
-    /// Sends a command, or calls a script if the command is a call of one; returns the answer and
-    /// what is known about its time.
+    /// Sends a command, or calls a script if one is given; returns the reply and what is known about
+    /// its time.
     pub(crate) async fn request(&self, script: Option<&Script>, cmd: &Cmd) -> Result<Dated> {
         let mut delayed = false;
         let Numbered {
@@ -249,8 +250,8 @@ impl Drop for Link {
 impl Shared {
     /// Returns the current connection, or waits a little for the next one.
     ///
-    /// Does not wait for one of several servers that vote. So requests to it are also executed in the
-    /// order in which they were made.
+    /// For one of several voting servers it does not wait. So requests to that server are also
+    /// executed in the order in which they were made.
     async fn connection(&self) -> Result<Numbered> {
         if !self.looked.is_recent() {
             let asked = timeout(self.settings.patience(), self.looked.until_recent()).await;
@@ -270,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// Whether this is one of several servers that vote.
+    /// Returns whether this is one of several voting servers.
     fn votes(&self) -> bool {
         matches!(self.greeting, Greeting::Join(_))
     }
@@ -314,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// Whether a connection leads to a server that is no longer the master.
+    /// Returns whether a connection leads to a server that is no longer the master.
     fn has_left(&self, number: u64) -> bool {
         number <= self.left.load(Ordering::SeqCst)
     }
@@ -370,7 +371,7 @@ impl Shared {
                 later = self.moved(master) => {
                     tracing::info!(place = self.settings.place(), "another master");
                     self.left.store(number, Ordering::SeqCst);
-                    // It is no older than the one before.
+                    // This master is not older than the previous one.
                     let _ = latest.take_in(later);
                 }
             }
@@ -426,7 +427,7 @@ impl Shared {
         Ok(master)
     }
 
-    /// Returns what handles the messages of a connection.
+    /// Returns the handler for the messages of a connection.
     fn listener(
         self: &Arc<Self>,
         number: u64,
@@ -459,7 +460,7 @@ impl Shared {
     }
 }
 
-/// The keys of an invalidation; an empty list stands for all keys.
+/// Returns the keys of an invalidation message; an empty list stands for all keys.
 fn changed(data: Vec<Value>) -> Vec<Vec<u8>> {
     let keys = data.into_iter().flat_map(|value| match value {
         Value::Array(keys) => keys,
@@ -486,14 +487,14 @@ mod tests {
 
     use super::*;
 
-    /// A place where nobody listens.
+    /// Returns the settings of an address where nobody listens.
     fn nowhere() -> Settings {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         Settings::parse(&format!("redis://{address}")).unwrap()
     }
 
-    /// Whether a request is over without any wait.
+    /// Returns whether a request ends without waiting.
     async fn is_over_at_once(link: &Link) -> bool {
         let ping = redis::cmd("PING");
         let mut request = pin!(link.send(&ping));
@@ -514,7 +515,7 @@ mod tests {
         assert!(!voter.is_up());
     }
 
-    /// A master may have been replaced while this machine slept.
+    /// A master may have been replaced while this machine was suspended.
     #[tokio::test]
     async fn after_a_pause_nothing_is_sent_before_the_sentinels_were_asked() {
         let group = RedisSentinel::start().unwrap();

@@ -2,10 +2,10 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `url` | what a URL says: servers, access, layout, times |
-//! | `link` | the one connection, kept up through restarts and failovers |
+//! | `url` | what a URL specifies: servers, access, layout, times |
+//! | `link` | the one connection, maintained through restarts and failovers |
 //! | `timeout` | how long to wait for a reply |
-//! | `connect`, `sentinel` | how it is made; finding the master |
+//! | `connect`, `sentinel` | connecting; finding the master |
 //! | `hash`, `script`, `scripts/` | the default layout: all modes, decided by Lua scripts |
 //! | `string`, `compare`, `watch` | the layout that other libraries share, also without scripts |
 //! | `slots` | which master of a cluster has which keys |
@@ -16,7 +16,8 @@
 //! | `acl` | the commands that a user needs |
 //! | `doctor` | settings of a deployment that endanger locks |
 //!
-//! `docs/stores/redis.md` says what is promised for each kind of deployment, and what every key holds.
+//! `docs/stores/redis.md` states what is promised for each kind of deployment, and what every key
+//! contains.
 
 #[cfg(feature = "doctor")]
 pub(crate) mod acl;

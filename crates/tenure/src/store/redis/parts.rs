@@ -32,7 +32,8 @@ pub(crate) async fn all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
         .collect()
 }
 
-/// Combines the results of all batches with their lengths; an error only if every batch failed.
+/// Combines the results of all batches with their lengths; returns an error only if every batch
+/// failed.
 pub(crate) fn put_together(
     parts: impl Iterator<Item = (usize, Result<Vec<Renewed>>)>,
 ) -> Result<Vec<Renewed>> {

@@ -16,7 +16,7 @@ use crate::store::redis::url::Host;
 
 /// Returns the names that are held or waited for, sorted.
 pub(crate) async fn names(link: &Link, keys: &Keys) -> Result<Vec<Name>> {
-    // `None` is the one server of the link.
+    // `None` stands for the one server of the link.
     let servers = match link.connection().await? {
         Connection::Server(_) => vec![None],
         Connection::Cluster(cluster) => {

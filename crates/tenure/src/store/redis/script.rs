@@ -20,7 +20,7 @@ impl Script {
         Self { text, hash }
     }
 
-    /// A call by hash.
+    /// Returns a call by hash.
     pub(crate) fn call(&self, count: usize) -> Cmd {
         // Room for most calls, so that adding arguments reallocates nothing.
         let mut cmd = Cmd::with_capacity(16, 384);
@@ -28,9 +28,9 @@ impl Script {
         cmd
     }
 
-    /// The same call in full, which also makes the server remember the script.
+    /// Returns the same call in full, which also makes the server cache the script.
     ///
-    /// One round trip, and no flush can come between a load and a call.
+    /// This takes one round trip, and no flush can come between loading and calling the script.
     pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(&*self.text);
@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// Shows the hash only: the text would fill pages wherever a guard is printed.
+/// Shows only the hash: the text would fill pages wherever a guard is printed.
 impl std::fmt::Debug for Script {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Script").field(&self.hash).finish()
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Script {
 pub(crate) struct Scripts {
     /// For exclusive claims.
     pub(crate) acquire: Script,
-    /// For all others.
+    /// For all other claims.
     pub(crate) join: Script,
     pub(crate) release: Script,
     pub(crate) withdraw: Script,
@@ -77,7 +77,7 @@ impl Scripts {
         }
     }
 
-    /// The same scripts made of other texts, to see which tests fail.
+    /// Makes the same scripts from other texts, to see which tests fail.
     #[cfg(test)]
     pub(crate) fn of(text: impl Fn(&str) -> String) -> Self {
         let script =
@@ -93,7 +93,7 @@ impl Scripts {
         }
     }
 
-    /// The hashes of all.
+    /// Returns the hashes of all scripts.
     #[cfg(test)]
     pub(crate) fn hashes(&self) -> Vec<&str> {
         let all = [

@@ -1,8 +1,8 @@
-//! Finding the master through sentinels, and noticing when there is another.
+//! Finding the master through sentinels, and noticing when it changes.
 //!
-//! A sentinel may be cut off from the others and name a master that they have replaced. Each
-//! failover has a larger *config epoch* than the one before, so all sentinels are asked, and the
-//! largest epoch is believed.
+//! A sentinel may be cut off from the others and report a master that they have replaced. Each
+//! failover has a larger *config epoch* than the one before. So all sentinels are asked, and the
+//! largest epoch wins.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::clock::{Clock, Tick};
 use crate::driver;
 use crate::store::redis::url::{Access, Host, Servers, Settings};
 
-/// A master, and the epoch in which it became so.
+/// A master, and the epoch in which it became the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {
     pub(crate) host: Host,
-    /// `None` if the sentinel does not let us see it.
+    /// `None` if the sentinel does not reveal it.
     pub(crate) epoch: Option<u64>,
 }
 
-/// Asks all sentinels for the master, and returns the one of the largest epoch.
+/// Asks all sentinels for the master, and returns the one with the largest epoch.
 ///
-/// A slow sentinel may know of a later failover, so one answer is not enough: the call returns once
-/// none of the others has said anything for a second, or for a moment if a majority has answered.
-/// Sentinels that cannot be reached do not count towards the majority, because they say nothing
+/// A slow sentinel may know of a later failover, so one reply is not enough. The call returns once
+/// no other sentinel has replied for a second, or for a moment if a majority has replied. Sentinels
+/// that cannot be reached do not count towards the majority, because nothing follows from them
 /// about what the slow ones know.
 pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     let mut asked = JoinSet::new();
@@ -46,7 +46,7 @@ pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     }
     let (mut newest, mut answers): (Option<Master>, usize) = (None, 0);
     let mut fault: RedisError = (ErrorKind::Io, "no sentinel answers").into();
-    // The other half is for the connection to the master.
+    // The other half of the timeout is for the connection to the master.
     let end = Instant::now() + settings.connect_timeout / 2;
     let mut deadline = end;
     while let Ok(Some(said)) = timeout_at(deadline, asked.join_next()).await {
@@ -73,13 +73,13 @@ pub(crate) async fn master(settings: &Settings) -> RedisResult<Master> {
     newest.ok_or(fault)
 }
 
-/// What a sentinel has said to a client that looks for the master.
+/// The reply of a sentinel to a client that looks for the master.
 enum Said {
     Hello(Box<Sentinel>, MultiplexedConnection),
     Master(Master),
 }
 
-/// Refuses a server that the sentinels still call master but that is none any more.
+/// Refuses a server that the sentinels still report as master although it no longer is.
 pub(crate) async fn expect_master(connection: &mut MultiplexedConnection) -> RedisResult<()> {
     let role: Value = redis::cmd("ROLE").query_async(connection).await?;
     match role {
@@ -100,24 +100,24 @@ pub(crate) async fn moved(settings: &Settings, current: &Master, looked: &Arc<Lo
     loop {
         match listening.join_next().await {
             Some(Ok(later)) => return later,
-            // There are none, or one of them has panicked.
+            // There are no sentinels, or one of the tasks has panicked.
             Some(Err(_)) => {}
             None => return std::future::pending().await,
         }
     }
 }
 
-/// The latest master that a sentinel has named.
+/// The latest master that a sentinel has reported.
 #[derive(Debug, Default)]
 pub(crate) struct Latest(Option<(Master, Instant)>);
 
 impl Latest {
-    /// Takes in the master that was named.
+    /// Records the master that was reported.
     ///
     /// # Errors
     ///
-    /// If a later one was named a short while ago: those who know of it may just not answer. After
-    /// that the epochs may have been set back by hand.
+    /// If a later master was reported a short while ago: the sentinels that know of it may just not
+    /// reply. After that time, the epochs may have been reset by hand.
     pub(crate) fn take_in(&mut self, named: Master) -> RedisResult<Master> {
         if let Some((latest, at)) = &self.0
             && named.epoch < latest.epoch
@@ -131,13 +131,13 @@ impl Latest {
     }
 }
 
-/// When each sentinel was last asked who the master is, whether it answered or not.
+/// When each sentinel was last asked for the master, whether it replied or not.
 ///
-/// A process or a machine that stood still may have missed a failover. So nobody may use a
+/// A process or a machine that was suspended may have missed a failover. So nobody may use a
 /// connection to a master before all sentinels have been asked again.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// Goes on while the machine sleeps.
+    /// This clock advances while the machine is suspended.
     clock: Clock,
     at: watch::Sender<Vec<Tick>>,
 }
@@ -156,7 +156,7 @@ impl Looked {
         self.clock.now()
     }
 
-    /// Notes that all were asked at that time.
+    /// Records that all sentinels were asked at that time.
     pub(crate) fn note_all(&self, at: Tick) {
         self.at.send_modify(|looked| looked.fill(at));
     }
@@ -166,19 +166,19 @@ impl Looked {
             .send_modify(|looked| looked[index] = self.clock.now());
     }
 
-    /// Whether all were asked lately; always where there are no sentinels.
+    /// Returns whether all sentinels were asked recently; always true without sentinels.
     pub(crate) fn is_recent(&self) -> bool {
         self.are_recent(&self.at.borrow())
     }
 
-    /// Waits until all were asked lately.
+    /// Waits until all sentinels were asked recently.
     pub(crate) async fn until_recent(&self) {
         let mut at = self.at.subscribe();
-        // Ends in no other way: the sender is this value's own.
+        // This cannot fail, because this value owns the sender.
         let _ = at.wait_for(|at| self.are_recent(at)).await;
     }
 
-    /// Lets the machine have slept for longer than an answer is believed.
+    /// Simulates that the machine was suspended for longer than a reply is valid.
     #[cfg(test)]
     pub(crate) fn sleep(&self) {
         let slept = u64::try_from(RECENT.as_nanos()).unwrap();
@@ -198,12 +198,12 @@ struct Sentinel {
     settings: Settings,
     host: Host,
     access: Access,
-    /// What they call the master.
+    /// The name of the master, as the sentinels know it.
     name: String,
 }
 
 impl Sentinel {
-    /// All that the URL names; none if it names no sentinels.
+    /// Returns all sentinels that the URL names; empty if it names none.
     fn all(settings: &Settings) -> Vec<Self> {
         let Servers::Sentinel {
             hosts,
@@ -222,9 +222,9 @@ impl Sentinel {
         hosts.iter().map(sentinel).collect()
     }
 
-    /// Listens to this sentinel, and asks it now and then, until it names a later master.
+    /// Listens to this sentinel, and asks it regularly, until it reports a later master.
     ///
-    /// `looked` is called after each answer, and after each try that got none.
+    /// Calls `looked` after each reply, and after each failed attempt.
     async fn attend(&self, current: &Master, looked: impl Fn()) -> Master {
         loop {
             if let Ok(later) = self.attend_once(current, &looked).await {
@@ -235,7 +235,7 @@ impl Sentinel {
         }
     }
 
-    /// The same until it does not answer.
+    /// Does the same until the sentinel stops replying.
     async fn attend_once(&self, current: &Master, looked: &impl Fn()) -> RedisResult<Master> {
         let (tell, mut told) = mpsc::unbounded_channel();
         let patience = ANSWER.min(self.settings.connect_timeout);
@@ -253,7 +253,7 @@ impl Sentinel {
                 return Ok(named);
             }
             looked();
-            // It is asked again if nothing is told: a connection may be cut without a word.
+            // It is asked again if it reports nothing, because a connection may break unnoticed.
             match timeout(KEEP_ALIVE, self.told(&mut told)).await {
                 Ok(heard) => {
                     heard?;
@@ -264,7 +264,7 @@ impl Sentinel {
         }
     }
 
-    /// Waits until the sentinel tells that our master was replaced.
+    /// Waits until the sentinel reports that our master was replaced.
     async fn told(&self, told: &mut mpsc::UnboundedReceiver<PushInfo>) -> RedisResult<()> {
         while let Some(push) = told.recv().await {
             match (push.kind, push.data.last()) {
@@ -291,7 +291,7 @@ impl Sentinel {
     /// Asks the sentinel for the master.
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Master> {
         let name = &self.name;
-        // The epoch first, so that an address never has a larger one than its own.
+        // The epoch is requested first, so that an address never gets a larger epoch than its own.
         let mut pipeline = redis::pipe();
         pipeline.cmd("SENTINEL").arg("MASTER").arg(name);
         pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
@@ -313,7 +313,7 @@ impl Sentinel {
     }
 }
 
-/// Whether a sentinel names a later master; `switched` if it told of one.
+/// Returns whether a sentinel reports a later master; `switched` if it announced a switch.
 fn is_later(named: &Master, current: &Master, switched: bool) -> bool {
     let later = match (named.epoch, current.epoch) {
         (Some(named), Some(current)) => current < named,
@@ -326,20 +326,21 @@ fn silent(_: tokio::time::error::Elapsed) -> RedisError {
     (ErrorKind::Io, "the sentinel does not answer").into()
 }
 
-/// How often a sentinel is asked that tells nothing.
+/// How often a sentinel that reports nothing is asked.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// How long a sentinel may take to answer, if the client is subscribed to it or another sentinel
-/// has named a master already.
+/// How long a sentinel may take to reply, if the client is subscribed to it or another sentinel has
+/// already reported a master.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long an answer of all sentinels is believed: longer than it takes to ask one that is silent.
+/// How long a reply of all sentinels is valid: longer than it takes to ask one that does not reply.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// How long no master is believed that was replaced: by then all sentinels have heard of it.
+/// How long a master that was replaced is not accepted: by then all sentinels have heard of the
+/// failover.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// How long slow sentinels are waited for once most have answered.
+/// How long to wait for slow sentinels once a majority has replied.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

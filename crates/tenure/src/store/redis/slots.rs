@@ -19,9 +19,9 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Whether the range contains the slot of this key.
+    /// Returns whether the range contains the slot of this key.
     pub(crate) fn has(&self, key: &str) -> bool {
-        // The client library does not reveal the number.
+        // The client library does not expose the number.
         let slot = Some(Slot::for_key(key));
         (self.first..=self.last).any(|number| Slot::new(number) == slot)
     }
@@ -44,8 +44,9 @@ impl Range {
     }
 }
 
-/// Parses a node: its name or address, its port, and more. A node that does not know its own name is
-/// at the host that was asked.
+/// Parses a node: its name or address, its port, and more.
+///
+/// A node that does not know its own name is at the host that was asked.
 fn host(node: &Value, asked: &str) -> Option<Host> {
     let Value::Array(node) = node else {
         return None;
@@ -105,7 +106,7 @@ mod tests {
             },
             replicas: Vec::new(),
         };
-        // By CRC16, as the specification of clusters has it.
+        // The numbers are CRC16 values, as the cluster specification defines them.
         assert!(range(12182, 12182).has("foo"));
         assert!(range(0, 16383).has("foo"));
         assert!(!range(0, 12181).has("foo") && !range(12183, 16383).has("foo"));

@@ -1,4 +1,4 @@
-//! Who holds a name and who waits for it: parses the replies of `look.lua` and `evict.lua`.
+//! Parses the replies of `look.lua` and `evict.lua`: who holds a name and who waits for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use redis::{FromRedisValue, Value};
 use crate::driver::{About, Entry, Holder, Life, Mode, Waiter};
 use crate::name::{ClaimId, Fence, Name, Owner};
 
-/// The state of one name as it is in the server.
+/// The state of one name in the server.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     now_us: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Snapshot {
     ends: Vec<(String, u64)>,
     line: Vec<String>,
     places: HashMap<String, String>,
-    /// The number of subscribers of each waiter's inbox; empty where that is unknown.
+    /// The number of subscribers of each waiter's inbox; empty if unknown.
     listeners: Vec<u64>,
 }
 
-/// What the scripts return: the server's time, the ttl of the lease's key, the lease, the ends, the
-/// line, the places and the subscribers.
+/// The reply of the scripts: the server's time, the ttl of the lease's key, the lease, the ends,
+/// the line, the places and the subscribers.
 type Answer = (
     u64,
     i64,
@@ -179,7 +179,7 @@ fn split_owner<'a>(text: &'a str, claim: &'a str) -> (&'a str, &'a str) {
     text.split_once('\n').unwrap_or((text, claim))
 }
 
-/// Returns what ends the lease of a client, of nobody, or of a name that stays taken.
+/// Returns what ends the lease, for a lease of a client, of nobody, or of a name that stays taken.
 fn life(who: &str) -> Life {
     match who {
         "-" | "!" => Life::Ttl,
@@ -187,7 +187,7 @@ fn life(who: &str) -> Life {
     }
 }
 
-/// Writes a mode as the scripts know it.
+/// Formats a mode for the scripts.
 pub(crate) fn write_mode(mode: Mode) -> String {
     match mode {
         Mode::Exclusive => "x".to_owned(),
@@ -208,7 +208,7 @@ fn read_mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Writes who asks: the process, the machine, and the reason if there is one.
+/// Formats who asks: the process, the machine, and the reason if there is one.
 pub(crate) fn write_about(about: &About) -> String {
     let About { reason, host, pid } = about;
     // Host names have no spaces; one that does must not be parsed as a reason.
@@ -227,7 +227,7 @@ fn read_about(text: &str) -> About {
     About { reason, host, pid }
 }
 
-/// A score as a whole number.
+/// Converts a score to a whole number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,7 @@
 //! The layout that other libraries share: a string with the claim's id, `SET NX PX`.
 //!
-//! Exclusive locks only, and no line: the first to ask after a release is granted the lock. The
-//! server tells waiters when the key changes (client-side caching), whoever changed it.
+//! Exclusive locks only, and no line: the first client to ask after a release is granted the lock.
+//! The server tells waiters when the key changes (client-side caching), whoever changed it.
 
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::Arc;
@@ -40,9 +40,10 @@ pub(crate) struct StringLocks {
     acquire: Script,
     /// The fences of this client's leases: a string has no room for them.
     held: Mutex<Held>,
-    /// The names that this client waits for, with the claims: one may give up while another waits on.
+    /// The names that this client waits for, with the claims: one claim may give up while another
+    /// still waits.
     awaited: Mutex<HashMap<Name, HashSet<ClaimId>>>,
-    /// This client's own releases, about which the server does not tell it.
+    /// This client's own releases, which the server does not report to it.
     freed: mpsc::UnboundedSender<Name>,
     news: tokio::sync::Mutex<Inbox>,
 }
@@ -104,7 +105,7 @@ impl StringLocks {
         format!("{}{name}", self.prefix)
     }
 
-    /// Takes the lock, or finds that this claim has it already.
+    /// Takes the lock, or finds that this claim already has it.
     async fn take(&self, claim: &Claim, key: &str) -> Result<Option<Fence>> {
         let ttl = millis(claim.ttl);
         if self.fences && self.compare.is_by_watch() {
@@ -156,7 +157,7 @@ impl StringLocks {
         }
         let (seconds, micros) =
             <(u64, u64)>::from_redis_value(time.clone()).map_err(|_| fault::garbled())?;
-        // Room for that many local hand-overs in each microsecond.
+        // This leaves room for that many local hand-overs in each microsecond.
         let fence = (seconds * 1_000_000 + micros).saturating_mul(u64::from(MOST_FENCES));
         Ok(Fence::new(fence))
     }
@@ -167,7 +168,7 @@ impl StringLocks {
         self.compare.set(&self.link, key, claim, value, ttl).await
     }
 
-    /// Asks to be told when the key changes; returns when to ask again at the latest.
+    /// Asks to be told when the key changes; returns the latest time to ask again.
     async fn watch(&self, claim: &Claim, key: &str) -> Result<Duration> {
         self.start_waiting(claim);
         let is_cluster = self.link.settings().is_cluster();
@@ -181,7 +182,7 @@ impl StringLocks {
             return Err(fault::garbled());
         };
         let left = match left {
-            // Freed between the two requests.
+            // The lock was freed between the two requests.
             -2 => Duration::ZERO,
             // Other libraries create locks that never expire.
             -1 => A_WHILE,
@@ -265,7 +266,7 @@ impl StringLocks {
         let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
         let mut holder = Holder::new(claim, fence, About::new("?", 0), left);
         holder.depth = depth;
-        // The string does not say.
+        // The string does not record it.
         holder.life = Life::Ttl;
         let mut entry = Entry::new(name.clone());
         entry.holders.push(holder);
@@ -387,7 +388,7 @@ impl Driver for StringLocks {
                     inbox.unread.extend(names);
                 }
                 Some(Heard::Message(_)) => {}
-                // The link's task ends with this client alone.
+                // The link's task ends only with this client.
                 None => return std::future::pending().await,
             }
         }
@@ -425,7 +426,7 @@ impl Driver for StringLocks {
     }
 }
 
-/// The key of a lock's last fence, in the lock's slot of a cluster.
+/// Returns the key of a lock's last fence, in the lock's slot of a cluster.
 ///
 /// No name has a control character, so this is never the key of another lock.
 pub(crate) fn fence_key(key: &str) -> String {
@@ -436,7 +437,7 @@ pub(crate) fn fence_key(key: &str) -> String {
     }
 }
 
-/// The fence of every grant where fences are off: it protects nothing.
+/// Returns the fence of every grant when fences are off: it protects nothing.
 fn no_fence() -> Fence {
     Fence::new(1).unwrap_or_else(|| unreachable!("1 is not 0"))
 }

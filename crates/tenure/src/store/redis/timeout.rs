@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// Waits for an answer in slices of the timeout.
+/// Waits for a reply in slices of the timeout.
 ///
 /// If this process is suspended for long, only one slice is over when it resumes. So it still receives
 /// a reply that arrived in the meantime, or arrives now because the whole machine was suspended.
@@ -40,7 +40,7 @@ mod tests {
         let begun = Instant::now();
         assert!(in_time(PATIENCE, pending::<()>()).await.is_err());
         let waited = begun.elapsed();
-        // Timers are a little late.
+        // Timers fire a little late.
         assert!(waited >= PATIENCE && waited < 2 * PATIENCE, "{waited:?}");
     }
 

@@ -1,4 +1,4 @@
-//! From a URL to settings: which servers, how to log in, and how locks are laid out.
+//! Parses a URL into settings: the servers, how to log in, and the layout of locks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::schemes;
 pub(crate) use crate::url::Host;
 use crate::url::{Options, StoreUrl, invalid};
 
-/// Everything that a URL says about a Redis store.
+/// The settings of a Redis store, from its URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) servers: Servers,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) prefix: String,
     /// How many replicas have to confirm a grant, 0 for none.
     pub(crate) replicas: u32,
-    /// How long they may take.
+    /// How long replicas may take to confirm.
     pub(crate) replicas_timeout: Duration,
     /// How long a reply may take.
     pub(crate) timeout: Duration,
@@ -40,7 +40,7 @@ pub(crate) enum Servers {
     Sentinel {
         /// The sentinels.
         hosts: Vec<Host>,
-        /// What they call the master.
+        /// The name of the master, as the sentinels know it.
         master: String,
         /// How to log in to the sentinels themselves.
         access: Access,
@@ -49,7 +49,7 @@ pub(crate) enum Servers {
     Cluster(Vec<Host>),
 }
 
-/// How to log in; passwords are not shown by `Debug`.
+/// How to log in; `Debug` does not show passwords.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) user: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Access {
     pub(crate) database: i64,
 }
 
-/// Certificates besides those of the system.
+/// Certificates in addition to those of the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) ca: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct Tls {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// How a lock looks in the server.
+/// How a lock is stored in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A hash with the owner as field, changed by scripts: all modes, a line, direct hand-over.
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Settings {
-    /// Reads a URL of a Redis deployment.
+    /// Parses a URL of a Redis deployment.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a URL, and takes the options that apply to any Redis server.
+    /// Parses a URL, and takes the options that apply to any Redis server.
     pub(crate) fn of_server(url: &StoreUrl, options: &mut Options, layout: Layout) -> Result<Self> {
         let (servers, database) = servers(url)?;
         let access = Access {
@@ -153,12 +153,12 @@ impl Settings {
         })
     }
 
-    /// How long a request waits for a connection.
+    /// Returns how long a request waits for a connection.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout.min(self.connect_timeout)
     }
 
-    /// Whether the store is a cluster.
+    /// Returns whether the store is a cluster.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
@@ -178,7 +178,7 @@ impl Settings {
     }
 }
 
-/// The servers that a URL names, and the database in its path.
+/// Returns the servers that a URL names, and the database in its path.
 fn servers(url: &StoreUrl) -> Result<(Servers, i64)> {
     let (mut hosts, path) = (url.servers.clone(), url.path.as_str());
     let (_, kind) = family_and_kind(url);
@@ -222,14 +222,14 @@ fn servers(url: &StoreUrl) -> Result<(Servers, i64)> {
     Ok((servers, database.map_err(|_| invalid(wrong))?))
 }
 
-/// The parts of a scheme such as `redis+cluster`.
+/// Returns the parts of a scheme such as `redis+cluster`.
 fn family_and_kind(url: &StoreUrl) -> (&str, &str) {
     url.scheme
         .split_once('+')
         .unwrap_or((url.scheme, url.scheme))
 }
 
-/// Whether the scheme means TLS, which this build must support.
+/// Returns whether the scheme means TLS, which this build must then support.
 fn is_encrypted(url: &StoreUrl) -> Result<bool> {
     let (family, _) = family_and_kind(url);
     match matches!(family, "rediss" | "valkeys") {

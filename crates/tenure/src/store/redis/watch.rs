@@ -12,10 +12,11 @@ use crate::store::redis::link::Link;
 use crate::store::redis::slots;
 use crate::store::redis::url::{Servers, Settings};
 
-/// Links that are used for one change at a time, so that no other `EXEC` ends a `WATCH`.
+/// Links that are each used for one change at a time, so that no other `EXEC` ends a `WATCH`.
 ///
-/// A server forgets a `WATCH` with its connection. So each change is made on one connection to one
-/// server, and fails if that is lost: on another connection `EXEC` would change whatever is there.
+/// A server drops a `WATCH` with its connection. So each change is made on one connection to one
+/// server, and fails if that connection is lost: on another connection, `EXEC` would change
+/// whatever is there.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// One link; in a cluster, whose connection reconnects by itself, one to each master in use.
@@ -36,7 +37,7 @@ impl Watch {
         let mut links = self.links.lock().await;
         let mut own = link_to(&mut links, deployment, key).await?.pinned().await?;
         let mut look = Pipeline::new();
-        // Ends the WATCH of an earlier attempt that changed nothing.
+        // This ends the WATCH of an earlier attempt that changed nothing.
         look.cmd("UNWATCH");
         look.cmd("WATCH").arg(key);
         look.cmd("GET").arg(key);

@@ -1,4 +1,4 @@
-//! How far the servers' clocks are from ours and from each other.
+//! How far the servers' clocks differ from ours and from each other.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,12 +12,11 @@ use crate::store::redis::url::{Host, Settings};
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     pub(crate) place: String,
-    /// How far it is ahead of ours, in milliseconds, and the error bound of that; or why it could not be
-    /// read.
+    /// How far it is ahead of ours in milliseconds, and the error bound; or why it could not be read.
     pub(crate) ahead: Result<(i64, i64), String>,
 }
 
-/// Reads a server's clock: of a few tries, the one with the shortest round trip.
+/// Reads a server's clock; of a few tries, the one with the shortest round trip counts.
 pub(crate) async fn read(node: &mut Node) -> Reading {
     let mut best: Option<(i64, i64)> = None;
     let mut trouble = "no answer".to_owned();
@@ -178,7 +177,7 @@ pub(crate) fn seconds(millis: i64) -> String {
 
 pub(crate) const CHECK: Check = Check("clock");
 
-/// The difference from which on people notice.
+/// The difference from which people notice.
 pub(crate) const FAR_MS: i64 = 1000;
 
 const TRIES: usize = 3;

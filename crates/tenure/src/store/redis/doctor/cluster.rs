@@ -11,7 +11,7 @@ use crate::store::redis::fault;
 use crate::store::redis::slots::{self, Range};
 use crate::store::redis::url::{Host, Settings};
 
-/// Checks the slots of the cluster and connects to its masters; also returns where the replicas are.
+/// Checks the slots of the cluster and connects to its masters; also returns the replicas.
 pub(super) async fn check(
     settings: &Settings,
     hosts: &[Host],
@@ -28,7 +28,7 @@ pub(super) async fn check(
         let slots = match node.ask(&["CLUSTER", "SLOTS"]).await {
             Ok(slots) => slots,
             Err(error) => {
-                // Without it no client finds the others: only this node can be checked.
+                // Without the map, no client finds the other nodes, so only this one can be checked.
                 let found = format!("{host} does not show its map of slots: {}", said(&error));
                 let advice =
                     "allow CLUSTER SLOTS, or use redis:// for a server that is not in a cluster";

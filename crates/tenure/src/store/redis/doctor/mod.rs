@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `node` | a connection to one server, and what it reports about itself |
 //! | `server` | the settings of one server |
-//! | `version` | which server it is, and its known problems |
+//! | `version` | which server and version it is, and its known problems |
 //! | `permissions` | what the user may do |
 //! | `clock` | how far the clocks are apart |
 //! | `cluster`, `sentinels` | what only those deployments have |

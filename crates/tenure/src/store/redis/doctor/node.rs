@@ -1,4 +1,4 @@
-//! A connection to one server, and what it reports about itself.
+//! A connection to one server, and what the server reports about itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,14 +99,14 @@ fn late() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-/// Whether a server refused a command because the user lacks a permission.
+/// Returns whether a server refused a command because the user lacks a permission.
 pub(super) fn is_forbidden(error: &RedisError) -> bool {
-    // A refused EXEC is an EXECABORT with the cause in its text.
+    // A refused EXEC returns EXECABORT with the cause in its text.
     let in_words = error.detail().is_some_and(|why| why.contains("NOPERM"));
     error.code() == Some("NOPERM") || in_words
 }
 
-/// A server's error reply on one line.
+/// Returns a server's error reply on one line.
 pub(super) fn said(error: &RedisError) -> String {
     let detail = error.detail().unwrap_or_default().trim();
     match error.code() {
@@ -125,14 +125,15 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Asks for everything that the checks need; what the server refuses is missing.
+    /// Asks for everything that the checks need; whatever the server refuses is missing.
     pub(crate) async fn ask(node: &mut Node) -> Self {
         let info = node.ask(&["INFO"]).await;
         let info = info
             .ok()
             .and_then(|info| String::from_redis_value(info).ok());
         let mut config = BTreeMap::new();
-        // One by one: servers before 7.0 accept one name, and a managed service may hide some.
+        // The settings are requested one by one: servers before 7.0 accept only one name, and a
+        // managed service may hide some.
         for name in SETTINGS {
             let Ok(answer) = node.ask(&["CONFIG", "GET", name]).await else {
                 continue;
@@ -146,17 +147,17 @@ impl Facts {
         }
     }
 
-    /// A line of `INFO`.
+    /// Returns a field of `INFO`.
     pub(crate) fn info(&self, name: &str) -> Option<&str> {
         self.info.get(name).map(String::as_str)
     }
 
-    /// A setting of `CONFIG GET`.
+    /// Returns a setting of `CONFIG GET`.
     pub(super) fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
     }
 
-    /// A setting, or its value in `INFO`.
+    /// Returns a setting, or its value in `INFO`.
     pub(super) fn either(&self, config: &str, info: &str) -> Option<&str> {
         self.config(config).or_else(|| self.info(info))
     }
@@ -176,7 +177,7 @@ impl Facts {
     }
 }
 
-/// Reads `INFO`: lines of `name:value` under headings.
+/// Parses `INFO`: lines of `name:value` under headings.
 fn read_info(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.trim_end().split_once(':'));
@@ -185,7 +186,7 @@ fn read_info(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The settings that the checks look at. Never all of them: some are passwords.
+/// The settings that the checks need; never all of them, because some are passwords.
 const SETTINGS: [&str; 8] = [
     "appendfsync",
     "appendonly",

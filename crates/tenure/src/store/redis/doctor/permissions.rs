@@ -1,4 +1,4 @@
-//! What the user may do: checked with `ACL DRYRUN` where that is allowed, else by trying.
+//! Checks the user's permissions, with `ACL DRYRUN` where that is allowed, otherwise by trial.
 
 use redis::Value;
 
@@ -33,7 +33,7 @@ fn unknown(why: &str, line: &str) -> Finding {
     RIGHTS.unknown(found, format!("the least that works: {line}"))
 }
 
-/// What a user may not do.
+/// The permissions that a user lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Missing {
     commands: Vec<&'static str>,
@@ -76,7 +76,7 @@ impl Missing {
         });
         let mut is_safe = false;
         for (rule, call) in calls {
-            // It creates a key where there is none.
+            // It creates the key if there is none.
             if rule == "rpush" && !is_safe {
                 missing.untried.push(rule);
                 continue;
@@ -84,7 +84,8 @@ impl Missing {
             let words: Vec<_> = call.iter().map(String::as_str).collect();
             match node.ask(&words).await {
                 Err(error) if is_forbidden(&error) => missing.add(rule, &said(&error)),
-                // With any other error the user may call it, such as when another node owns the slot.
+                // Any other error means that the user may call it, for example when another node owns
+                // the slot.
                 _ => is_safe |= rule == "set",
             }
         }
@@ -128,7 +129,7 @@ impl Missing {
     }
 }
 
-/// Returns a call of each command that is needed, on keys and channels of a random name.
+/// Returns a call of each command that is needed, with keys and channels of a random name.
 fn calls(settings: &Settings, of: Use) -> Vec<(&'static str, Vec<String>)> {
     let name = format!("doctor-{:016x}", random_u128() >> 64);
     let keys = Keys::new(&settings.prefix);
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_missing() {
         let mut missing = Missing::default();
-        // As Redis 7.0 and 7.2 say it, and ACL DRYRUN.
+        // The wording of Redis 7.0 and 7.2, and of ACL DRYRUN.
         missing.add(
             "set",
             "NOPERM this user has no permissions to run the 'set' command",

@@ -1,4 +1,4 @@
-//! Checks of sentinels: the quorum, and the time after which a master counts as lost.
+//! Checks of sentinels: the quorum, and the time after which a master counts as down.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::store::redis::doctor::cluster;
 use crate::store::redis::doctor::node::{Node, said};
 use crate::store::redis::url::{Host, Servers, Settings};
 
-/// Asks each sentinel of the URL; also returns where the replicas are.
+/// Asks each sentinel of the URL; also returns the replicas.
 pub(super) async fn check(settings: &Settings) -> (Vec<Host>, Vec<Finding>) {
     let Servers::Sentinel {
         hosts,
@@ -133,7 +133,7 @@ fn addresses(answer: Value) -> Vec<Host> {
 
 const CHECK: Check = Check("sentinels");
 
-/// With three, two can still decide when one is lost.
+/// With three sentinels, two can still decide when one is lost.
 const ENOUGH: usize = 3;
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(crate) fn forgetful(facts: &Facts) -> Option<String> {
     how.map(|how| format!("appendfsync is {how}"))
 }
 
-/// Whether there is an append-only file.
+/// Returns whether there is an append-only file.
 fn appends(facts: &Facts) -> Option<bool> {
     let appends = facts.either("appendonly", "aof_enabled");
     appends.map(|appends| matches!(appends, "yes" | "1"))
@@ -168,7 +168,7 @@ pub(super) fn cut_off(settings: &Settings, facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// Checks how compare-and-set of a string is done.
+/// Checks how the driver compares and sets a string.
 pub(super) fn compare(
     settings: &Settings,
     native: Option<Native>,
@@ -248,7 +248,7 @@ pub(crate) fn online_replicas(facts: &Facts) -> Option<u32> {
     u32::try_from(in_step.count()).ok()
 }
 
-/// Says how many replicas are connected.
+/// Describes how many replicas are connected.
 pub(crate) fn are_connected(replicas: u32) -> String {
     match replicas {
         0 => "no replica is connected".to_owned(),
@@ -257,7 +257,7 @@ pub(crate) fn are_connected(replicas: u32) -> String {
     }
 }
 
-/// The finding for a setting that the server does not show: it is not a pass.
+/// Returns the finding for a setting that the server does not show; this is not a pass.
 pub(crate) fn not_shown(check: Check, setting: &str) -> Finding {
     let found = format!("not checked: the server does not show {setting}");
     let advice = "run this as a user with +info and +config|get, or ask your provider";

@@ -1,4 +1,4 @@
-//! Which server it is, and the known problems of its version.
+//! Which server and version it is, and the known problems of that version.
 
 use crate::doctor::{Check, Finding, Verdict};
 use crate::store::redis::doctor::node::Facts;
@@ -73,7 +73,8 @@ impl Version {
         Some(Self(major, minor, numbers.next().flatten().unwrap_or(0)))
     }
 
-    /// Whether it is at or after the fix of its own line, or of a later line than all of these.
+    /// Returns whether it contains the fix of its own release line, or belongs to a later line than
+    /// all of these.
     fn is_patched(self, fixed: &[Self]) -> bool {
         let line = fixed.iter().find(|fix| (fix.0, fix.1) == (self.0, self.1));
         match line {
@@ -94,7 +95,7 @@ const CHECK: Check = Check("version");
 const UNPATCHED: &str = ", where a user who may run scripts can take over the server \
                          (CVE-2025-49844)";
 
-/// Where each line of Redis has the fix of CVE-2025-49844.
+/// The releases of each line of Redis that fix CVE-2025-49844.
 const REDIS_FIXED: [Version; 5] = [
     Version(6, 2, 20),
     Version(7, 2, 11),
@@ -103,7 +104,7 @@ const REDIS_FIXED: [Version; 5] = [
     Version(8, 2, 2),
 ];
 
-/// The same of Valkey.
+/// The same for Valkey.
 const VALKEY_FIXED: [Version; 3] = [Version(7, 2, 11), Version(8, 0, 6), Version(8, 1, 4)];
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
--- acquire.lua: grant a claim, or put it in line, or say that the name is taken.
+-- acquire.lua: grant a claim, queue it, or report that the name is taken.
 --
 -- KEYS and ARGV[1] as in ledger.lua, and
 -- ARGV[2]  the claim
--- ARGV[3]  "<who> -<tell> <about>": the session of the client that asks, or - if the lease is to belong
---          to no client; w if the holder wants to be told when somebody else asks, else -; and the
---          process, machine and reason, for people. If the claim has an owner, a line break and the owner
---          follow
+-- ARGV[3]  "<who> -<tell> <about>": the session of the requesting client, or - if the lease shall belong to no
+--          client; w if the holder asks to be told when somebody else wants the name, else -; and the process,
+--          machine and reason, for people. If the claim has an owner, a line break and the owner follow
 -- ARGV[4]  the ttl in milliseconds
--- ARGV[5]  how many fences to set aside
--- ARGV[6]  for how many milliseconds the last fence is remembered
--- ARGV[7]  the mode: x, s, or p<take>/<of>; x if left out
--- ARGV[8]  0 not to stand in line; 1 or left out to do so
--- ARGV[9]  for one of several servers that vote: the smallest fence to give, also to a grant that was
---          handed over; else left out
--- ARGV[10] "exactly" if the fence is to be that very one: the claim has won it by a vote. A lease that is
---          here gets this number, unless its own is larger, and so not the one that the claim knows of;
---          there is a new grant only where this number and all larger ones have never been given
+-- ARGV[5]  how many fences to reserve
+-- ARGV[6]  how many milliseconds to remember the last fence
+-- ARGV[7]  the mode: x, s, or p<take>/<of>; x if omitted
+-- ARGV[8]  0 not to wait in line; 1 or omitted to wait
+-- ARGV[9]  on one of several voting servers: the smallest fence to assign, also to a grant that was handed
+--          over; otherwise omitted
+-- ARGV[10] "exactly" if the fence must be exactly ARGV[9], with which the claim has won the vote. An existing
+--          lease of the claim gets this number, unless its own is larger and therefore not one that the claim
+--          knows. A new grant is made only if neither this number nor a larger one was ever assigned
 --
--- Returns "<fence>[ <clock>][ joins]": the server's clock if ARGV[9] is there, and whether the claim has
--- joined another of its owner, so that no more fences are set aside for it; 0 while the name is taken; -n
--- for a place in line, to be asked for again in n - 1 milliseconds; or "conflict" if the owner has the
--- name in another mode.
--- Asking again for the same claim changes nothing but the ttl.
+-- Returns one of:
+--   "<fence>[ <clock>][ joins]"  a grant; the server's clock if ARGV[9] is given; "joins" if the claim joined
+--                                another of its owner, and no more fences are reserved for it
+--   0                            the name is taken
+--   -n                           a place in line, to be asked for again in n - 1 milliseconds
+--   "conflict"                   the owner has the name in another mode
+-- Repeating the request for the same claim changes only the ttl, and on a voting server the fence.
 
 open(KEYS[1])
 local claim, mode, stands = ARGV[2], ARGV[7] or 'x', ARGV[8] ~= '0'
@@ -32,7 +33,7 @@ local place = {
   tell = tell_flag, asked = now_us, about = about, owner = owner,
 }
 
--- What a vote was won with, and how a voter is answered.
+-- The number that won the vote, and the reply to a voter.
 local won = ARGV[10] and tonumber(ARGV[9])
 local function granted(fence, fences)
   local clock = ARGV[9] and ' ' .. text(now_us) or ''
@@ -43,7 +44,7 @@ local function last_fence()
   return tonumber(redis.call('GET', last) or 0) or 0
 end
 
--- Gives the claim's lease another number, and its owner's grant unless that has a larger one.
+-- Assigns another number to the claim's lease, and to its owner's grant unless that has a larger one.
 local function number_anew(fence)
   if not many then
     head = string.gsub(head, '^%d+', fence, 1)
@@ -60,16 +61,17 @@ end
 
 local waiting = place_of(own)
 if waiting and not redis.call('LPOS', line, own) then
-  -- The server or an operator removed the line: a place outside of it would never have its turn.
+  -- The server or an operator removed the line, and a place that is not in a line would never have its
+  -- turn.
   redis.call('HDEL', places, own)
   waiting = nil
 end
 if waiting and stands then
-  -- It is alive, however late it asks.
+  -- The client is alive, however late it asks.
   waiting.deadline = now + 1
   set_place(own, waiting)
 end
--- If it is let in here, its lease is found below.
+-- If the claim is granted here, its lease is found below.
 local nobody = let_in(own)
 
 local fence, fences = lease_of(who, claim)
@@ -99,7 +101,7 @@ if has or covers(held, mode) then
     end
   elseif ARGV[9] and who ~= '-' then
     if redis.call('HGET', lease, owner or claim) == '1' then
-      -- It was handed over before others got theirs, and has not won yet.
+      -- The lease was handed over before others got their numbers, and its number has not won yet.
       fence = text(reserve(place.fences, tonumber(ARGV[9])))
     else
       -- Claims that share a grant have its number, which one of them may have won meanwhile.
@@ -136,7 +138,7 @@ local asks = first_end()
 if confirm > 0 then
   asks = math.min(asks, now + confirm)
 end
--- The living ask again in time; who does not has died.
+-- Live clients ask again in time. A client that does not is dead.
 local grace = confirm > 0 and confirm or 10000
 local deadline = asks + grace + math.floor((asks - now) / 10)
 if waiting then
@@ -153,7 +155,7 @@ end
 if asks > tonumber(redis.call('HGET', places, '\3') or 0) then
   redis.call('HSET', places, '\3', text(asks))
 end
--- A line that everybody has left without a word is gone an hour later.
+-- A line that all its waiters abandoned expires an hour later.
 if deadline + 600000 > tonumber(redis.call('HGET', places, '\4') or 0) then
   redis.call('HSET', places, '\4', text(deadline + 3600000))
   redis.call('PEXPIRE', line, text(deadline - now + 3600000))

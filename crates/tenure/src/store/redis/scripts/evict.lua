@@ -1,13 +1,13 @@
--- evict.lua: take a name away from all its holders, and let the next in line in.
+-- evict.lua: evict all holders of a name, and grant it to the next in line.
 --
 -- KEYS and ARGV[1] as in ledger.lua
 --
--- Returns what look.lua does, of the moment before, without the line. The fence moves on even if nobody
--- is next: a resource that learns of the eviction can refuse all fences below.
+-- Returns what look.lua returns, as of before the eviction and without the line. The fence advances
+-- even if nobody is next: a resource that learns of the eviction can refuse all smaller fences.
 
 open(KEYS[1])
 sweep()
--- Whoever had to be let in already is a holder like any other.
+-- Claims whose turn had already come are holders like any other.
 let_in()
 local before = {
   now_us,
@@ -16,7 +16,7 @@ local before = {
   redis.call('ZRANGE', ends, 0, -1, 'WITHSCORES'),
   {}, {}, {},
 }
--- A message to a lease of no client is heard by nobody.
+-- Nobody receives a message to a lease of no client.
 local told = {}
 if many then
   for _, id in ipairs(redis.call('ZRANGE', ends, 0, -1)) do
@@ -27,7 +27,7 @@ if many then
 elseif head then
   local fence, who = string.match(head, '^(%d+) (%S+)')
   for _, field in ipairs(redis.call('HKEYS', lease)) do
-    -- Clients of an older version, which write heads of their own, are not told.
+    -- Clients of an older version, which write other heads, are not told.
     if fence and string.byte(field, 1) > 31 then
       told[#told + 1] = { who, fence, field }
     end

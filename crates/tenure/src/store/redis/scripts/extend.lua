@@ -1,7 +1,7 @@
--- extend.lua: the short way of renew.lua, for leases that nobody else wants.
+-- extend.lua: the fast path of renew.lua, for leases that nobody else wants.
 --
--- Runs before ledger.lua and renew.lua, which see to every other case. Keys and arguments are
--- renew.lua's. Two calls for each lease.
+-- Runs before ledger.lua and renew.lua, which handle all other cases. Keys and arguments are those
+-- of renew.lua. Makes two calls for each lease.
 
 local answers, left = {}, 0
 local count = (#ARGV - 1) / 4

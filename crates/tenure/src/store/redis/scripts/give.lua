@@ -1,8 +1,9 @@
--- give.lua: the short ways of release.lua, for a lease that nobody else wants, and for one that the
+-- give.lua: the fast paths of release.lua, for a lease that nobody else wants, and for one that the
 -- first in line takes over.
 --
--- Runs before ledger.lua and release.lua, which see to every other case. Keys and arguments are
--- release.lua's. Two calls for a lease that nobody wants, as many as a bare compare-and-delete.
+-- Runs before ledger.lua and release.lua, which handle all other cases. Keys and arguments are
+-- those of release.lua. Makes two calls for a lease that nobody else wants, as many as a plain
+-- compare-and-delete.
 
 if not ARGV[5] then
   local lease = KEYS[1]
@@ -17,13 +18,13 @@ if not ARGV[5] then
     local memory, inbox = string.match(ARGV[1], '^%S+ 0 (%d+) (.*)$')
     local id = redis.call('LINDEX', line, 0)
     local first = memory and id and redis.call('HMGET', places, id, '\3')
-    -- One exclusive claim without an owner, which need not be told of others.
+    -- The first in line is an exclusive claim without an owner, which need not be told of others.
     local life, count, ttl, asked, deadline, about = string.match(first and first[1] or '',
       '^x (%a) (%d+) (%d+) %- (%d+) %d+ (%d+) ([^\n]*)$')
     if life then
       local time = redis.call('TIME')
       local now = time[1] * 1000 + math.floor(time[2] / 1000)
-      -- It is alive, and nobody behind it would ask later than its lease may end.
+      -- Its client is alive, and nobody behind it would ask again later than its lease may end.
       if tonumber(deadline) > now and tonumber(first[2] or 0) <= now + ttl then
         local session, claim = string.match(id, '^([^:]+):(.*)$')
         if redis.call('PUBSUB', 'NUMSUB', inbox .. session)[2] > 0 then

@@ -1,42 +1,42 @@
--- ledger.lua: the rules of one name, shared by the scripts that change one.
+-- ledger.lua: the rules of one name, shared by the scripts that change it.
 --
--- KEYS[1]  the lease: a hash that ends with the last lease on the name. An owner's field is the number
---          of its claims that hold the name; a claim without an owner is its own. The other fields begin
---          with a control character, which neither owners nor claims have.
---          One exclusive claim without an owner ("plain"); its field is 1, or 0 while the name stays taken
---          by nobody:
---            \1           "<fence> <who> <line><tell> <about>": `who` is the session of the holder's
---                         client, `-` for a lease of no client, `!` for a name that stays taken by
---                         nobody; <line> is `l` if somebody stands in line, <tell> is `w` if the
---                         holder wants to be told of that, each else `-`
---          Any other case ("many"):
---            \1           "M <class> <taken> <limit> <mixed>": x, s or p; permits taken, the smallest
---                         number of permits, and whether that number differs between grants
---            \2<owner>    "<fence> <mode>", the owner's grant: its claims share it
---            \3<id>       "<fence> <fences> <since> <about>", a claim's lease; id is "<who>:<claim>";
---                         <fences> is 0 if the claim joined another of its owner; <about> ends with a
---                         line break and the owner, if the claim has one
---            \3!:<claim>  the same of a claim after whose release the name stays taken by nobody
---            \4<fence>    "<count> <mode>": how many of these have this fence
---            \5           the ids, each on a line, of those who want to be told when others ask
+-- KEYS[1]  the lease: a hash that expires with the last lease on the name. An owner's field is the number of its
+--          claims that hold the name; a claim without an owner is its own owner. All other fields begin with a
+--          control character, which neither owners nor claims contain.
+--          One exclusive claim without an owner ("plain"); its field is 1, or 0 while the name stays taken by
+--          nobody:
+--            \1           "<fence> <who> <line><tell> <about>": `who` is the session of the holder's client,
+--                         `-` for a lease of no client, `!` for a name that stays taken by nobody; <line> is
+--                         `l` if somebody waits in line, <tell> is `w` if the holder asks to be told of that,
+--                         otherwise each is `-`
+--          All other cases ("many"):
+--            \1           "M <class> <taken> <limit> <mixed>": x, s or p; permits taken, the smallest number
+--                         of permits, and whether that number differs between grants
+--            \2<owner>    "<fence> <mode>", the owner's grant, which its claims share
+--            \3<id>       "<fence> <fences> <since> <about>", a claim's lease; id is "<who>:<claim>"; <fences>
+--                         is 0 if the claim joined another of its owner; <about> ends with a line break and
+--                         the owner, if the claim has one
+--            \3!:<claim>  the same for a claim after whose release the name stays taken by nobody
+--            \4<fence>    "<count> <mode>": how many of the latter have this fence
+--            \5           the ids, one per line, of the claims to be told when others want the name
 --
--- Four more keys begin with it and so share its {hash tag}. A cluster is given them as KEYS[2..5], so
--- that it never runs a script while only some of them have moved to another node:
+-- Four more keys begin with the lease's key and therefore share its {hash tag}. In a cluster, clients pass them
+-- as KEYS[2..5], so that the cluster never runs a script while only some of them have moved to another node:
 --   :line    a list of ids "<session>:<claim>", first come first
---   :places  a hash, id -> "<mode> <life> <fences> <ttl> <tell> <asked> <asks> <deadline> <about>";
---            \1<owner> is the id of the last place of a named owner, \2 is there if such an owner has
---            more than one place, \3 is the latest time at which anybody in line asks again, \4 is
---            until when line and places are kept
+--   :places  a hash, id -> "<mode> <life> <fences> <ttl> <tell> <asked> <asks> <deadline> <about>"; \1<owner>
+--            is the id of the last place of a named owner; \2 exists if such an owner has more than one place;
+--            \3 is the latest time at which anybody in line asks again; \4 is until when line and places are
+--            kept
 --   :ends    a sorted set, id -> when that lease ends; only with "many"
---   :fence   the last fence that was set aside; expires long after its last use
+--   :fence   the last reserved fence; expires long after its last use
 --
--- ARGV[1]  "<session> <confirm> <memory> <inbox>": the session of the client that asks; 0 if the server
---          knows who listens to an inbox, else for how many milliseconds a lease is handed over
---          until its new holder confirms it by asking again; for how many milliseconds the last
---          fence is remembered; and what every inbox begins with, before the session
+-- ARGV[1]  "<session> <confirm> <memory> <inbox>": the session of the requesting client; 0 if the server knows
+--          who listens to an inbox, otherwise for how many milliseconds a lease is handed over until its new
+--          holder confirms it by asking again; how many milliseconds to remember the last fence; and the
+--          prefix of all inboxes, which the session follows
 --
--- Times are the server's: milliseconds, and microseconds for fences, since and asked. A write that a
--- full server may refuse never follows a PUBLISH, unless the script has written before.
+-- Times are the server's, in milliseconds; fences, since and asked are in microseconds. A write that a
+-- server without free memory may refuse never follows a PUBLISH, unless the script has written before.
 
 local lease, line, places, ends, last
 local session, confirm, memory, inbox = string.match(ARGV[1], '^(%S+) (%d+) (%d+) (.*)$')
@@ -45,11 +45,12 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 
--- The state of the name that is open: `head` is nil while nobody has it.
+-- The state of the open name: `head` is nil while nobody has it.
 local head, many, class, taken, limit, mixed
--- When the plain lease ends, where this script has set it.
+-- When the plain lease ends, if this script has set that.
 local plain_end
--- Since when the next has its lease: those that go in together are listed in the order of the line.
+-- Since when the next claim has its lease: claims that are granted together are listed in the order of
+-- the line.
 local since = now_us
 
 local function text(number)
@@ -68,7 +69,7 @@ local function open(key)
   end
 end
 
--- Writes down what is taken, and other fields with it.
+-- Saves what is taken, and other fields with it.
 local function save(...)
   head = 'M ' .. class .. ' ' .. text(taken) .. ' ' .. text(limit) .. ' ' .. mixed
   redis.call('HSET', lease, '\1', head, ...)
@@ -79,12 +80,12 @@ local function permits(mode)
   return tonumber(take), tonumber(of)
 end
 
--- Whether a holder in one mode may enter again in another.
+-- Returns whether a holder in one mode may re-enter in another.
 local function covers(held, asked)
   return held == asked or (held == 'x' and asked == 's')
 end
 
--- Whether an owner that is not in yet can go in beside those that are.
+-- Returns whether a new owner can hold the name beside the current holders.
 local function fits(mode)
   if not head then
     return true
@@ -99,7 +100,7 @@ local function fits(mode)
   return class == 'p' and taken + take <= math.min(limit, of)
 end
 
--- Sets so many fences aside, from a number on or from now on, and returns the first.
+-- Reserves this many fences, starting at a number or at the current time, and returns the first.
 local function reserve(count, from)
   local first = math.max(now_us, from or 0)
   local before = redis.call('SET', last, text(first + count - 1), 'PX', memory, 'GET')
@@ -111,7 +112,7 @@ local function reserve(count, from)
   return first
 end
 
--- The fence and the mode of a named owner's grant, whichever of its claims have it.
+-- Returns the fence and the mode of a named owner's grant, whichever of its claims have it.
 local function grant_of(owner)
   local grant = many and owner and redis.call('HGET', lease, '\2' .. owner)
   if grant then
@@ -119,7 +120,7 @@ local function grant_of(owner)
   end
 end
 
--- The fence of a claim's lease, and with "many" how many were set aside with it.
+-- Returns the fence of a claim's lease, and with "many" how many were reserved with it.
 local function lease_of(who, claim)
   if many then
     local part = redis.call('HGET', lease, '\3' .. who .. ':' .. claim)
@@ -131,12 +132,12 @@ local function lease_of(who, claim)
   end
 end
 
--- The owner that the end of `about` names.
+-- Returns the owner at the end of `about`.
 local function owner_in(about)
   return string.match(about, '\n(.*)$')
 end
 
--- Counts an owner's grant in or out of what is taken.
+-- Adds an owner's grant to what is taken; `count_out` removes it.
 local function count_in(mode)
   local kind = string.sub(mode, 1, 1)
   if kind == 'p' then
@@ -156,7 +157,7 @@ local function count_out(mode)
   end
   taken = taken - permits(mode)
   if mixed == '1' then
-    -- The smallest number may have left: look at all that are left.
+    -- The grant with the smallest number may have left: check all that are left.
     limit = nil
     local all = redis.call('HGETALL', lease)
     for i = 1, #all, 2 do
@@ -170,17 +171,17 @@ local function count_out(mode)
   end
 end
 
--- Makes the keys last for at least so long, and for as long as the last lease of all.
+-- Makes the keys last at least this long, and as long as the last lease of all.
 local function last_for(ttl)
   if redis.call('PTTL', lease) < ttl then
-    -- If somebody took the expiry away by hand, others may last longer.
+    -- If somebody removed the expiry by hand, other leases may last longer.
     local latest = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]
     redis.call('PEXPIREAT', lease, latest)
     redis.call('PEXPIREAT', ends, latest)
   end
 end
 
--- When the first lease ends that is not renewed.
+-- Returns when the first lease ends unless renewed.
 local function first_end()
   if not head then
     return now
@@ -193,7 +194,7 @@ local function first_end()
   end
   if not plain_end then
     local left = redis.call('PTTL', lease)
-    -- Somebody took the expiry away by hand: look again before long.
+    -- Somebody removed the expiry by hand: look again before long.
     plain_end = now + (left >= 0 and left or 1000)
   end
   return plain_end
@@ -210,7 +211,7 @@ local function restart(who, claim, ttl)
   end
 end
 
--- Gives a claim a lease, with so many fences that were set aside for it.
+-- Gives a claim a lease, with the number of fences that were reserved for it.
 local function put(who, claim, fence, fences, place)
   if not head and place.mode == 'x' and not place.owner then
     local flag = redis.call('EXISTS', line) == 1 and 'l' or '-'
@@ -239,7 +240,7 @@ local function put(who, claim, fence, fences, place)
   restart(who, claim, place.ttl)
 end
 
--- Writes down who is still to be told when others ask.
+-- Saves which claims are still to be told when others want the name.
 local function set_told(ids)
   if #ids > 0 then
     redis.call('HSET', lease, '\5', table.concat(ids, '\n'))
@@ -248,7 +249,7 @@ local function set_told(ids)
   end
 end
 
--- Who has gone is not told any more, nor of its next grant because it asked for it with this one.
+-- Removes a claim that has gone from those to be told. For its next grant, it has to ask for that again.
 local function untell(id)
   local told, left = redis.call('HGET', lease, '\5'), {}
   if not told then
@@ -262,7 +263,7 @@ local function untell(id)
   set_told(left)
 end
 
--- Ends one lease; returns how many of its owner's are left.
+-- Ends one lease; returns how many claims of its owner are left.
 local function drop(who, claim)
   local id, left = who .. ':' .. claim, 0
   if many then
@@ -284,7 +285,7 @@ local function drop(who, claim)
       redis.call('HSET', lease, '\4' .. fence, (count - 1) .. ' ' .. mode)
     else
       redis.call('HDEL', lease, '\4' .. fence)
-      -- Other claims of its owner may still have the same grant.
+      -- Other claims of its owner may still share the grant.
       local grant = redis.call('HGET', lease, '\2' .. owner)
       if not grant or string.match(grant, '^%d+') ~= fence then
         count_out(mode)
@@ -304,7 +305,7 @@ local function drop(who, claim)
   return left
 end
 
--- Keeps a name taken by nobody after a claim's release; returns how many of its owner's are left.
+-- Keeps a name taken by nobody after a claim's release; returns how many claims of its owner are left.
 local function keep(who, claim, ttl)
   if not many then
     head = string.gsub(head, '^(%d+) %S+ (.).', '%1 ! %2-')
@@ -313,7 +314,7 @@ local function keep(who, claim, ttl)
     return 0
   end
   if redis.call('HEXISTS', lease, '\3!:' .. claim) == 1 then
-    -- It was asked for after its release.
+    -- The claim was requested again after its release.
     drop('!', claim)
   end
   local part = redis.call('HGET', lease, '\3' .. who .. ':' .. claim)
@@ -325,8 +326,8 @@ local function keep(who, claim, ttl)
   return drop(who, claim)
 end
 
--- Ends what has run out, and returns whether there is room that nobody has been let in to. A plain lease
--- ends by itself.
+-- Ends expired leases, and returns whether there is room that nobody was granted. A plain lease expires
+-- by itself.
 local function sweep()
   local over = many and redis.call('ZRANGEBYSCORE', ends, '-inf', now) or {}
   for _, id in ipairs(over) do
@@ -351,7 +352,7 @@ local function set_place(id, place)
   }, ' '))
 end
 
--- Takes a claim out of the line; `place` is its own, if there is one.
+-- Removes a claim from the line; `place` is its place, if there is one.
 local function leave(id, place)
   if redis.call('LREM', line, 1, id) == 1 then
     redis.call('HDEL', places, id, '\1' .. (place and place.owner or ''))
@@ -365,12 +366,13 @@ local function tell(who, message)
   redis.call('PUBLISH', inbox .. who, message .. '\n' .. lease)
 end
 
--- Whether a client is known to be away. PUBLISH would also count whoever listens to a pattern.
+-- Returns whether a client is known to be away. PUBLISH would also count clients that listen to a
+-- pattern.
 local function is_away(who)
   return confirm == 0 and redis.call('PUBSUB', 'NUMSUB', inbox .. who)[2] == 0
 end
 
--- A place whose owner has the name already, by another claim.
+-- Returns a place whose owner already has the name through another claim.
 local function entering()
   if not many or redis.call('HEXISTS', places, '\2') == 0 then
     return nil
@@ -384,8 +386,8 @@ local function entering()
   end
 end
 
--- Lets everybody in whose turn it is; `own`, if given, is told by the answer instead of a message.
--- Returns whether nobody who listens is left in line.
+-- Grants all claims whose turn it is. `own`, if given, learns of its grant from the reply instead of a
+-- message. Returns whether no claim of a listening client is left in line.
 local function let_in(own)
   sweep()
   local skipped = 0
@@ -400,8 +402,8 @@ local function let_in(own)
     if not place or place.deadline <= now then
       leave(id, place)
     elseif not beside and (fence or not fits(place.mode)) then
-      -- An owner that is in already in another mode would share a grant that is not what it asked for.
-      -- Those behind who would fit wait for the living alone.
+      -- An owner that already has the name in another mode would share a grant that it did not ask for.
+      -- Claims behind it that would fit wait only for live clients.
       if not many or class == 'x' or id == own or not is_away(string.match(id, '^[^:]+')) then
         return false
       end
@@ -430,17 +432,17 @@ local function let_in(own)
         put(place.life == 'c' and who or '-', claim, fence, fences, place)
       end
       if beside then
-        -- If its client is away, it goes in when it asks again. It may have stood anywhere.
+        -- If its client is away, it is granted when it asks again. It may have been anywhere in line.
         skipped = 0
       elseif not listens then
-        -- Its client is away, and keeps its place for when it is back.
+        -- Its client is away, and keeps its place until it is back.
         skipped = skipped + 1
       end
     end
   end
 end
 
--- Tells those holders who asked for it, once each, that another client wants the name.
+-- Tells the holders that asked for it, once each, that another client wants the name.
 local function call_back(wanting)
   if not head then
     return
@@ -479,8 +481,8 @@ local function call_back(wanting)
   end
 end
 
--- After a change: marks a plain lease that is waited for, and tells the first in line to ask
--- again if a lease may now end before it would.
+-- After a change: marks a plain lease that others wait for, and tells the first in line to ask again if
+-- a lease may now end before the time at which it would.
 local function settle()
   local waited = redis.call('EXISTS', line) == 1
   if not waited then
@@ -522,7 +524,7 @@ local function settle()
   end
 end
 
--- Why a claim does not hold the name.
+-- Returns why a claim does not hold the name.
 local function why_not(claim)
   for _, field in ipairs(redis.call('HKEYS', lease)) do
     local other = string.match(field, many and '^\3[^:]+:(.*)$' or '^[^%c].*$')

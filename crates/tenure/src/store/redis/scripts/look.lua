@@ -1,10 +1,10 @@
--- look.lua: who holds a name and who waits for it. Changes nothing.
+-- look.lua: report who holds a name and who waits for it. Changes nothing.
 --
 -- KEYS and ARGV[1] as in ledger.lua
 --
--- Returns the server's time in microseconds, what is left of the lease's key in milliseconds, the
--- lease, the ends, the line and the places as they are, and for each id in the line how many listen
--- to its inbox (nothing where that cannot be known).
+-- Returns the server's time in microseconds, the remaining ttl of the lease's key in milliseconds,
+-- the contents of the lease, the ends, the line and the places, and for each id in the line how
+-- many clients listen to its inbox (nothing if that is unknown).
 
 local lease = KEYS[1]
 local confirm, inbox = string.match(ARGV[1], '^%S+ (%d+) %d+ (.*)$')

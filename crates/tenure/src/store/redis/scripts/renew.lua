@@ -1,9 +1,8 @@
 -- renew.lua: restart the ttl of many leases at once.
 --
 -- KEYS     for each lease as in ledger.lua
--- ARGV[1]  as in ledger.lua, and four for each lease: the claim; the session of the client that asks, or -
---          if the lease belongs to no client; the fence of the lease, or empty for any; the ttl in
---          milliseconds
+-- ARGV[1]  as in ledger.lua, and four for each lease: the claim; the session of the requesting client, or - if
+--          the lease belongs to no client; the fence of the lease, or empty for any; the ttl in milliseconds
 --
 -- Returns for each lease its fence, or why the claim does not hold the name: "taken" or "gone". A
 -- lease that is over is never revived.

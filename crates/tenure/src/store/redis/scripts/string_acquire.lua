@@ -1,14 +1,14 @@
 -- string_acquire.lua: take a string lock, with a fence.
 --
--- KEYS[1]  the lock: a string, the claim, that expires with its ttl
--- KEYS[2]  the last fence that was set aside; expires long after its last use
+-- KEYS[1]  the lock: a string with the claim, which expires with its ttl
+-- KEYS[2]  the last reserved fence; expires long after its last use
 -- ARGV[1]  the claim
 -- ARGV[2]  the ttl in milliseconds
--- ARGV[3]  how many fences to set aside
--- ARGV[4]  for how many milliseconds the last fence is remembered
+-- ARGV[3]  how many fences to reserve
+-- ARGV[4]  how many milliseconds to remember the last fence
 --
--- Returns the first fence as text, or 0 while another has the lock. Asking again for the same claim
--- restarts the ttl and returns a larger fence, so a request may be repeated when its answer was lost.
+-- Returns the first fence as text, or 0 while another claim has the lock. A retry for the same claim
+-- restarts the ttl and returns a larger fence, so it is safe when a reply was lost.
 
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then

@@ -1,8 +1,8 @@
--- take.lua: the short ways of acquire.lua, for an exclusive claim without an owner, on a name that is free
--- and not waited for, or that one other has.
+-- take.lua: the fast paths of acquire.lua, for an exclusive claim without an owner, on a name that is free
+-- and not waited for, or that one other claim has.
 --
--- Runs before ledger.lua and acquire.lua, which see to every other case. Keys and arguments are
--- acquire.lua's. Five calls for a grant: a lock that nobody else wants is worth no more.
+-- Runs before ledger.lua and acquire.lua, which handle all other cases. Keys and arguments are those of
+-- acquire.lua. Makes five calls for a grant: a lock that nobody else wants must not cost more.
 
 local lease = KEYS[1]
 local line, places = lease .. ':line', lease .. ':places'
@@ -27,7 +27,7 @@ if not ARGV[10] and redis.call('EXISTS', lease, line) == 0 then
 end
 
 local held = redis.call('HMGET', lease, '\1', ARGV[2])
--- One exclusive holder, who is another and need not be told.
+-- There is one exclusive holder, which is another claim and need not be told.
 local before, flag, after = string.match(held[1] or '', '^(%d+ %S+ )(.)(%- .*)$')
 local session = string.match(ARGV[1], '^(%S+) 0 ')
 if before and session and not held[2] and ARGV[8] ~= '0' then

@@ -1,8 +1,8 @@
--- withdraw.lua: undo a claim, whatever became of it.
+-- withdraw.lua: undo a claim in any state.
 --
 -- KEYS and ARGV[1] as in ledger.lua, and
 -- ARGV[2]  the claim
--- ARGV[3]  the session of the client that asks, or - if the lease was to belong to no client
+-- ARGV[3]  the session of the requesting client, or - if the lease was requested for no client
 --
 -- Returns nothing. Another claim's lease or place is never changed.
 
