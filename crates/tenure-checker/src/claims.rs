@@ -1,11 +1,11 @@
-//! The history, put in order for the rules: what became of each claim, and who believed what when.
+//! The history, indexed for the rules: what happened to each claim, and who believed what when.
 
 use std::collections::HashMap;
 
 use crate::history::{Event, Freed, Mode};
 use crate::verdict::Expect;
 
-/// A history with an index. Events are meant by their place in it.
+/// A history with an index. Events are identified by their position in it.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) events: &'a [Event],
@@ -18,12 +18,12 @@ pub(crate) struct View<'a> {
     pub(crate) faults: Vec<usize>,
     pub(crate) healed: Option<usize>,
     pub(crate) left: Vec<usize>,
-    /// What an owner noted in a process, in order.
+    /// The events that an owner recorded in a process, in order.
     pub(crate) noted: HashMap<(u32, usize), Vec<usize>>,
     pub(crate) contradictions: Contradictions,
 }
 
-/// What is known of one name.
+/// What is known about one name.
 #[derive(Debug)]
 pub(crate) struct Name<'a> {
     pub(crate) text: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct Name<'a> {
     pub(crate) writes: Vec<Write>,
 }
 
-/// What became of one claim.
+/// What happened to one claim.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) number: u64,
@@ -52,36 +52,36 @@ pub(crate) struct Claim {
     pub(crate) releases: Vec<Release>,
     /// The end of its process.
     pub(crate) died: Option<usize>,
-    /// The end of the belief.
+    /// The event that ended the belief.
     pub(crate) until: Option<usize>,
-    /// From when to when its belief does not count, in microseconds.
+    /// The periods in which its belief does not count, in microseconds.
     pub(crate) excused: Vec<(u64, u64)>,
-    /// Whether another, who excluded it, held the name when it was asked.
+    /// Whether the name was held by another owner that excluded this claim when it was asked.
     pub(crate) blocked: bool,
     /// A claim of the same owner that held the name when this one was asked.
     pub(crate) nested_in: Option<usize>,
     /// Whether the same owner held the name when this one was granted.
     pub(crate) reentry: bool,
-    /// Whether another claim on the name has the same owner. While one of them holds the name, the others enter past
-    /// the line, and when the store lets one go is not known exactly.
+    /// Whether another claim on the name has the same owner. While one of them holds the name, the
+    /// others bypass the line, and it is not known exactly when the store ends a claim.
     pub(crate) shares_owner: bool,
 }
 
-/// A claim was granted.
+/// The grant of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) event: usize,
     pub(crate) fence: Option<u64>,
 }
 
-/// A claim was let go.
+/// The release of a claim.
 #[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) began: usize,
     pub(crate) told: Option<(usize, Freed)>,
 }
 
-/// The resource was asked to write.
+/// A write to the resource.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) event: usize,
@@ -91,21 +91,21 @@ pub(crate) struct Write {
     pub(crate) version: u64,
 }
 
-/// A process was paused.
+/// A pause of a process.
 #[derive(Debug)]
 pub(crate) struct Pause {
     pub(crate) from: usize,
     pub(crate) over: Option<usize>,
 }
 
-/// A process has ended by itself.
+/// The end of a process that no fault caused.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) event: usize,
     pub(crate) process: u32,
-    /// By a crash that no fault explains.
+    /// Whether it crashed without a fault that explains it.
     pub(crate) crashed: bool,
-    /// A claim that had no answer yet.
+    /// A claim that was not answered yet.
     pub(crate) waiting: Option<usize>,
 }
 
@@ -115,11 +115,11 @@ pub(crate) struct Piece {
     pub(crate) claim: usize,
     pub(crate) from_us: u64,
     pub(crate) until_us: u64,
-    /// What the owner noted first after a pause, if the piece begins there.
+    /// The first event of the owner after a pause, if the piece starts there.
     pub(crate) back: Option<usize>,
 }
 
-/// What cannot have happened.
+/// Events that cannot have happened.
 #[derive(Debug, Default)]
 pub(crate) struct Contradictions {
     first: Vec<String>,
@@ -127,22 +127,23 @@ pub(crate) struct Contradictions {
 }
 
 impl View<'_> {
-    /// When an event happened, in microseconds.
+    /// Returns when an event happened, in microseconds.
     pub(crate) fn at(&self, event: usize) -> u64 {
         self.events[event].at_us
     }
 
-    /// The time of the last event.
+    /// Returns the time of the last event.
     pub(crate) fn end_us(&self) -> u64 {
         self.events.last().map_or(0, |event| event.at_us)
     }
 
-    /// When the belief in a claim ended, or never.
+    /// Returns when the belief in a claim ended; `u64::MAX` if it never did.
     pub(crate) fn until_us(&self, claim: &Claim) -> u64 {
         claim.until.map_or(u64::MAX, |event| self.at(event))
     }
 
-    /// The parts of the belief in a claim that count: all of it, but for pauses that nobody can notice in time.
+    /// Returns the parts of the belief in a claim that count: all of it, except for pauses, which
+    /// nobody can notice in time, and periods that are excused.
     pub(crate) fn counted(&self, number: usize) -> Vec<Piece> {
         let claim = &self.claims[number];
         let Some(grant) = claim.granted else {
@@ -180,7 +181,8 @@ impl View<'_> {
         pieces
     }
 
-    /// The pauses of a claim's process that touch its belief, and the last one before it: its owner may be just back.
+    /// Returns the pauses of a claim's process that overlap with its belief, and the last pause
+    /// before it, from which its owner may just have returned.
     fn pauses_around(&self, claim: &Claim, granted: usize) -> &[Pause] {
         let pauses = self.pauses.get(&claim.process).map_or(&[][..], |all| all);
         let before = |pause: &Pause| pause.over.is_some_and(|over| over < granted);
@@ -188,7 +190,7 @@ impl View<'_> {
         &pauses[first.saturating_sub(1)..]
     }
 
-    /// What the owner of a claim noted first after a pause.
+    /// Returns the first event of the claim's owner after a pause.
     fn back(&self, claim: &Claim, pause: &Pause) -> Option<usize> {
         let over = pause.over?;
         let noted = self.noted.get(&(claim.process, claim.owner))?;
@@ -197,7 +199,7 @@ impl View<'_> {
     }
 }
 
-/// The pieces before and after a time that does not count.
+/// Returns the pieces before and after a period that does not count.
 fn without(pieces: &[Piece], from_us: u64, until_us: u64) -> Vec<Piece> {
     let around = pieces.iter().flat_map(|piece| {
         let before = Piece {
@@ -216,7 +218,8 @@ fn without(pieces: &[Piece], from_us: u64, until_us: u64) -> Vec<Piece> {
 }
 
 impl Claim {
-    /// A claim of which nothing is known but that it was asked; its name and owner are to be filled in.
+    /// Returns a claim that was asked, with nothing else known; its name and owner are still to be
+    /// filled in.
     pub(crate) fn new(asked: usize, process: u32, number: u64, mode: Mode) -> Self {
         Self {
             number,
@@ -241,27 +244,28 @@ impl Claim {
         }
     }
 
-    /// The first answer to a claim: granted, refused or unknown.
+    /// Returns the first answer to a claim: granted, refused or unknown.
     pub(crate) fn answered(&self) -> Option<usize> {
         let granted = self.granted.map(|grant| grant.event);
         let answers = [granted, self.refused, self.unknown];
         answers.into_iter().flatten().min()
     }
 
-    /// When its owner had certainly let go of the name, in all processes, if that is known.
+    /// Returns when the owner had certainly released the name in all processes, if that is known.
     ///
-    /// Another of its claims may hold the name if this one did not hold it any more, also one of which nothing is noted.
+    /// If this claim no longer held the name, another claim of the owner may still hold it, even
+    /// one without any event.
     pub(crate) fn gone(&self) -> Option<usize> {
         let mut told = self.releases.iter().filter_map(|release| release.told);
         told.find_map(|(event, freed)| (freed == Freed::Freed).then_some(event))
     }
 
-    /// Whether a claim was neither answered nor taken back.
+    /// Returns whether a claim was neither answered nor withdrawn.
     pub(crate) fn is_open(&self) -> bool {
         self.answered().is_none() && self.releases.is_empty()
     }
 
-    /// When a claim no longer waited: it was answered or taken back, or its process ended.
+    /// Returns when a claim stopped waiting: it was answered or withdrawn, or its process ended.
     pub(crate) fn closed(&self) -> Option<usize> {
         let withdrawn = self.releases.first().map(|release| release.began);
         let ends = [self.answered(), withdrawn, self.died];
@@ -270,7 +274,7 @@ impl Claim {
 }
 
 impl Contradictions {
-    /// Notes what cannot have happened.
+    /// Records a contradiction.
     pub(crate) fn note(&mut self, tell: impl FnOnce() -> String) {
         if self.first.len() < 3 {
             self.first.push(tell());
@@ -279,12 +283,12 @@ impl Contradictions {
         }
     }
 
-    /// Whether the history may be true.
+    /// Returns whether the history is free of contradictions.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_empty()
     }
 
-    /// The first of them, and how many more there are.
+    /// Returns the first contradictions, and how many more there are.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<_> = self
             .first

@@ -1,4 +1,4 @@
-//! Whether a run had enough of everything to say something.
+//! Decides whether a run had enough grants, writes and faults for a verdict.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) fn count(view: &View<'_>) -> Statistics {
     counted
 }
 
-/// Says what the run lacks, a sentence each.
+/// Returns what the run lacks, one sentence each.
 pub(crate) fn missing(view: &View<'_>, counted: &Statistics) -> Vec<String> {
     let expect = view.expect;
     let mut reasons = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn missing(view: &View<'_>, counted: &Statistics) -> Vec<String> {
     reasons
 }
 
-/// Says why nothing is known of liveness: faults explain any wait.
+/// Returns why liveness cannot be judged: faults explain any wait.
 fn unhealed(view: &View<'_>) -> Option<String> {
     let Some(healed) = view.healed else {
         return Some(

@@ -1,11 +1,12 @@
-//! What is expected of a run, put together step by step.
+//! Builds the expectations of a run.
 
 use std::time::Duration;
 
 use crate::verdict::{Expect, Promise};
 
 impl Expect {
-    /// Expects every promise, and one grant at least; nothing may take longer than a minute after the last fault.
+    /// Expects every promise and at least one grant; nothing may take longer than a minute after
+    /// the last fault.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -22,85 +23,87 @@ impl Expect {
         }
     }
 
-    /// Checks these promises and no others.
+    /// Checks only these promises.
     #[must_use]
     pub fn only(mut self, promises: impl IntoIterator<Item = Promise>) -> Self {
         self.promises = promises.into_iter().collect();
         self
     }
 
-    /// Checks all promises but this one.
+    /// Checks all promises except this one.
     #[must_use]
     pub fn without(mut self, promise: Promise) -> Self {
         self.promises.retain(|asked| *asked != promise);
         self
     }
 
-    /// Asks for so many grants.
+    /// Requires at least this many grants.
     #[must_use]
     pub fn grants(mut self, at_least: usize) -> Self {
         self.grants = at_least;
         self
     }
 
-    /// Asks for so many grants that somebody had to wait for.
+    /// Requires at least this many grants that had to wait.
     #[must_use]
     pub fn contended(mut self, at_least: usize) -> Self {
         self.contended = at_least;
         self
     }
 
-    /// Asks for so many accepted writes.
+    /// Requires at least this many accepted writes.
     #[must_use]
     pub fn writes(mut self, at_least: usize) -> Self {
         self.writes = at_least;
         self
     }
 
-    /// Asks for a fault of this kind; named twice, for two of them.
+    /// Requires a fault of this kind; each call requires one more.
     #[must_use]
     pub fn fault(mut self, kind: impl Into<String>) -> Self {
         self.faults.push(kind.into());
         self
     }
 
-    /// Lets a claim wait so long after the last fault.
+    /// Permits a claim to wait this long after the last fault.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience_us = micros(patience);
         self
     }
 
-    /// Lets two who were seen in line change places within such a time.
+    /// Permits two claims that were seen in line to swap places within this time.
     #[must_use]
     pub fn order_slack(mut self, slack: Duration) -> Self {
         self.order_slack_us = micros(slack);
         self
     }
 
-    /// Gives an owner that comes back from a pause so long to notice what it has lost.
+    /// Gives an owner that returns from a pause this much time to notice its loss.
     #[must_use]
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice_us = micros(notice);
         self
     }
 
-    /// Lets readers that asked at the same time have the same fence: there is nothing to order between them.
+    /// Permits readers that asked at the same time to have the same fence: there is no order
+    /// between them.
     #[must_use]
     pub fn readers_share_fences(mut self) -> Self {
         self.readers_share_fences = true;
         self
     }
 
-    /// Lets claims of one owner that hold together have different fences, and one that joins them their fence even if a release has
-    /// reported *freed*: where servers vote, a claim may join some of them before it has a majority.
+    /// Permits claims of one owner that hold together to have different fences, and a claim that
+    /// joins them to have their fence even after a release has reported *freed*. Where servers
+    /// vote, a claim may join on some servers before it has a majority.
     #[must_use]
     pub fn owners_have_several_fences(mut self) -> Self {
         self.owners_have_several_fences = true;
         self
     }
 
-    /// Whether this promise is checked.
+    /// Returns whether this promise is checked.
     #[must_use]
     pub fn asks_for(&self, promise: Promise) -> bool {
         self.promises.contains(&promise)
@@ -113,7 +116,8 @@ impl Default for Expect {
     }
 }
 
-/// In whole microseconds; what is longer than their number can say is for ever.
+/// Converts to whole microseconds; a duration that is too long becomes `u64::MAX`, which means for
+/// ever.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,17 +1,19 @@
-//! What happened in a run, in the words of those who took part.
+//! What happened in a run, as recorded by those who took part.
 
 use serde::{Deserialize, Serialize};
 
-/// All events of a run, in the order of their times; those of one process in the order in which it noted them.
+/// All events of a run, ordered by time; those of one process in the order in which it recorded
+/// them.
 pub type History = Vec<Event>;
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in microseconds of the machine's boot-time clock, which all its processes share.
+    /// When it happened, in microseconds of the machine's boot-time clock, which all its processes
+    /// share.
     pub at_us: u64,
-    /// The process that noted it, or that began or ended; 0 is the one that runs the others, makes the faults and keeps the
-    /// resource.
+    /// The process that recorded it, or that started or ended. Process 0 runs the others, injects
+    /// the faults and keeps the resource.
     pub process: u32,
     /// What happened.
     #[serde(flatten)]
@@ -19,7 +21,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Notes what happened when to which process.
+    /// Returns an event of a process at a time.
     #[must_use]
     pub fn new(at_us: u64, process: u32, what: What) -> Self {
         Self {
@@ -32,154 +34,157 @@ impl Event {
 
 /// What happened.
 ///
-/// A claim is one call that asks for a name, and its number is used once in a history. It ends in `granted`, `refused` or
-/// `unknown`, or in none of them: its process was killed, or still waits; or the call was dropped, which is a `releasing`
-/// without a grant. Granted is a belief of the client that ends with the
-/// first of `lost`, `releasing` and the end of its process.
+/// A claim is one call that asks for a name; its number is unique in a history. It ends with
+/// `granted`, `refused` or `unknown`, or with none of them if its process was killed or still
+/// waits, or if the call was dropped, which is a `releasing` without a grant. A grant is a belief
+/// of the client. It ends with the first of `lost`, `releasing` and the end of its process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum What {
-    /// The process has begun; after an end with the same number, another one in its place.
+    /// The process has started; after an end with the same number, a new process takes its place.
     Started,
-    /// The process has ended: as it should, or by a crash of its own that no fault explains. Who ends as it should has no claim
-    /// that is still open.
+    /// The process has ended, either regularly or by a crash that no fault explains. A process that
+    /// ends regularly has no open claims.
     Ended {
-        /// Whether nobody asked for it.
+        /// Whether it crashed.
         crashed: bool,
     },
     /// A claim was sent, or is about to be.
     Asked {
         /// The claim.
         claim: u64,
-        /// What is to be locked.
+        /// The name to lock.
         name: String,
-        /// How.
+        /// The mode of the claim.
         mode: Mode,
-        /// Who asks: claims of one owner may hold one name together, which is re-entry.
+        /// Who asks. Claims of one owner may hold one name together, which is re-entry.
         owner: String,
     },
-    /// Somebody saw the claim in the store's line.
+    /// The claim was seen in the store's line.
     Queued {
         /// The claim.
         claim: u64,
     },
-    /// The client was told that it holds the name.
+    /// The client learned that it holds the name.
     Granted {
         /// The claim.
         claim: u64,
-        /// The number of the grant, where the lock has numbers.
+        /// The fence of the grant, if the lock has fences.
         fence: Option<u64>,
     },
-    /// The client was told that it holds nothing.
+    /// The client learned that it does not hold the name.
     Refused {
         /// The claim.
         claim: u64,
     },
-    /// The client was told that nobody knows.
+    /// The client learned that the outcome is unknown.
     Unknown {
         /// The claim.
         claim: u64,
-        /// What it was told.
+        /// The error that it got.
         error: String,
     },
-    /// The client has noticed that it holds the name no longer.
+    /// The client has noticed that it no longer holds the name.
     Lost {
         /// The claim.
         claim: u64,
     },
-    /// The client begins to let go.
+    /// The client starts to release.
     Releasing {
         /// The claim.
         claim: u64,
     },
-    /// The client was told what came of letting go.
+    /// The client learned the outcome of its release.
     Released {
         /// The claim.
         claim: u64,
-        /// What came of it.
+        /// The outcome.
         freed: Freed,
     },
-    /// The resource was asked to write by one who believes to hold the lock; noted by the resource, in its order.
+    /// A client that believes it holds the lock wrote to the resource. The resource records this,
+    /// in its own order.
     Wrote {
-        /// The claim in whose name it is written.
+        /// The claim on whose behalf it is written.
         claim: u64,
-        /// What is written to.
+        /// The name of the resource.
         name: String,
-        /// The number that came with the write.
+        /// The fence that came with the write.
         fence: Option<u64>,
-        /// The version that the writer had read; a write makes the next one.
+        /// The version that the writer had read; a write creates the next one.
         read: u64,
-        /// The version that it makes.
+        /// The version that the write creates.
         version: u64,
-        /// What the resource said.
+        /// The answer of the resource.
         outcome: Written,
     },
-    /// A fault was made, and seen to have landed; its time is that from just before it was made, so that what follows from
-    /// it is later. A `kill` ends its target: what that one notes later was on its way, and is believed if its `ended` is
-    /// noted as well.
+    /// A fault was injected and has visibly happened. Its time is from just before it was injected,
+    /// so that all its effects are later. A `kill` ends its target. What the target recorded later
+    /// was in flight, and counts only if its `ended` is recorded as well.
     Fault {
-        /// Which kind: `kill`, `pause`, `reply-loss` …
+        /// The kind of fault: `kill`, `pause`, `reply-loss` …
         kind: String,
-        /// The process that it hit; `None` if it hit the store or the wire.
+        /// The process that it hit; `None` if it hit the store or the network.
         target: Option<u32>,
     },
-    /// A fault with a duration is over: a paused process goes on. Again with the time from just before.
+    /// A fault with a duration is over, for example a paused process continues. The time is again
+    /// from just before.
     Over {
-        /// Which kind.
+        /// The kind of fault.
         kind: String,
         /// The process that it had hit.
         target: Option<u32>,
     },
-    /// Something that the lock does not promise to survive has ended this claim's lease: an operator, or a store that lost its
-    /// data or whose clock jumped. The belief does not count from here until then, when its holder must have noticed.
+    /// Something that the lock does not promise to survive has ended this claim's lease: an
+    /// operator, or a store that lost its data or whose clock jumped. The belief does not count
+    /// from here until `until_us`, when its holder must have noticed.
     Excused {
         /// The claim.
         claim: u64,
         /// Until when, in microseconds.
         until_us: u64,
     },
-    /// From here on there are no more faults: everybody who waits has to get on.
+    /// There are no more faults from here on: everybody who waits must make progress.
     Healed,
-    /// Everybody has let go and gone, and this was still found in the store.
+    /// This was still found in the store after everybody had released and ended.
     Left {
-        /// What was found, for people.
+        /// A description for people.
         found: String,
     },
 }
 
-/// How a name is held.
+/// The mode in which a name is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// By one alone.
+    /// By one owner alone.
     Exclusive,
-    /// Together with others who share it.
+    /// Together with others that share it.
     Shared,
-    /// So many of so many permits.
+    /// A number of permits of a semaphore.
     Permits {
-        /// How many are taken.
+        /// How many permits the claim takes.
         take: u32,
-        /// How many there are.
+        /// How many permits there are.
         of: u32,
     },
 }
 
-/// What came of letting go.
+/// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Freed {
-    /// The lock is free, or the next one's.
+    /// The lock is free, or was handed over to the next in line.
     Freed,
-    /// The same owner holds it still.
+    /// The same owner still holds it.
     Lowered,
-    /// It was not held any more; nothing was changed.
+    /// It was no longer held; nothing was changed.
     NotHeld,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// What a resource said to a write.
+/// The answer of a resource to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Written {

@@ -1,4 +1,4 @@
-//! Who holds one name at a moment, and who of them excludes a newcomer.
+//! The holders of one name at a moment, and which of them exclude a newcomer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use crate::history::Mode;
 
 /// The holders of one name.
 ///
-/// Every question is answered without looking at all of them: a lock that lets everybody in has many.
+/// No operation iterates over all of them, because a lock that lets everybody in has many.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     exclusive: Side,
     shared: Side,
     permits: Side,
-    /// The permits that are taken; an owner that holds several claims counts once, with the largest.
+    /// The number of permits taken; an owner with several claims counts once, with the largest.
     taken: u64,
 }
 
-/// The holders in one mode: for each owner what its claims take, and which they are.
+/// The holders in one mode: what the claims of each owner take, and which claims they are.
 type Side = BTreeMap<usize, BTreeSet<(u32, usize)>>;
 
-/// As many as a reader wants to see.
+/// How many claims to show to a reader.
 const SHOWN: usize = 4;
 
 impl Holders {
@@ -30,7 +30,7 @@ impl Holders {
         });
     }
 
-    /// Takes a claim out.
+    /// Removes a claim.
     pub(crate) fn leave(&mut self, claim: usize, owner: usize, mode: Mode) {
         self.change(owner, mode, |side, take| {
             if let Some(own) = side.get_mut(&owner) {
@@ -42,9 +42,10 @@ impl Holders {
         });
     }
 
-    /// The claims of others, some of them if they are many, beside which `owner` cannot hold in this mode.
+    /// Returns claims of other owners that prevent `owner` from holding in this mode; only some of
+    /// them if there are many.
     ///
-    /// Empty, but not `None`, where a claim takes more permits than there are.
+    /// Returns an empty list, not `None`, if the claim takes more permits than there are.
     pub(crate) fn against(&self, owner: usize, mode: Mode) -> Option<Vec<usize>> {
         let other = |side: &Side| {
             let others = side.iter().find(|(holder, _)| **holder != owner);
@@ -86,7 +87,7 @@ impl Holders {
     }
 }
 
-/// The most permits that one claim of the owner takes.
+/// Returns the most permits that one claim of the owner takes.
 fn largest(side: &Side, owner: usize) -> u32 {
     let own = side.get(&owner).and_then(BTreeSet::last);
     own.map_or(0, |(take, _)| *take)

@@ -1,4 +1,4 @@
-//! A verdict as text for people.
+//! Formats a verdict as text for people.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -28,7 +28,8 @@ impl Display for Verdict {
     }
 }
 
-/// The promise and the sentence, then the events as a table: milliseconds since the first of them, process, what happened.
+/// Writes the promise and the sentence, then the events as a table: milliseconds since the first of
+/// them, process, what happened.
 impl Display for Finding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.promise, self.sentence)?;
@@ -139,7 +140,7 @@ impl Display for What {
     }
 }
 
-/// What was asked for beside the name alone.
+/// Writes the mode, unless it is exclusive.
 impl Display for Mode {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -170,7 +171,7 @@ impl Display for Written {
     }
 }
 
-/// A fence, where there is one.
+/// A fence, if there is one.
 struct Fence(Option<u64>);
 
 impl Display for Fence {
@@ -179,7 +180,7 @@ impl Display for Fence {
     }
 }
 
-/// The process that a fault hit, where it hit one.
+/// The process that a fault hit, if any.
 struct Target(Option<u32>);
 
 impl Display for Target {

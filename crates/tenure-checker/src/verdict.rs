@@ -1,31 +1,32 @@
-//! What is expected of a run, and what came of it.
+//! The expectations of a run, and its verdict.
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::Event;
 
-/// A promise of a lock, as the checker knows it.
+/// A promise of a lock that the checker can judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Promise {
-    /// Two never believe at once that they hold what excludes the other.
+    /// Two owners never believe at the same time that they hold locks that exclude each other.
     Exclusion,
-    /// No update of the resource is lost: each accepted write had read the version before it.
+    /// No update of the resource is lost: each accepted write had read the previous version.
     NoLostUpdate,
     /// The resource accepts no smaller fence after a larger one.
     FencedWrites,
-    /// Fences grow strictly, grant after grant.
+    /// Fences grow strictly with every grant.
     GrowingFences,
-    /// Nobody but its owner frees a lock.
+    /// Only its owner can free a lock.
     OwnerOnly,
-    /// Who came first is served first.
+    /// First come, first served.
     Order,
-    /// After the faults everybody who waits gets on, a nested call included, and nobody crashes by waiting.
+    /// After the faults every waiter makes progress, including nested calls, and no process crashes
+    /// while it waits.
     Liveness,
-    /// When all have gone, nothing is left in the store.
+    /// After everybody has ended, nothing is left in the store.
     NothingLeft,
-    /// A claim that was refused holds nothing, and an error that says "nothing happened" is true.
+    /// A refused claim holds nothing, and an error that says "nothing happened" is true.
     HonestErrors,
 }
 
@@ -44,57 +45,59 @@ impl Promise {
     ];
 }
 
-/// What a run has to show, and which promises its lock makes.
+/// What a run must show, and which promises its lock makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expect {
     /// The promises that are checked.
     pub promises: Vec<Promise>,
-    /// Fewer grants say nothing.
+    /// With fewer grants the run is inconclusive.
     pub grants: usize,
-    /// Fewer grants that somebody had to wait for say nothing.
+    /// With fewer grants that had to wait the run is inconclusive.
     pub contended: usize,
-    /// Fewer accepted writes say nothing.
+    /// With fewer accepted writes the run is inconclusive.
     #[serde(default)]
     pub writes: usize,
-    /// The faults that have to have landed, each as often as it is named.
+    /// The faults that must have happened, each as often as it is listed.
     pub faults: Vec<String>,
     /// How long after the last fault a claim may still wait, in microseconds.
     pub patience_us: u64,
-    /// By how much two who were seen in line may go in in another order, in microseconds: a lease may be passed on inside
-    /// a process for so long.
+    /// By how much two claims that were seen in line may be granted in another order, in
+    /// microseconds: for this long a lease may be passed on inside a process.
     pub order_slack_us: u64,
-    /// How long an owner may take to notice its loss, from the first thing that it notes after a pause, in microseconds.
+    /// How long an owner may take to notice its loss, from its first event after a pause, in
+    /// microseconds.
     #[serde(default)]
     pub notice_us: u64,
     /// Whether readers that asked at the same time may have the same fence.
     #[serde(default)]
     pub readers_share_fences: bool,
-    /// Whether claims of one owner that hold together may have different fences, and one that joins them their fence even if a
-    /// release has reported *freed*.
+    /// Whether claims of one owner that hold together may have different fences, and whether a
+    /// claim that joins them may have their fence even after a release has reported *freed*.
     #[serde(default)]
     pub owners_have_several_fences: bool,
 }
 
-/// What came of a run.
+/// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every promise was kept, and the run had enough of everything to say so.
+    /// Every promise was kept, and the run had enough grants, writes and faults to say so.
     Valid {
         /// What happened.
         statistics: Statistics,
     },
     /// A promise was broken.
     Broken {
-        /// Which, and the events that prove it; one finding for each promise, the first of its kind.
+        /// The broken promises with the events that prove it; one finding for each promise, the
+        /// first of its kind.
         findings: Vec<Finding>,
         /// What happened.
         statistics: Statistics,
     },
-    /// The run says too little, or its history contradicts itself: this is no pass.
+    /// The run is inconclusive, or its history contradicts itself. This is not a pass.
     Unknown {
-        /// What was missing or cannot be, a sentence each.
+        /// What was missing or contradictory, one sentence each.
         reasons: Vec<String>,
         /// What happened.
         statistics: Statistics,
@@ -102,19 +105,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether every promise was kept; *unknown* is no.
+    /// Returns whether every promise was kept; *unknown* returns `false`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         matches!(self, Self::Valid { .. })
     }
 
-    /// The promises that were broken.
+    /// Returns the broken promises.
     #[must_use]
     pub fn broken(&self) -> Vec<Promise> {
         self.findings().iter().map(|found| found.promise).collect()
     }
 
-    /// What was found broken; empty unless it is broken.
+    /// Returns the findings; empty unless the verdict is *broken*.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         match self {
@@ -123,7 +126,7 @@ impl Verdict {
         }
     }
 
-    /// What happened in the run, counted.
+    /// Returns the counts of what happened in the run.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         match self {
@@ -134,20 +137,20 @@ impl Verdict {
     }
 }
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// What happened, in a sentence.
+    /// What happened, in one sentence.
     pub sentence: String,
-    /// The few events that prove it, in order of time.
+    /// The few events that prove it, ordered by time.
     pub events: Vec<Event>,
-    /// How many times it was seen in the run.
+    /// How many times it happened in the run.
     pub count: usize,
 }
 
-/// What happened in a run, counted.
+/// Counts of what happened in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -155,11 +158,11 @@ pub struct Statistics {
     pub claims: usize,
     /// Claims that were granted.
     pub granted: usize,
-    /// Those of them that had to wait: another held the name when they asked.
+    /// Granted claims that had to wait: another owner held the name when they asked.
     pub contended: usize,
     /// Claims that were refused.
     pub refused: usize,
-    /// Claims of which nobody knows.
+    /// Claims whose outcome is unknown.
     pub unknown: usize,
     /// Holders that noticed a loss.
     pub lost: usize,
@@ -167,6 +170,6 @@ pub struct Statistics {
     pub writes: usize,
     /// Writes that were refused because of their fence.
     pub stale: usize,
-    /// Faults that landed, by kind.
+    /// Faults that happened, by kind.
     pub faults: std::collections::BTreeMap<String, usize>,
 }

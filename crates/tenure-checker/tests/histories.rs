@@ -1,4 +1,4 @@
-//! Every history that was written by hand gets just the verdict that its file says.
+//! Every handwritten history gets exactly the verdict that its file states.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

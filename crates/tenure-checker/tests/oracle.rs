@@ -1,7 +1,9 @@
-//! The rules beside a slow and simple reading of the same promises, on small histories made by chance.
+//! Compares the rules with a slow and simple reading of the same promises, on small random
+//! histories.
 //!
-//! The rules sweep; this reading looks at every microsecond and every pair. Locks do not matter here: claims are granted
-//! and let go as chance wants it, so that nearly everything is broken in some history and kept in another.
+//! The rules sweep; this reading examines every microsecond and every pair. No lock is involved:
+//! claims are granted and released at random, so that nearly every promise is broken in some
+//! history and kept in another.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,12 +50,12 @@ fn rules_say_what_a_slow_reading_says() {
     }
 }
 
-/// So many histories.
+/// How many histories to generate.
 const RUNS: u64 = 4_000;
-/// All of it happens in so many microseconds.
+/// The length of a history, in microseconds.
 const LENGTH: u64 = 60;
 
-/// A history that does not contradict itself, and is else as chance wants it.
+/// Returns a history that does not contradict itself and is otherwise random.
 fn any_history(rng: &mut Rng) -> History {
     let mut history = Vec::new();
     let claims = rng.u64(2..7);
@@ -79,7 +81,7 @@ fn any_history(rng: &mut Rng) -> History {
 
 fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
     let owner = rng.u32(1..=4);
-    // Two owners live in the third process, and a fifth in all of them. Some have one claim alone.
+    // Two owners live in the third process, and a fifth in all of them. Some have only one claim.
     let (owner, process) = match rng.u8(0..8) {
         0 => (5.to_string(), rng.u32(1..=3)),
         1..5 => (format!("claim {claim}"), rng.u32(1..=3)),
@@ -141,7 +143,7 @@ fn any_claim(rng: &mut Rng, claim: u64, kind: u8, history: &mut History) {
     }
 }
 
-/// What is known of a claim: the places and times of its events.
+/// What is known about a claim: the positions and times of its events.
 #[derive(Debug, Clone)]
 struct Claim {
     process: u32,
@@ -185,7 +187,7 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Whether in any microsecond the believers are too many.
+    /// Returns whether there are too many believers in any microsecond.
     fn overlap(&self) -> bool {
         (0..LENGTH * 2).any(|now_us| {
             let believe = |claim: &&Claim| self.believes(claim, now_us);
@@ -193,7 +195,7 @@ impl<'a> Slow<'a> {
         })
     }
 
-    /// Whether a claim is believed in at a time, and nothing excuses it.
+    /// Returns whether a claim is believed in at a time that is not excused.
     fn believes(&self, claim: &Claim, now_us: u64) -> bool {
         let Some((_, granted_us)) = claim.granted else {
             return false;
@@ -233,7 +235,7 @@ impl<'a> Slow<'a> {
             .collect()
     }
 
-    /// Whether any two grants have the wrong fences.
+    /// Returns whether any two grants have wrong fences.
     fn fences(&self) -> bool {
         let granted = || {
             self.claims
@@ -268,7 +270,7 @@ impl<'a> Slow<'a> {
         })
     }
 
-    /// Whether any release frees what a later one holds.
+    /// Returns whether any release frees the lock of a later holder.
     fn robbery(&self) -> bool {
         self.claims.iter().any(|claim| {
             let (Some(granted), Some(began), Some(told)) =
@@ -290,7 +292,8 @@ impl<'a> Slow<'a> {
         })
     }
 
-    /// Since when a claim has its place: its process keeps that of one that gave up later.
+    /// Returns since when a claim has its place: its process keeps the place of an earlier claim
+    /// that gave up later.
     fn place_us(&self, claim: &Claim) -> u64 {
         let others = self.claims.iter().filter(|other| {
             let same = other.process == claim.process && other.mode == Mode::Exclusive;
@@ -304,7 +307,8 @@ impl<'a> Slow<'a> {
         places.fold(claim.asked.1, u64::min)
     }
 
-    /// The claim that the store granted and that was passed on to this one inside its process, or this one.
+    /// Returns the claim that the store granted and that was passed on to this one inside its
+    /// process, or this claim itself.
     fn origin<'c>(&'c self, claim: &'c Claim) -> &'c Claim {
         let Some(granted) = claim.granted else {
             return claim;
@@ -342,7 +346,7 @@ impl<'a> Slow<'a> {
         own.count() > 1
     }
 
-    /// Whether anybody who asked later went in before one in line.
+    /// Returns whether any claim that was asked later was granted before one in line.
     fn overtaking(&self) -> bool {
         let slack = self.expect.order_slack_us;
         let end_us = self.history.last().map_or(0, |event| event.at_us);
@@ -396,7 +400,7 @@ impl Claim {
         }
     }
 
-    /// When it was answered with no, or dropped while it waited.
+    /// Returns when it was refused, or dropped while it waited.
     fn gave_up(&self) -> Option<(usize, u64)> {
         let dropped = self.releasing.filter(|_| self.granted.is_none());
         self.failed.or(dropped)
@@ -424,7 +428,7 @@ fn asked(place: usize, event: &Event) -> Claim {
     }
 }
 
-/// The claim that an event is about.
+/// Returns the claim that an event is about.
 fn number(event: &Event) -> Option<u64> {
     match &event.what {
         What::Asked { claim, .. }
@@ -439,7 +443,7 @@ fn number(event: &Event) -> Option<u64> {
     }
 }
 
-/// Whether these cannot hold together.
+/// Returns whether these claims cannot hold together.
 fn too_many(claims: &[&Claim]) -> bool {
     let strangers = claims.iter().any(|one| {
         claims

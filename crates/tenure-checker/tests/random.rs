@@ -1,4 +1,4 @@
-//! Histories made by chance: any events at all, runs of a lock that is right, and the same runs with one thing wrong.
+//! Random histories: arbitrary events, runs of a correct lock, and the same runs with one error.
 
 use std::time::Duration;
 
@@ -67,14 +67,14 @@ fn one_thing_wrong_in_a_run_is_found() {
     }
 }
 
-/// Makes one thing wrong in a run, and says whether it could.
+/// Introduces one error into a run; returns whether that was possible.
 type Spoil = fn(&mut History, &mut Rng) -> bool;
 
 fn expect() -> Expect {
     Expect::new().patience(Duration::from_secs(1))
 }
 
-/// A holder does not note that it lets go until the next two have gone.
+/// A holder never records its release.
 fn holds_on(history: &mut History, rng: &mut Rng) -> bool {
     let Some(place) = some(
         history,
@@ -86,7 +86,7 @@ fn holds_on(history: &mut History, rng: &mut Rng) -> bool {
     let What::Releasing { claim } = history[place].what else {
         return false;
     };
-    // Only where another owner was in the way.
+    // Only breaks a promise if another claim is granted afterwards.
     let waits = place + 2 < history.len()
         && history[place..].iter().any(
             |event| matches!(event.what, What::Granted { claim: other, .. } if other != claim),
@@ -122,7 +122,7 @@ fn repeats_a_fence(history: &mut History, rng: &mut Rng) -> bool {
     true
 }
 
-/// The answer to a claim, and all that follows from it, is not there, and the run goes on for long.
+/// Removes the answer to a claim and everything that follows from it, and makes the run last long.
 fn forgets_an_answer(history: &mut History, rng: &mut Rng) -> bool {
     let Some(place) = some(history, rng, |what| matches!(what, What::Granted { .. })) else {
         return false;
@@ -155,7 +155,7 @@ fn forgets_an_answer(history: &mut History, rng: &mut Rng) -> bool {
     })
 }
 
-/// A claim that is granted was refused before.
+/// Refuses a claim before it is granted.
 fn refuses_first(history: &mut History, rng: &mut Rng) -> bool {
     let Some(place) = some(history, rng, |what| matches!(what, What::Granted { .. })) else {
         return false;
@@ -169,7 +169,8 @@ fn refuses_first(history: &mut History, rng: &mut Rng) -> bool {
     true
 }
 
-/// Whoever held before lets go a second time, in the middle of another's belief, and is told that it freed it.
+/// A former holder releases a second time while another believes that it holds the lock, and the
+/// release reports *freed*.
 fn frees_again(history: &mut History, rng: &mut Rng) -> bool {
     let released = |what: &What| {
         matches!(
@@ -214,7 +215,7 @@ fn frees_again(history: &mut History, rng: &mut Rng) -> bool {
     stays && !dies
 }
 
-/// The place of some event of this kind.
+/// Returns the position of a random event of this kind.
 fn some(history: &History, rng: &mut Rng, kind: impl Fn(&What) -> bool) -> Option<usize> {
     let places = history
         .iter()

@@ -1,5 +1,6 @@
-//! Histories that `tenure torture` recorded (4 processes, 2 names, 3 or 4 s, all faults that the store can have), and the same
-//! with one grant taken out of them: each is found, or the history itself says why it cannot be.
+//! Histories that `tenure torture` recorded (4 processes, 2 names, 3 or 4 s, all faults that the
+//! store supports), and the same histories with one grant removed: the checker finds each, or the
+//! history itself shows why it cannot.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,7 +25,7 @@ fn read(name: &str) -> (Expect, History) {
     (head.expect, events.collect::<Result<_, _>>().unwrap())
 }
 
-/// The claims that were granted, and the processes that asked for them.
+/// Returns the granted claims, and the processes that asked for them.
 fn granted(history: &[Event]) -> impl Iterator<Item = (u64, u32)> {
     history.iter().filter_map(|event| match event.what {
         What::Granted { claim, .. } => Some((claim, event.process)),
@@ -32,7 +33,7 @@ fn granted(history: &[Event]) -> impl Iterator<Item = (u64, u32)> {
     })
 }
 
-/// The processes that a fault has killed: who waited there need not be answered.
+/// Returns the processes that a fault has killed: their waiters need not be answered.
 fn killed(history: &[Event]) -> HashSet<u32> {
     let kills = history.iter().filter_map(|event| match &event.what {
         What::Fault { kind, target } if kind == "kill" => *target,
@@ -50,7 +51,7 @@ fn recorded_histories_are_valid() {
     }
 }
 
-/// A waiter that is never served: its grant is not there, nor anything that followed from it.
+/// A waiter that is never served: its grant is removed, and everything that followed from it.
 #[test]
 fn a_claim_that_is_never_served_is_found_unless_its_process_was_killed() {
     for name in RECORDED {
@@ -71,8 +72,8 @@ fn a_claim_that_is_never_served_is_found_unless_its_process_was_killed() {
     }
 }
 
-/// The grant alone is not there. A claim that is let go after it, and did not say that it freed anything, looks like a call that
-/// was dropped while it waited.
+/// Only the grant is removed. A claim that is released afterwards without reporting that it freed
+/// anything looks like a call that was dropped while it waited.
 #[test]
 fn a_grant_that_is_missing_is_found_unless_its_claim_looks_dropped() {
     for name in RECORDED {
@@ -103,7 +104,7 @@ fn is_before_the_grant(event: &Event) -> bool {
     matches!(event.what, What::Asked { .. } | What::Queued { .. })
 }
 
-/// Let go, without a word that there was something to free.
+/// Returns whether the event is part of a release that did not report that it freed anything.
 fn is_let_go(event: &Event) -> bool {
     match event.what {
         What::Releasing { .. } => true,
@@ -112,7 +113,7 @@ fn is_let_go(event: &Event) -> bool {
     }
 }
 
-/// The claim that an event is about.
+/// Returns the claim that an event is about.
 fn of(event: &Event) -> Option<u64> {
     match event.what {
         What::Asked { claim, .. }

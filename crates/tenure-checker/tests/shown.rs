@@ -1,4 +1,4 @@
-//! What people and programs see of a verdict.
+//! How people and programs see a verdict.
 
 use tenure_checker::{Event, Freed, Mode, Promise, Verdict, What, check};
 
@@ -99,7 +99,8 @@ fn a_promise_is_called_the_same_in_text_and_in_json() {
     }
 }
 
-/// A holder and one who comes beside it, over and over: nothing is looked at in pairs, or this does not end.
+/// A holder and another one beside it, many times: if the checker compared pairs, this would not
+/// end.
 #[test]
 fn long_histories_of_broken_locks_are_judged() {
     let mut history = Vec::new();

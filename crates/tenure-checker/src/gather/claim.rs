@@ -1,10 +1,10 @@
-//! What happens to claims: they are asked, answered, written with and let go.
+//! Reads the events of claims: asked, answered, used for writes, and released.
 
 use super::{Life, Reader};
 use crate::claims::{Claim, Grant, Release, Write};
 use crate::history::{Event, Freed, What, Written};
 
-/// So many events at most are looked at for one that stands behind in the same microsecond.
+/// The maximum number of events to search for a later one in the same microsecond.
 const TIES: usize = 1_000;
 
 impl<'a> Reader<'a> {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         self.view.claims.push(asked);
     }
 
-    /// What happened to a claim, told by its own process; only its place in line may be seen by others.
+    /// Reads an event of a claim. Only its own process records these, except for its place in line.
     pub(super) fn claim(&mut self, place: usize, event: &Event, number: u64) {
         let Some(claim) = self.numbers.get(&number).copied() else {
             self.contradict(|| format!("nobody asked for claim {number}, but it goes on"));
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
             self.contradict(|| format!("nobody asked for claim {number}, but it writes"));
             return;
         };
-        // A grant in the same microsecond may stand behind the write.
+        // A grant in the same microsecond may follow the write.
         let told = self.view.claims[claim].answered().is_some();
         if !told && !self.granted_now(place, number) {
             self.contradict(|| format!("claim {number} writes, but nothing was granted"));
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a claim is granted later in the same microsecond.
+    /// Returns whether a claim is granted later in the same microsecond.
     fn granted_now(&self, place: usize, number: u64) -> bool {
         let rest = &self.view.events[place..];
         let now = rest.iter().take_while(|event| event.at_us == self.now_us);
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A claim of this owner that holds the name now.
+    /// Returns a claim of this owner that currently holds the name.
     fn holding(&mut self, name: usize, owner: usize) -> Option<usize> {
         let held = self.held.get_mut(&(name, owner))?;
         while held

@@ -1,4 +1,4 @@
-//! Reads a history once, from its first event to its last, and notes what contradicts itself.
+//! Reads a history once, from its first event to its last, and records contradictions.
 
 mod claim;
 mod process;
@@ -10,7 +10,7 @@ use crate::history::{Event, What};
 use crate::holders::Holders;
 use crate::verdict::Expect;
 
-/// Puts a history in order for the rules.
+/// Indexes a history for the rules.
 pub(crate) fn gather<'a>(events: &'a [Event], expect: &'a Expect) -> View<'a> {
     let mut reader = Reader::new(events, expect);
     for (place, event) in events.iter().enumerate() {
@@ -26,7 +26,8 @@ struct Reader<'a> {
     names: HashMap<&'a str, usize>,
     owners: HashMap<&'a str, usize>,
     holders: Vec<Holders>,
-    /// The claims of an owner that hold a name; those that do no longer are taken off when the end is looked at.
+    /// The claims of an owner that hold a name. Claims that no longer do are removed when they are
+    /// at the end and the list is read.
     held: HashMap<(usize, usize), Vec<usize>>,
     /// The first claim of an owner on a name.
     first: HashMap<(usize, usize), usize>,
@@ -34,21 +35,21 @@ struct Reader<'a> {
     now_us: u64,
 }
 
-/// What is known of a process so far.
+/// What is known about a process so far.
 #[derive(Default)]
 struct Process {
     life: Life,
-    /// Those of this life.
+    /// The claims of its current life.
     claims: Vec<usize>,
 }
 
-/// How a process is.
+/// The state of a process.
 #[derive(Default, Clone, Copy)]
 enum Life {
     #[default]
     Unseen,
     Alive,
-    /// Since then; what it noted later must have been on its way.
+    /// Killed by this event; what it recorded later must have been in flight.
     Killed(usize, Option<usize>),
     Ended(usize),
 }

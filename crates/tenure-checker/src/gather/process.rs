@@ -1,11 +1,11 @@
-//! What happens to processes: they begin, are paused and end, and their claims with them.
+//! Reads the events of processes: they start, are paused and end, and their claims end with them.
 
 use super::{Life, Reader};
 use crate::claims::{End, Pause};
 
 /// The fault that ends a process.
 const KILL: &str = "kill";
-/// The fault that holds a process up until it is over.
+/// The fault that stops a process until it is over.
 const PAUSE: &str = "pause";
 
 impl Reader<'_> {
@@ -37,11 +37,11 @@ impl Reader<'_> {
         });
     }
 
-    /// Ends a life and all that was believed in it; gives a claim that still had no answer.
+    /// Ends a life and all its beliefs; returns a claim that was not answered yet.
     fn end_of(&mut self, place: usize, number: u32, life: Life) -> Option<usize> {
         let process = self.processes.entry(number).or_default();
         process.life = life;
-        // The end is the end of a pause, too.
+        // The end of a process also ends its pause.
         self.over(place, PAUSE, Some(number));
         let process = self.processes.entry(number).or_default();
         let mut waiting = None;
@@ -90,7 +90,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A process can note something only while it lives, or in the very microsecond of its end.
+    /// Checks that a process records events only while it lives, or in the very microsecond of its
+    /// end.
     pub(super) fn noted_by(&mut self, place: usize, number: u32) {
         let process = self.processes.entry(number).or_default();
         let now_us = self.now_us;

@@ -1,10 +1,10 @@
-//! Two never believe at once that they hold what excludes the other.
+//! Two owners never believe at the same time that they hold locks that exclude each other.
 
 use super::Breaches;
 use crate::claims::{Name, Piece, View};
 use crate::holders::Holders;
 
-/// Looks for beliefs of different owners that overlap.
+/// Looks for overlapping beliefs of different owners.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
@@ -13,7 +13,7 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     breaches
 }
 
-/// A belief begins or ends. Ends come first: a hand-over in one microsecond is none too many.
+/// A belief starts or ends. Ends come first: a handover in one microsecond is not an overlap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Ends,
@@ -66,7 +66,7 @@ fn tell(view: &View<'_>, piece: &Piece, others: &[usize]) -> (String, Vec<usize>
     (sentence, proof(view, piece, others))
 }
 
-/// The grants, and what else shows that both believed at once.
+/// Returns the grants, and other events that show that both believed at the same time.
 fn proof(view: &View<'_>, piece: &Piece, others: &[usize]) -> Vec<usize> {
     let late = &view.claims[piece.claim];
     let grants = others.iter().filter_map(|other| view.grant_of(*other));
@@ -77,7 +77,8 @@ fn proof(view: &View<'_>, piece: &Piece, others: &[usize]) -> Vec<usize> {
         events.extend(over.filter(|over| *over < back).max());
         events.push(back);
     }
-    // The end of the first belief shows that it was still there; for many holders their grants must do.
+    // The end of the first belief shows that it was still there. For many holders, their grants
+    // must suffice.
     if let [other] = others {
         events.extend(view.claims[*other].until);
         events.extend(late.until);

@@ -1,4 +1,4 @@
-//! Fences grow strictly, grant after grant.
+//! Fences grow strictly with every grant.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::Breaches;
 use crate::claims::{Grant, Name, View};
 use crate::history::Mode;
 
-/// Looks for fences that repeat, that do not grow, or that are missing at some grants of a name.
+/// Looks for fences that repeat, that do not grow, or that are missing in some grants of a name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
@@ -58,14 +58,16 @@ fn mixture(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
     });
 }
 
-/// Looks for fences given twice; says of each grant whether it needs to be looked at no more.
+/// Looks for fences that were granted twice; returns for each grant whether it needs no further
+/// check.
 ///
-/// An owner that holds a name already may be given the fence that it has, in any process, until a release of it reports that
-/// the name is free: the store may hold a claim for longer than its client believes in it.
+/// An owner that already holds a name may be granted the same fence, in any process, until one of
+/// its releases reports that the name is free: the store may keep a claim for longer than its
+/// client believes in it.
 fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec<bool> {
-    // Of each fence its first grant.
+    // The first grant of each fence.
     let mut seen: HashMap<u64, usize> = HashMap::new();
-    // Of each fence of an owner the grant of which it was first told that the name is free.
+    // For each fence of an owner, the grant whose release first reported the name as free.
     let mut owned: HashMap<(u64, usize), usize> = HashMap::new();
     let mut judged = Vec::with_capacity(grants.len());
     let gone = |claim: usize| view.claims[claim].gone().unwrap_or(usize::MAX);
@@ -76,11 +78,13 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
             .entry((grant.fence, claim.owner))
             .or_insert(grant.claim);
         let (repeats, owns) = (first != grant.claim, own != grant.claim);
-        // Nobody else can have been granted more while the owner held the name alone. Beside others it may share with a claim of
-        // which nothing was heard, as of a call that was dropped.
+        // Nobody else can have been granted a larger fence while the owner held the name
+        // exclusively. In the other modes it may share with a claim that has no events, such as a
+        // call that was dropped.
         let alone = claim.mode == Mode::Exclusive;
         judged.push(repeats && !(owns && alone) || claim.shares_owner && !alone);
-        // Where servers vote, one that was told of as free may have been joined by another that was still voted on.
+        // Where servers vote, a claim that was still being voted on may join a claim that was
+        // reported as free.
         let joins = view.expect.owners_have_several_fences;
         let again = match owns {
             true => (!joins && gone(own) < claim.asked && !is_excused(view, grant)).then_some(own),
@@ -96,7 +100,8 @@ fn repeats(view: &View<'_>, grants: &[Numbered], breaches: &mut Breaches) -> Vec
     judged
 }
 
-/// Whether both read, and the second had asked before the first was let in, where such may share a fence.
+/// Returns whether both are readers and the second asked before the first was granted, if such
+/// readers may share a fence.
 fn read_together(view: &View<'_>, first: usize, second: usize) -> bool {
     let (one, two) = (&view.claims[first], &view.claims[second]);
     let both_read = one.mode == Mode::Shared && two.mode == Mode::Shared;
@@ -139,16 +144,18 @@ fn growth(view: &View<'_>, grants: &[Numbered], judged: &[bool], breaches: &mut 
     }
 }
 
-/// Whether the store had ended the lease before its time, as an operator or a jump of its clock does.
+/// Returns whether the store had ended the lease early, because of an operator or a jump of its
+/// clock.
 ///
-/// Until its process is told, the lease is passed on there and shared by its owner.
+/// Until its process learns of it, it passes the lease on and its owner shares it.
 fn is_excused(view: &View<'_>, grant: &Numbered) -> bool {
     let granted_us = view.at(grant.event);
     let mut excused = view.claims[grant.claim].excused.iter();
     excused.any(|(from_us, until_us)| (*from_us..*until_us).contains(&granted_us))
 }
 
-/// The largest fences of two different owners: one of them is another's than anybody's.
+/// The largest fences of two different owners, so that there is always the largest one of another
+/// owner.
 #[derive(Default)]
 struct Largest<'a> {
     first: Option<&'a Numbered>,

@@ -1,16 +1,16 @@
-//! A claim that was refused holds nothing.
+//! A refused claim holds nothing.
 
 use super::Breaches;
 use crate::claims::View;
 use crate::history::Freed;
 
-/// Looks for claims that were refused and are seen to hold afterwards.
+/// Looks for claims that were refused and are later seen to hold the name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
         let written = name.writes.iter().map(|write| (write.claim, write.event));
         for (claim, event) in written {
-            // A grant after the refusal is told by itself.
+            // A grant after the refusal is reported separately.
             if view.claims[claim].granted.is_none() {
                 note(view, &mut breaches, claim, event, "its write was accepted");
             }

@@ -1,10 +1,10 @@
-//! When all have gone, nothing is left in the store.
+//! After everybody has ended, nothing is left in the store.
 
 use super::Breaches;
 use crate::claims::View;
 use crate::history::What;
 
-/// Looks for what was found when all had gone.
+/// Looks for what was found after everybody had ended.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for event in &view.left {
@@ -18,5 +18,5 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     breaches
 }
 
-/// As many as a reader wants to see.
+/// How many findings to show to a reader.
 const SHOWN: usize = 4;

@@ -1,17 +1,18 @@
-//! After the faults everybody who waits gets on, a nested call included, and nobody crashes by waiting.
+//! After the faults every waiter makes progress, including nested calls, and no process crashes
+//! while it waits.
 
 use super::Breaches;
 use crate::claims::{Claim, End, View};
 use crate::history::What;
 
-/// Looks for crashes at any time; and after the last fault for claims that wait too long, or that are still open when their
-/// process ends as it should.
+/// Looks for crashes at any time, and after the last fault for claims that wait too long or that
+/// are still open when their process ends regularly.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for end in view.ends.iter().filter(|end| end.crashed) {
         breaches.note(end.event, || crashed(view, end));
     }
-    // Without the word that it is over, a fault explains any wait.
+    // Without an event that ends the faults, a fault explains any wait.
     let Some(healed) = view.healed else {
         return breaches;
     };
@@ -32,7 +33,8 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     breaches
 }
 
-/// The end of a claim's process, if it ended as it should and the claim was still open: who gives up says so.
+/// Returns the end of a claim's process, if it ended regularly with the claim still open. A client
+/// that gives up records it.
 fn left_open(view: &View<'_>, claim: &Claim) -> Option<usize> {
     let end = claim.died.filter(|_| claim.is_open())?;
     let is_clean = matches!(view.events[end].what, What::Ended { crashed: false });

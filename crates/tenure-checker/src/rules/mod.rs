@@ -1,4 +1,5 @@
-//! The promises, one file each. A rule looks at the whole history and tells the first breach and how many there were.
+//! The promises, one file each. A rule reads the whole history, and reports the first breach and
+//! how many there were.
 
 mod exclusion;
 mod fences;
@@ -16,7 +17,7 @@ use crate::verdict::{Finding, Promise};
 /// Finds the breaches of one promise.
 type Rule = fn(&View<'_>) -> Breaches;
 
-/// Every rule, in the order in which findings are told.
+/// All rules, in the order in which findings are reported.
 const RULES: [(Promise, Rule); 9] = [
     (Promise::Exclusion, exclusion::rule),
     (Promise::NoLostUpdate, updates::rule),
@@ -29,7 +30,7 @@ const RULES: [(Promise, Rule); 9] = [
     (Promise::HonestErrors, honest::rule),
 ];
 
-/// Judges each promise that is asked for.
+/// Judges each requested promise.
 pub(crate) fn judge(view: &View<'_>) -> Vec<Finding> {
     let asked = RULES
         .iter()
@@ -38,7 +39,7 @@ pub(crate) fn judge(view: &View<'_>) -> Vec<Finding> {
     judged.collect()
 }
 
-/// The breaches of one promise: the earliest of them in full, the others counted.
+/// The breaches of one promise: the earliest in full, the others counted.
 #[derive(Debug, Default)]
 struct Breaches {
     first: Option<Breach>,
@@ -48,14 +49,15 @@ struct Breaches {
 /// One breach.
 #[derive(Debug)]
 struct Breach {
-    /// The event with which it was complete.
+    /// The event that completed it.
     at: usize,
     sentence: String,
     events: Vec<usize>,
 }
 
 impl Breaches {
-    /// Notes a breach that was complete with the event `at`; `tell` gives the sentence and the events that prove it.
+    /// Records a breach that the event `at` completed; `tell` returns the sentence and the events
+    /// that prove it.
     fn note(&mut self, at: usize, tell: impl FnOnce() -> (String, Vec<usize>)) {
         self.count += 1;
         if self.first.as_ref().is_none_or(|first| at < first.at) {
@@ -87,18 +89,18 @@ impl Breaches {
 }
 
 impl View<'_> {
-    /// A claim, for a sentence.
+    /// Describes a claim in a sentence.
     fn called(&self, claim: usize) -> String {
         let claim = &self.claims[claim];
         format!("claim {} of process {}", claim.number, claim.process)
     }
 
-    /// The name of a claim, for a sentence.
+    /// Returns the name of a claim, for a sentence.
     fn name_of(&self, claim: usize) -> &str {
         self.names[self.claims[claim].name].text
     }
 
-    /// The event of a grant, for a proof.
+    /// Returns the event of a grant, for a proof.
     fn grant_of(&self, claim: usize) -> Option<usize> {
         self.claims[claim].granted.map(|grant| grant.event)
     }

@@ -1,4 +1,4 @@
-//! Who came first is served first.
+//! First come, first served.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::Breaches;
 use crate::claims::{Claim, Name, View};
 use crate::history::Mode;
 
-/// Looks for claims in line that a later one of another process went past.
+/// Looks for claims in line that a later claim of another process overtook.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
@@ -15,7 +15,7 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     breaches
 }
 
-/// One who came after the claims that are looked at, and when it went in.
+/// A later claim, and when it was granted.
 #[derive(Clone, Copy)]
 struct Entry {
     claim: usize,
@@ -23,7 +23,8 @@ struct Entry {
     granted_us: u64,
 }
 
-/// Goes back in time, so that those who asked later than the one in line are always known.
+/// Goes backwards in time, so that all claims that were asked later than the one in line are
+/// already known.
 fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
     let slack = view.expect.order_slack_us;
     let mut late = places(view, name);
@@ -53,10 +54,10 @@ fn sweep(view: &View<'_>, name: &Name<'_>, breaches: &mut Breaches) {
     }
 }
 
-/// Since when each claim has its place in line.
+/// Returns since when each claim has its place in line.
 ///
-/// That is when it was asked, unless another claim of its process gave up its wait later: a process may keep its place for
-/// the next of its own.
+/// This is when it was asked, or the time of an earlier claim of its process that gave up its wait
+/// later: a process may keep its place for its next claim.
 fn places(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, usize)> {
     let mut kept: HashMap<u32, Vec<(usize, u64)>> = HashMap::new();
     let mut places = Vec::with_capacity(name.claims.len());
@@ -80,7 +81,7 @@ fn places(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, usize)> {
     places
 }
 
-/// A grant, or what it was passed on to inside its process.
+/// A grant, including the claims that it was passed on to inside its process.
 #[derive(Clone, Copy)]
 struct Pass {
     fence: u64,
@@ -89,10 +90,11 @@ struct Pass {
     since_us: u64,
 }
 
-/// Gives claims the place of the one that passed its grant on to them.
+/// Gives claims the place of the claim that passed its grant on to them.
 ///
-/// For a while after a grant its process may do so without asking the store. It then has the next fence. A process that keeps
-/// its grant may do so later as well, until it hears that somebody waits; one that is just back from a pause has not heard yet.
+/// For a while after a grant, its process may do so without asking the store. The claim then has
+/// the next fence. A process that keeps its grant may also do so later, until it learns that
+/// somebody waits. A process that has just returned from a pause has not learned it yet.
 fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
     let slack = view.expect.order_slack_us;
     let granted = places.iter_mut().filter_map(|(since_us, number)| {
@@ -126,7 +128,7 @@ fn pass_on(view: &View<'_>, places: &mut [(u64, usize)]) {
     }
 }
 
-/// Whether a claim was asked within the slack after a pause of its process.
+/// Returns whether a claim was asked within the slack after a pause of its process.
 fn is_just_back(view: &View<'_>, claim: &Claim) -> bool {
     let pauses = view.pauses.get(&claim.process).map_or(&[][..], |all| all);
     let ended = pauses.partition_point(|it| it.over.is_some_and(|over| over < claim.asked));
@@ -135,7 +137,7 @@ fn is_just_back(view: &View<'_>, claim: &Claim) -> bool {
     last.is_some_and(|over| asked_us <= view.at(over).saturating_add(view.expect.order_slack_us))
 }
 
-/// From when to when a claim stood in line, if it had a right to its place all the time.
+/// Returns from when to when a claim was in line, if it had a right to its place all the time.
 fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
     let queued_us = view.at(claim.queued?);
     let failed = claim.refused.is_some() || claim.unknown.is_some();
@@ -152,12 +154,13 @@ fn waits(view: &View<'_>, claim: &Claim) -> Option<(u64, u64)> {
     (!paused && queued_us < until_us).then_some((queued_us, until_us))
 }
 
-/// When a claim went in, if it might have passed others: owners that are in already may.
+/// Returns when a claim was granted, if it could have overtaken others. An owner with several
+/// claims may do so.
 fn enters(view: &View<'_>, number: usize) -> Option<Entry> {
     goes_in(view, number).filter(|_| !view.claims[number].shares_owner)
 }
 
-/// When a claim went in. A nested call of the holder goes past nobody.
+/// Returns when a claim was granted. A nested call of the holder overtakes nobody.
 fn goes_in(view: &View<'_>, number: usize) -> Option<Entry> {
     let claim = &view.claims[number];
     let grant = claim.granted?;
@@ -169,7 +172,8 @@ fn goes_in(view: &View<'_>, number: usize) -> Option<Entry> {
     })
 }
 
-/// The earliest entries of two different processes: one of them is another's than anybody's.
+/// The earliest entries of two different processes, so that there is always the earliest one of
+/// another process.
 #[derive(Default)]
 struct Earliest {
     first: Option<Entry>,

@@ -1,4 +1,4 @@
-//! Nobody but its owner frees a lock.
+//! Only its owner can free a lock.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::Breaches;
 use crate::claims::{Claim, Grant, Name, View};
 use crate::history::{Freed, Mode};
 
-/// Looks for releases that report *freed* while another, who came later, holds the name.
+/// Looks for releases that report *freed* while another owner that came later holds the name.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
@@ -15,12 +15,12 @@ pub(super) fn rule(view: &View<'_>) -> Breaches {
     breaches
 }
 
-/// What matters in one name, in order of time.
+/// The relevant steps of one name, ordered by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// A claim is believed in no longer.
+    /// The belief in a claim ends.
     Goes,
-    /// A claim begins to let go, and will report success.
+    /// A claim starts its release, which will report success.
     Frees { told: usize },
     /// A claim is granted.
     Comes,
@@ -71,7 +71,7 @@ fn steps(view: &View<'_>, name: &Name<'_>) -> Vec<(u64, Step, usize)> {
     steps
 }
 
-/// The claims that have come and not gone, by the event of their grant.
+/// The claims that were granted and have not ended, by the event of their grant.
 #[derive(Default)]
 struct Present {
     exclusive: BTreeMap<usize, usize>,
@@ -86,9 +86,11 @@ impl Present {
         }
     }
 
-    /// A claim of another owner that came after this one, excludes it, and stays until after the report.
+    /// Returns a claim of another owner that came after this one, excludes it, and stays until
+    /// after the report.
     ///
-    /// A smaller fence came earlier, however late its owner was told: after a pause, say.
+    /// A smaller fence was granted earlier, however late its owner learned of it, for example after
+    /// a pause.
     fn robbed_by(&self, view: &View<'_>, number: usize, told: usize) -> Option<usize> {
         let claim = &view.claims[number];
         let Grant {
@@ -115,14 +117,15 @@ impl Present {
     }
 }
 
-/// So many who came later are looked at; where more are there at once, exclusion is broken beyond doubt.
+/// How many later claims to examine. If there are more at once, exclusion is certainly broken.
 const CROWD: usize = 100;
 
 fn came(claim: &Claim, number: usize) -> Option<(usize, usize)> {
     claim.granted.map(|grant| (grant.event, number))
 }
 
-/// A loss during the release is no letting go: it may be the very harm that is looked for.
+/// Returns when a claim ended. A loss during the release does not count as an end: it may be the
+/// very damage that the rule looks for.
 fn let_go(claim: &Claim) -> Option<usize> {
     let released = claim.releases.first().map(|release| release.began);
     [released, claim.died].into_iter().flatten().min()

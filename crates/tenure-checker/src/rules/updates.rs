@@ -1,9 +1,9 @@
-//! No update of the resource is lost: each accepted write had read the version before it.
+//! No update of the resource is lost: each accepted write had read the previous version.
 
 use super::Breaches;
 use crate::claims::{View, Write};
 
-/// Looks for accepted writes that did not see the one before.
+/// Looks for accepted writes that did not see the previous one.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {

@@ -3,13 +3,13 @@
 use super::Breaches;
 use crate::claims::{View, Write};
 
-/// Looks for accepted writes whose fence is smaller than one before, or missing.
+/// Looks for accepted writes whose fence is smaller than an earlier one, or missing.
 pub(super) fn rule(view: &View<'_>) -> Breaches {
     let mut breaches = Breaches::default();
     for name in &view.names {
         let mut largest: Option<&Write> = None;
         for write in &name.writes {
-            // No fence is smaller than any fence.
+            // A missing fence is smaller than any fence.
             match largest.filter(|largest| largest.fence > write.fence) {
                 Some(largest) => {
                     breaches.note(write.event, || tell(view, name.text, largest, write));

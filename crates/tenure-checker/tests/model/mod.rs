@@ -1,17 +1,17 @@
-//! A lock that is right, and a run of it by chance: processes that ask, hold, write, are paused and killed.
+//! A correct lock, and random runs of it: processes ask, hold, write, are paused and killed.
 //!
-//! One name, exclusive and first come first served. A holder that is killed or paused loses the lock after a lease, and a
-//! paused one notices that as the first thing when it goes on.
+//! One name, exclusive, first come first served. A holder that is killed or paused loses the lock
+//! after a lease. A paused holder notices that as the first thing when it continues.
 
 use std::collections::VecDeque;
 
 use fastrand::Rng;
 use tenure_checker::{Event, Freed, History, Mode, What, Written};
 
-/// How long a holder keeps the lock after it was last heard of, in microseconds.
+/// How long a holder keeps the lock after its last sign of life, in microseconds.
 const LEASE_US: u64 = 5_000;
 
-/// The history of one run.
+/// Returns the history of one run.
 pub(crate) fn run(seed: u64) -> History {
     let mut run = Run::new(seed);
     for _ in 0..400 {
@@ -46,7 +46,7 @@ struct Waiter {
 enum State {
     Idle,
     Busy,
-    /// With what it holds, if anything.
+    /// With the claim that it holds, if any.
     Paused(Option<u64>),
     Dead,
 }
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    /// One process does what comes next for it.
+    /// Lets one process take its next step.
     fn step(&mut self) {
         self.now_us += self.rng.u64(0..300);
         let number = self.rng.u32(1..=5);
@@ -82,7 +82,7 @@ impl Run {
         self.hand_over();
     }
 
-    /// Wakes everybody, and lets everybody come to an end.
+    /// Wakes all processes, and lets them all finish.
     fn heal(&mut self) {
         for number in 1..=5 {
             if let State::Paused(_) = self.state(number) {
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// A holder writes, and then lets go; one in line waits.
+    /// A holder writes, and then releases; a waiter waits.
     fn work(&mut self, process: u32) {
         let Some(holder) = self.holder.filter(|holder| holder.process == process) else {
             return;
@@ -156,7 +156,7 @@ impl Run {
         if self.holder.is_some() {
             return;
         }
-        // Who is paused has lost its place: it gives up as soon as it can.
+        // A paused waiter has lost its place and gives up as soon as it can.
         let awake = |it: &Waiter| self.state(it.process) == State::Busy;
         let Some(next) = self.line.iter().position(awake) else {
             return;
@@ -178,7 +178,7 @@ impl Run {
         );
     }
 
-    /// The lease of a holder that is silent ends.
+    /// Ends the lease of a silent holder.
     fn expire(&mut self) {
         let Some(holder) = self.holder else {
             return;

@@ -1,4 +1,4 @@
-//! Histories written by hand: a title, what is expected, and one line for each event.
+//! Handwritten histories: a title, the expectations, and one line for each event.
 //!
 //! ```text
 //! A holder that is gone is not in the way
@@ -33,7 +33,7 @@ pub(crate) struct Story {
     pub(crate) history: History,
 }
 
-/// Reads all files of a folder, in order of their names.
+/// Reads all files of a directory, ordered by name.
 pub(crate) fn stories(folder: &str) -> Vec<Story> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories");
     let entries = std::fs::read_dir(path.join(folder)).unwrap();
@@ -208,7 +208,7 @@ fn process(text: &str) -> Option<u32> {
     text.strip_prefix('p')?.parse().ok()
 }
 
-/// Milliseconds with up to three decimals.
+/// Parses milliseconds with up to three decimals.
 fn micros(text: &str) -> Option<u64> {
     let (ms, part) = text.split_once('.').unwrap_or((text, ""));
     let us: u64 = format!("{part:0<3}").parse().ok()?;
