@@ -17,7 +17,7 @@ pub(crate) struct Background(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     running: AtomicUsize,
-    /// Rung when nothing runs any more.
+    /// Notified when no work is left.
     over: Notify,
 }
 
@@ -30,7 +30,7 @@ impl Background {
         }))
     }
 
-    /// Starts some work.
+    /// Starts a piece of work.
     pub(crate) fn spawn<F>(&self, work: F)
     where
         F: Future + Send + 'static,
@@ -44,14 +44,14 @@ impl Background {
         });
     }
 
-    /// Waits until nothing runs.
+    /// Waits until no work is running.
     pub(crate) async fn over(&self) {
         let is_idle = || self.0.running.load(Ordering::Acquire) == 0;
         until(&self.0.over, || is_idle().then_some(())).await;
     }
 }
 
-/// Counts one piece of work, even if the runtime drops it half way.
+/// Counts one piece of work, even if the runtime drops it before it ends.
 struct Running(Arc<Inner>);
 
 impl Running {

@@ -1,9 +1,9 @@
 //! The same API for code that is not async.
 //!
-//! Works without a Tokio runtime, and does not panic inside one. A call inside a runtime blocks its
-//! thread, so it belongs into [`spawn_blocking`](tokio::task::spawn_blocking). Renewal and all other
-//! background work runs on one thread that all blocking clients of a process share; the first client
-//! starts it.
+//! It works without a Tokio runtime, and does not panic inside one. A call inside a runtime blocks
+//! its thread, so it belongs in [`spawn_blocking`](tokio::task::spawn_blocking). Renewal and all
+//! other background work run on one thread that all blocking clients of a process share. The first
+//! client starts it.
 //!
 //! # Examples
 //!
@@ -62,7 +62,7 @@ impl Client {
         Semaphore(self.0.semaphore(name, of))
     }
 
-    /// Lists who holds and who waits; see [`Client::list`](crate::Client::list).
+    /// Lists holders and waiters; see [`Client::list`](crate::Client::list).
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Lock {
         make_if_missing(&self.lock()?, look, make)
     }
 
-    /// The same, but returns a stale result instead of waiting; see
+    /// Does the same, but returns a stale result instead of waiting; see
     /// [`Lock::once_or_stale`](crate::Lock::once_or_stale).
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl Semaphore {
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
-    /// Taken out when the lock is given back.
+    /// `None` once the lock is given back.
     inner: Option<crate::Guard>,
 }
 
@@ -349,7 +349,7 @@ fn wait<T>(call: impl Future<Output = T>) -> Result<T> {
     }
 }
 
-/// Whether this thread is ending, and can run no call any more.
+/// Returns whether this thread is ending and can no longer run a call.
 fn is_ending() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }

@@ -18,11 +18,11 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 pub struct Lease {
     /// What is locked.
     pub name: Name,
-    /// The claim that was granted: what a renewal and a release name.
+    /// The claim that was granted, which renewals and releases name.
     pub claim: ClaimId,
-    /// Who holds it: claims that name this owner share the lock.
+    /// Who holds it; claims that name this owner share the lock.
     pub owner: Owner,
-    /// The number of the grant, if the lease must have just this one.
+    /// The number of the grant, if the lease must have exactly this one.
     pub fence: Option<Fence>,
     /// How long a grant or a renewal lasts.
     pub ttl: Duration,
@@ -51,9 +51,9 @@ impl LeaseRenewal {
 impl Client {
     /// Returns the leases by hand of one owner on a name, oldest first.
     ///
-    /// An owner that has acquired a lock three times has three of them, each to be renewed and
-    /// released by itself. A store does not know with which ttl they were acquired. Their `ttl` is the
-    /// default, or what is left of them if that is more: renewing them as they are shortens none.
+    /// An owner that has acquired a lock three times has three leases, each renewed and released
+    /// separately. A store does not know with which ttl they were acquired. Their `ttl` is the default,
+    /// or their remaining time if that is longer: renewing them unchanged shortens none.
     ///
     /// # Errors
     ///

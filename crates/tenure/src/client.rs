@@ -11,21 +11,21 @@ use crate::transaction::RowLock;
 
 /// A client of a store, made by [`open`](crate::open()).
 ///
-/// Cloning it is cheap and gives the same client: clones share one place in each line, one
-/// watchdog and one connection.
+/// Cloning it is cheap and returns the same client: clones share one place in each line, one watchdog and
+/// one connection.
 ///
-/// It belongs to the Tokio runtime that it was opened in, and ends with it: calls that wait on another
-/// runtime get an error, and guards that are held there are not renewed, and report their loss only by
-/// [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls fail
-/// with [`Error::Unavailable`](crate::Error::Unavailable) and its guards release nothing; the child
-/// opens its own client.
+/// It belongs to the Tokio runtime that it was opened in, and ends with it. Then calls that wait on
+/// another runtime get an error. Guards that are held there are no longer renewed, and report their loss
+/// only by [`health`](crate::Guard::health). It also belongs to its process: in a forked child its calls
+/// fail with [`Error::Unavailable`](crate::Error::Unavailable) and its guards release nothing. The child
+/// has to open its own client.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
 }
 
 impl Client {
-    /// Makes a client of a driver of your own.
+    /// Makes a client with your own driver.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl Client {
 
     /// Returns a mutex: one owner at a time holds it.
     ///
-    /// Sends no request yet; the first call that does refuses a name that breaks the rules.
+    /// Sends no request yet. The first call that sends one refuses a name that breaks the rules.
     pub fn mutex(&self, name: &str) -> Lock {
         Lock::new(self, name, Mode::Exclusive)
     }
@@ -58,15 +58,15 @@ impl Client {
         Semaphore::new(self, name, of)
     }
 
-    /// Returns a lock that is taken in a transaction of your own in the store's database, and ends with it.
+    /// Returns a lock that is taken in your own transaction in the store's database, and ends with it.
     ///
-    /// For data in the same database, with the stores `postgres://` and `mysql://`; see
-    /// [`transaction`](crate::transaction). Nothing is asked yet.
+    /// This is for data in the same database, with the stores `postgres://` and `mysql://`; see
+    /// [`transaction`](crate::transaction). Sends no request yet.
     pub fn row(&self, name: &str) -> RowLock {
         RowLock::new(self, name)
     }
 
-    /// Lists who holds and who waits, for one name or for all, sorted by name.
+    /// Lists holders and waiters, for one name or for all, sorted by name.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl Client {
     /// Waits until this client has no background work.
     ///
     /// Dropped guards and cancelled calls are released in the background. The shutdown of the runtime
-    /// waits for that only for a second; a program that wants to be sure, or that calls
-    /// [`std::process::exit`], calls this first. Leases that are only [kept](crate::Lock::keep) are
+    /// waits at most a second for that. A program that wants to be sure, or that calls
+    /// [`std::process::exit`], should call this first. Leases that are only [kept](crate::Lock::keep) are
     /// released first. This also waits for calls that still wait for a lock.
     ///
     /// # Cancel safety

@@ -46,7 +46,7 @@ impl Sub<Duration> for Tick {
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Start,
-    /// How long a test says that the machine has slept.
+    /// How long the machine was suspended, as simulated by a test.
     #[cfg(test)]
     pub(crate) slept: std::sync::atomic::AtomicU64,
 }
@@ -99,8 +99,8 @@ impl Clock {
 
 /// Returns how long a lease is safe to use: its ttl minus a margin for clock drift.
 ///
-/// The margin is 1 % of the ttl and a millisecond: quartz clocks differ by 0.01 %, so that even a
-/// clock a hundred times worse keeps the order "told first, granted to another later".
+/// The margin is 1 % of the ttl and a millisecond. Quartz clocks differ by 0.01 %, so even with a
+/// clock a hundred times worse the holder is told before another client is granted the lock.
 pub(crate) fn safe(ttl: Duration) -> Duration {
     ttl.saturating_sub(ttl / 100 + Duration::from_millis(1))
 }

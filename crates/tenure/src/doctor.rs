@@ -1,4 +1,4 @@
-//! Checks a store for settings that endanger locks, and says what to do about them.
+//! Checks a store for settings that endanger locks, and advises what to do about them.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::schemes::Scheme;
 pub struct Finding {
     /// What was checked, in one word such as `"eviction"`.
     pub check: &'static str,
-    /// How it is.
+    /// How serious it is.
     pub verdict: Verdict,
     /// What was found, in a sentence; never contains a password.
     pub found: String,
@@ -41,13 +41,14 @@ pub enum Verdict {
 
 /// Checks the store that a URL names for what endangers locks.
 ///
-/// The URL is that of [`open`](crate::open()). Checks that have to write use keys of a random name
-/// that expire. Finally, a lock with a random name is taken and released. No other lock is touched.
+/// The URL is that of [`open`](crate::open()). Checks that have to write use keys with a random
+/// name that expire. Finally, the doctor takes and releases a lock with a random name. It touches
+/// no other lock.
 ///
 /// # Errors
 ///
 /// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that names no store, and what the store
-/// reports if it cannot be reached. A setting that it refuses to show is a finding.
+/// reports if it cannot be reached. A setting that the store refuses to show is a finding.
 ///
 /// # Panics
 ///
@@ -73,14 +74,15 @@ pub async fn doctor(url: &str) -> Result<Vec<Finding>> {
     let mut findings = (store.doctor)(url).await?;
     let lacks =
         |finding: &Finding| finding.check == RIGHTS.0 && finding.verdict == Verdict::Problem;
-    // A script that lacks a permission stops half way, and would leave its first changes behind.
+    // A script that lacks a permission stops before its end, and would leave its first changes
+    // behind.
     if !findings.iter().any(lacks) {
         findings.push(try_out(url).await);
     }
     Ok(findings)
 }
 
-/// Takes a lock as programs do: a store may refuse more than its settings show.
+/// Takes a lock as programs do, because a store may refuse more than its settings show.
 async fn try_out(url: &str) -> Finding {
     let found = match take_and_release(url).await {
         Ok(Some(Outcome::NotHeld(loss))) => {
@@ -104,12 +106,12 @@ async fn take_and_release(url: &str) -> Result<Option<Outcome>> {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
-    // What is left in a store that does not answer ends with its ttl.
+    // If the store does not answer, what is left there ends by its ttl.
     let _ = timeout(ttl, client.settled()).await;
     outcome
 }
 
-/// The error with its causes.
+/// Returns the error with its causes.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -120,8 +122,10 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// Merges the findings of servers: one that all `count` of them share is listed once, any other says
-/// which servers it is about.
+/// Merges the findings of servers.
+///
+/// A finding that all `count` servers share is listed once. Any other names the servers that it is
+/// about.
 #[allow(dead_code, reason = "not every store has several servers")]
 pub(crate) fn merge(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Finding> {
     let mut said: Vec<(Finding, Vec<String>)> = Vec::new();
@@ -151,13 +155,13 @@ pub(crate) fn merge(each: Vec<(String, Vec<Finding>)>, count: usize) -> Vec<Find
     said.into_iter().map(name).collect()
 }
 
-/// The name of a check, which makes its findings.
+/// The name of a check, and the constructor of its findings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check(pub(crate) &'static str);
 
 #[allow(dead_code, reason = "not every store has findings of all kinds")]
 impl Check {
-    /// Nothing to do.
+    /// Returns a finding without a problem.
     pub(crate) fn fine(self, found: impl Into<String>) -> Finding {
         Finding {
             check: self.0,
@@ -167,24 +171,24 @@ impl Check {
         }
     }
 
-    /// Something that could not be checked.
+    /// Returns a finding about something that could not be checked.
     pub(crate) fn unknown(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.fine(found).but(Verdict::Unknown, advice)
     }
 
-    /// A risk.
+    /// Returns a finding about a risk.
     pub(crate) fn warning(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.fine(found).but(Verdict::Warning, advice)
     }
 
-    /// A problem.
+    /// Returns a finding about a problem.
     pub(crate) fn problem(self, found: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.fine(found).but(Verdict::Problem, advice)
     }
 }
 
 impl Finding {
-    /// The same with another verdict, and what to do.
+    /// Returns the same finding with another verdict and advice.
     pub(crate) fn but(self, verdict: Verdict, advice: impl Into<String>) -> Self {
         Self {
             verdict,
@@ -206,7 +210,7 @@ impl Verdict {
     }
 }
 
-/// The check of what a user may do.
+/// The check of a user's permissions.
 pub(crate) const RIGHTS: Check = Check("rights");
 
 const LOCK: Check = Check("lock");
@@ -230,7 +234,7 @@ mod tests {
         let told: Vec<_> = found.iter().map(|finding| finding.found.as_str()).collect();
         assert_eq!(told, ["noeviction", "a: always", "b: none"]);
         assert_eq!(found[0], shared);
-        // A third one said nothing.
+        // A third server has no such finding.
         assert_eq!(merge(each, 3)[0].found, "a, b: noeviction");
     }
 }

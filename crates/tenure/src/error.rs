@@ -18,15 +18,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another transaction of the database got in the way of the caller's: a deadlock, or a row that changed.
+    /// Another transaction of the database conflicts with the caller's: a deadlock, or a row that changed.
     ///
-    /// Roll the transaction back and run it again from its start. Only calls that are made in a transaction of the
-    /// caller's return it; see [`transaction`](crate::transaction).
+    /// Roll the transaction back and run it again from its start. Only calls in the caller's own transaction
+    /// return this error; see [`transaction`](crate::transaction).
     #[error("the {driver} transaction conflicts with another, roll it back and try again")]
     Conflict {
         /// The store whose database it is.
         driver: &'static str,
-        /// The error of the transaction's own driver.
+        /// The error of the transaction's database driver.
         source: BoxError,
     },
 
@@ -140,7 +140,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the store is known to be as it was before the request.
+    /// Returns whether the store is known to be unchanged by the request.
     ///
     /// If not, the claim of a failed acquire has to be withdrawn.
     pub fn nothing_changed(&self) -> bool {
@@ -202,13 +202,13 @@ impl Error {
         }
     }
 
-    /// Whether asking again later may help.
+    /// Returns whether a retry later may succeed.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Indeterminate { .. } | Self::Unavailable { .. })
     }
 }
 
-/// A cause that persists until somebody does something about it.
+/// A cause that persists until somebody fixes it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Lasting(pub(crate) BoxError);

@@ -1,34 +1,35 @@
 //! Detects forked children.
 //!
-//! A child has a copy of every client of its parent, with the parent's connections, files and counters,
-//! so it would lock and release in the parent's name. So it must not use the copy, and dropping the copy
-//! must change nothing. The child can open its own client.
+//! A child has a copy of every client of its parent, with the parent's connections, files and counters.
+//! Using the copy would lock and release on behalf of the parent. So the child must not use the copy,
+//! and dropping the copy must change nothing. The child can open its own client.
 #![allow(unsafe_code, reason = "proven below")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The process in which something was made.
+/// The process in which something was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin(u64);
 
 impl Origin {
-    /// This process; costs no system call.
+    /// Returns this process, without a system call.
     pub(crate) fn here() -> Self {
         match wiped_in_children() {
             Some(mark) => Self(marked(mark)),
-            // Not certain only between pid namespaces.
+            // This is reliable except between pid namespaces.
             None => Self(u64::from(std::process::id())),
         }
     }
 
-    /// Whether this is the process itself, and not a child that was forked from it.
+    /// Returns whether this is the process itself, not a child forked from it.
     pub(crate) fn is_here(self) -> bool {
         self == Self::here()
     }
 }
 
-/// An event source that a forked child does not drop: parent and child share the epoll instance, so the
-/// parent would receive no more events.
+/// An event source that a forked child does not drop.
+///
+/// Parent and child share the epoll instance, so the parent would receive no more events.
 #[cfg(feature = "local")]
 #[derive(Debug)]
 pub(crate) struct LeakedInChild<T> {
@@ -66,7 +67,7 @@ impl<T> Drop for LeakedInChild<T> {
     }
 }
 
-/// Reads the mark, and draws a new one if there is none yet.
+/// Returns the mark, and sets a random one if there is none yet.
 fn marked(mark: &AtomicU64) -> u64 {
     let known = mark.load(Ordering::Relaxed);
     if known != 0 {
@@ -81,8 +82,8 @@ fn marked(mark: &AtomicU64) -> u64 {
     marked.map_or_else(|other| other, |_| drawn)
 }
 
-/// A number that is 0 at first, and again in every forked child; `None` if the kernel does not support
-/// that.
+/// Returns a number that is 0 at first and again in every forked child; `None` if the kernel does not
+/// support that.
 #[cfg(target_os = "linux")]
 fn wiped_in_children() -> Option<&'static AtomicU64> {
     use std::sync::OnceLock;
@@ -92,13 +93,13 @@ fn wiped_in_children() -> Option<&'static AtomicU64> {
     *MARK.get_or_init(|| {
         let bytes = rustix::param::page_size();
         let (rights, anywhere) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
-        // SAFETY: a new mapping of zeros, wherever there is room.
+        // SAFETY: this creates a new mapping of zeros, at an address that the kernel chooses.
         let page = unsafe { mmap_anonymous(anywhere, bytes, rights, MapFlags::PRIVATE) };
         let page = page.ok()?;
         // SAFETY: the page was mapped just now, and nobody else has it.
         let wiped = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
-        // SAFETY: the page stays mapped for good, is aligned for every number, and is used by
-        // nothing but this one.
+        // SAFETY: the page stays mapped forever, is aligned for every number, and is used only by this
+        // one.
         wiped
             .ok()
             .map(|()| unsafe { AtomicU64::from_ptr(page.cast()) })

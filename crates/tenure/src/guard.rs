@@ -23,15 +23,14 @@ use crate::transaction::row::hold_in_transaction;
 ///
 /// # Release on drop is not immediate
 ///
-/// Dropping hands the release to the Tokio runtime and does not wait for it. If the runtime shuts
-/// down first, as at the end of `main`, the release is still sent, and the shutdown waits for it for at
-/// most a second. A process that is killed or calls [`std::process::exit`] sends
-/// nothing: the lease then ends by its `ttl`, or with the process where the store sees that. Call
-/// [`release`](Self::release) to wait and to see errors.
+/// Dropping hands the release to the Tokio runtime and does not wait for it. If the runtime shuts down first, as at
+/// the end of `main`, the release is still sent, and the shutdown waits for it for at most a second. A process that
+/// is killed or calls [`std::process::exit`] sends nothing: the lease then ends by its `ttl`, or with the process if
+/// the store detects that. Call [`release`](Self::release) to wait and to see errors.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
-    /// Taken out when the lock is given back.
+    /// `None` once the lock is given back.
     hold: Option<Hold>,
 }
 
@@ -70,7 +69,7 @@ pub enum Outcome {
     Released,
     /// The same owner has locked it more than once, and still holds it.
     Lowered {
-        /// How many times: nested calls of this client, or else claims of all clients.
+        /// How many times: nested calls of this client, or otherwise claims of all clients.
         depth: u32,
     },
     /// The lock was no longer held, and others may have held it in the meantime.
@@ -111,8 +110,8 @@ impl Guard {
         &self.hold().request.name
     }
 
-    /// Returns who holds it, as people see it in the store: the owner that the lock names, or else
-    /// the id of the claim, which no other claim can share.
+    /// Returns the holder as people see it in the store: the owner that the lock names, or otherwise the id of the
+    /// claim, which no other claim can share.
     pub fn owner(&self) -> Option<Owner> {
         Some(Owner::shown(self.hold().lease.claim.owner_text()))
     }
@@ -133,9 +132,8 @@ impl Guard {
 
     /// Waits until the lock is lost, and returns why.
     ///
-    /// Returns before the store can grant the lock to another, by a margin of 1 % of the ttl for clock
-    /// drift; after the machine was suspended, within a second of waking. [`health`](Self::health)
-    /// knows at once.
+    /// Returns before the store can grant the lock to another client, by a margin of 1 % of the ttl for clock drift.
+    /// After the machine was suspended, it returns within a second of waking; [`health`](Self::health) knows at once.
     ///
     /// # Cancel safety
     ///
@@ -144,33 +142,35 @@ impl Guard {
         self.hold().lease.lost().await
     }
 
-    /// Proves in a transaction of your own that the lock is still held, and keeps everybody else from getting it until the
+    /// Proves in your own transaction that the lock is still held, and prevents others from getting it until the
     /// transaction ends.
     ///
-    /// Make it the last statement before COMMIT. If it succeeds and the COMMIT does, the transaction was written under the lock:
-    /// also if this process is paused right before the COMMIT and the lease ends by its ttl meanwhile. So data in the store's own database
-    /// need no fence. The stores `postgres://` and `mysql://` have it; see [`transaction`](crate::transaction).
+    /// Make it the last statement before COMMIT. If both it and the COMMIT succeed, the transaction was written under
+    /// the lock, even if this process is paused right before the COMMIT and the lease expires meanwhile. So data in
+    /// the store's own database needs no fence. The stores `postgres://` and `mysql://` support it; see
+    /// [`transaction`](crate::transaction).
     ///
-    /// It locks the row of the name in the store's table. Until the transaction ends, nobody can be granted the name, and
-    /// requests about it wait or fail with [`Unavailable`](crate::Error::Unavailable); so do the renewals of this client, which
-    /// the guard endures for as long as its lease lasts. A transaction that stays open for longer than the ttl makes the guard lost,
-    /// though what it commits is still safe.
+    /// It locks the row of the name in the store's table. Until the transaction ends, nobody can be granted the name,
+    /// and requests about it wait or fail with [`Unavailable`](crate::Error::Unavailable). So do the renewals of this
+    /// client, which the guard tolerates for as long as its lease lasts. A transaction that stays open for longer
+    /// than the ttl makes the guard lost, although what it commits is still safe.
     ///
-    /// Keep the guard until COMMIT has returned: one that is dropped earlier may be passed on inside this process at once.
-    /// If COMMIT itself fails, nothing is known but what the database says.
+    /// Keep the guard until COMMIT has returned: a guard that is dropped earlier may be passed on inside this process
+    /// at once. If COMMIT itself fails, only the database knows the outcome.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::Error::Lost) if the lock is not held any more: roll back, because others may have had it.
-    /// [`Conflict`](crate::Error::Conflict) if another transaction gets in the way: roll back and try again. At REPEATABLE READ and
-    /// SERIALIZABLE that includes a renewal since the transaction's first statement.
+    /// [`Lost`](crate::Error::Lost) if the lock is no longer held: roll back, because others may have had it.
+    /// [`Conflict`](crate::Error::Conflict) if it conflicts with another transaction: roll back and try again. At
+    /// REPEATABLE READ and SERIALIZABLE that includes a renewal since the transaction's first statement.
     /// [`Unsupported`](crate::Error::Unsupported) if the store is not a database;
     /// [`InvalidOption`](crate::Error::InvalidOption) for a transaction of another kind of database;
-    /// [`Unavailable`](crate::Error::Unavailable) for other faults, also if the transaction does not see the store's table.
+    /// [`Unavailable`](crate::Error::Unavailable) for other faults, also if the transaction does not see the store's
+    /// table.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: after a dropped call roll the transaction back.
+    /// Not cancel safe: roll the transaction back after a dropped call.
     ///
     /// # Examples
     ///
@@ -228,7 +228,7 @@ impl Guard {
         }
     }
 
-    /// Turns the guard into a lease that nobody renews.
+    /// Turns the guard into a lease that is not renewed.
     pub(crate) fn into_lease(self) -> Lease {
         let fence = self.fence();
         let hold = self.into_hold();

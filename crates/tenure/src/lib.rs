@@ -1,9 +1,8 @@
 //! Locks that hold across processes and machines.
 //!
-//! Two copies of a service must not sell the same last item or send the same mail. A lock inside
-//! one process does not see the other copies; a lock in a store does, if it is done right: with
-//! leases that end by themselves, owners, a fair line, and a [`Fence`] that makes even a paused
-//! holder harmless.
+//! Two copies of a service must not sell the same last item or send the same mail. A lock inside one process does not
+//! see the other copies. A lock in a store does, if it is done right: with leases that expire, owners, a fair line,
+//! and a [`Fence`] that makes even a paused holder harmless.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -16,18 +15,19 @@
 //! # }
 //! ```
 //!
-//! - [`open()`] chooses the store by its URL, and gives a [`Client`].
-//! - [`Client::mutex`], [`rwlock`](Client::rwlock) and [`semaphore`](Client::semaphore) give a [`Lock`]; its
-//!   options and [`lock`](Lock::lock), [`try_lock`](Lock::try_lock) and
-//!   [`lock_timeout`](Lock::lock_timeout) are the same for all.
-//! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), tells of a
-//!   [loss](Guard::lost) before anyone else can hold the lock, and lets go when dropped.
-//! - [`Lock::once`] computes a result once for all who want it: a cache entry, a report.
+//! - [`open()`] chooses the store by its URL, and returns a [`Client`].
+//! - [`Client::mutex`], [`rwlock`](Client::rwlock) and [`semaphore`](Client::semaphore) return a [`Lock`]; its
+//!   options and [`lock`](Lock::lock), [`try_lock`](Lock::try_lock) and [`lock_timeout`](Lock::lock_timeout) are the
+//!   same for all.
+//! - A [`Guard`] knows its [`fence`](Guard::fence) and its [`health`](Guard::health), reports a [loss](Guard::lost)
+//!   before anyone else can hold the lock, and releases the lock when dropped.
+//! - [`Lock::once`] computes a result once for all callers that want it: a cache entry, a report.
 //! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
-//! - [`transaction`] has locks for data in a database: taken in the caller's own transaction, or proved by its last statement.
-//! - [`url`] reads the URLs of stores, and shows them without passwords.
+//! - [`transaction`] has locks for data in a database: taken in the caller's own transaction, or proved by its last
+//!   statement.
+//! - [`url`] parses the URLs of stores, and shows them without passwords.
 //! - [`blocking`] has the same API for code that is not async.
-//! - [`driver`] is the contract for stores of your own; the feature `conformance` tests them.
+//! - [`driver`] is the contract for your own stores; the feature `conformance` tests them.
 //!
 //! # Features
 //!
@@ -42,14 +42,14 @@
 //! | `postgres-tls` | TLS for it by rustls: `tls=on` |
 //! | `doctor` | the function `doctor`, which checks a store for settings that endanger locks |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
-//! | `conformance` | the rules that every driver must keep, and faults on command, for tests |
+//! | `conformance` | the rules that every driver must keep, and fault injection, for tests |
 //! | `serde` | nothing by itself: `local`, `mysql` and `postgres` need it to write their state |
-//! | `simulation` | a seed for all that is random, so that a simulated run can be repeated |
+//! | `simulation` | a seed for all random choices, so that a simulated run can be repeated |
 //!
-//! The store `memory:` is always there. No feature changes a type or a behaviour.
+//! The store `memory:` is always available. No feature changes a type or a behaviour.
 //!
-//! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields
-//! `name`, `fence`, `loss` and `error`. Owners and URLs never get there.
+//! Events go to `tracing`: grants at `debug`, losses and failed requests at `warn`, with the fields `name`, `fence`,
+//! `loss` and `error`. Owners and URLs are never logged.
 
 mod background;
 pub mod blocking;
@@ -92,17 +92,17 @@ pub use crate::open::open;
 pub use crate::random::seeded::seed;
 pub use crate::schemes::{Scheme, schemes};
 
-/// The README's examples are compiled.
+/// Compiles the README's examples.
 #[cfg(all(doctest, feature = "local"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The Rust recipes of the cookbook are compiled and run.
+/// Compiles and runs the Rust recipes of the cookbook.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cookbook.md")]
 struct Cookbook;
 
-/// The code of the page about databases is compiled.
+/// Compiles the code of the page about databases.
 #[cfg(all(doctest, feature = "mysql", feature = "postgres"))]
 #[doc = include_str!("../../../docs/databases.md")]
 struct Databases;

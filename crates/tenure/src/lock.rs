@@ -64,7 +64,7 @@ impl Lock {
         }
     }
 
-    /// Whether no two callers can hold it together.
+    /// Returns whether no two callers can hold it together.
     pub(crate) fn is_held_alone(&self) -> bool {
         self.mode == Mode::Exclusive && self.owner.is_none()
     }
@@ -95,10 +95,9 @@ impl Lock {
     /// Keeps the lease in this process for up to this long after each release, if nobody else wants
     /// it: the next lock of the same name in this process then costs no request.
     ///
-    /// Off by default. For a name that one process locks again and again and others rarely want. The
-    /// first claim from elsewhere calls the lease back with a message. Then it is released at once, or,
-    /// if it is in use again, when that use ends. Each use has a larger [fence](crate::Guard::fence),
-    /// as always.
+    /// Off by default. It is meant for a name that one process locks again and again and that others rarely want. The
+    /// first claim from elsewhere calls the lease back with a message. Then it is released at once or, if it is in
+    /// use again, when that use ends. Each use has a larger [fence](crate::Guard::fence), as always.
     ///
     /// What it costs others: they wait for that message, and a `try_lock` from elsewhere may be refused
     /// because of a lease that is only kept. It also calls the lease back, so that a later attempt finds
@@ -265,7 +264,7 @@ impl Lock {
         let engine = &self.client.engine;
         engine.check_origin()?;
         let owner = match (life, &self.owner) {
-            // A lease by hand belongs to nobody in this process. Whoever has its owner may share it.
+            // A lease by hand belongs to nobody in this process. Anyone who has its owner may share it.
             (Life::Ttl, None) if engine.capabilities.shared_owners => Some(Owner::unique()),
             (_, owner) => owner.clone(),
         };

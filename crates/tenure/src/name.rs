@@ -81,7 +81,7 @@ impl Owner {
     /// Makes an owner that nobody else has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Ids that continue from run to run would give maps another order in each.
+        // Ids that continue from one run to the next would give maps a different order in each run.
         #[cfg(feature = "simulation")]
         if crate::random::seeded::is_on() {
             return Self(format!("{:032x}", random_u128()).into());
@@ -89,11 +89,11 @@ impl Owner {
         Self::of_this_process(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the owner of the running task, or of the thread outside a task.
+    /// Returns the owner of the current task, or of the thread outside a task.
     ///
     /// Nested calls in one task get the same owner without passing it along, so that an inner call may
-    /// re-enter what an outer one holds. Futures that one task polls side by side
-    /// (`join!`, `select!`) share its owner, and so do not exclude each other.
+    /// re-enter what an outer one holds. Futures that one task polls concurrently (`join!`, `select!`)
+    /// share its owner, so they do not exclude each other.
     ///
     /// # Examples
     ///
@@ -119,7 +119,7 @@ impl Owner {
 
     /// Makes an owner from a text that several processes of one job share.
     ///
-    /// Everyone who knows the text is the same owner: choose one that nobody else would.
+    /// Everyone who knows the text is the same owner: choose one that nobody else would choose.
     ///
     /// # Errors
     ///
@@ -136,12 +136,12 @@ impl Owner {
         Err(Error::InvalidOwner { reason })
     }
 
-    /// An owner as a store shows it: one that was named, or the id of a claim that has none.
+    /// Makes an owner as a store shows it: one that was named, or the id of a claim without an owner.
     pub(crate) fn shown(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns the owner as text: whoever reads it can share the owner's locks.
+    /// Returns the owner as text; whoever reads it can share the owner's locks.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -183,8 +183,8 @@ impl ClaimId {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOwner`] with the rule that `text` breaks: where a claim has no owner, its
-    /// id stands for one.
+    /// [`Error::InvalidOwner`] with the rule that `text` breaks: the id stands for the owner of a
+    /// claim that has none.
     pub fn new(text: &str) -> Result<Self> {
         match broken_rule(text) {
             None => Ok(Self(text.into())),
@@ -197,13 +197,13 @@ impl ClaimId {
         &self.0
     }
 
-    /// An id as a store wrote it, which was checked when it came in.
+    /// Makes an id from what a store has written; it was checked when it was stored.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.into())
     }
 
     fn numbered(client: &str, number: u64) -> Self {
-        // Every lock needs one, so it is built with one allocation instead of three.
+        // Every lock needs an id, so it is built with one allocation instead of three.
         let mut text = [0; 64];
         let mut rest = &mut text[..];
         let written = write!(rest, "{client}:{number:x}");
@@ -214,7 +214,7 @@ impl ClaimId {
         }
     }
 
-    /// Whether the text has the form of the ids that engines make.
+    /// Returns whether the text has the form of the ids that engines make.
     fn is_made_here(text: &str) -> bool {
         let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
         text.split_once(':')
@@ -266,7 +266,7 @@ impl ClaimIds {
 pub struct Fence(NonZeroU64);
 
 impl Fence {
-    /// Makes a fence of a number that a resource has stored; `None` for zero, which is no fence.
+    /// Makes a fence from a number that a resource has stored; `None` for zero, which is not a fence.
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Self)
     }
@@ -276,7 +276,7 @@ impl Fence {
         self.0.get()
     }
 
-    /// The fence of the `pass`th local hand-over after the grant.
+    /// Returns the fence of the `pass`th local hand-over after the grant.
     pub(crate) fn pass(self, pass: u32) -> Self {
         Self(self.0.saturating_add(u64::from(pass)))
     }
@@ -288,8 +288,9 @@ impl fmt::Display for Fence {
     }
 }
 
-/// 128 random bits in hex, made once in each process, also in a forked child: the first part of
-/// every owner of this process.
+/// Returns 128 random bits in hex, the first part of every owner of this process.
+///
+/// They are made once in each process, also in a forked child.
 fn process_id() -> Arc<str> {
     static ID: Mutex<Option<(Origin, Arc<str>)>> = Mutex::new(None);
     let here = Origin::here();

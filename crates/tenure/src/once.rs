@@ -16,20 +16,20 @@ pub enum Seen<T> {
     Missing,
 }
 
-/// A result, and where it comes from.
+/// A result, and its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Once<T> {
-    /// It was there, or another caller computed it meanwhile.
+    /// It was stored already, or another caller computed it meanwhile.
     Found(T),
     /// This caller computed it.
     Made(T),
-    /// Another caller is computing a new one; this is the one before.
+    /// Another caller is computing a new one; this is the previous one.
     Stale(T),
 }
 
 impl<T> Once<T> {
-    /// Returns the result, wherever it is from.
+    /// Returns the result, whatever its origin.
     pub fn into_inner(self) -> T {
         match self {
             Self::Found(result) | Self::Made(result) | Self::Stale(result) => result,
@@ -38,23 +38,26 @@ impl<T> Once<T> {
 }
 
 impl Lock {
-    /// Computes a result once for all who want it: whoever holds the lock computes it, the others wait for it.
+    /// Computes a result once for all callers: the holder of the lock computes it, the others wait for it.
     ///
-    /// `look` says what is there. If that is not [fresh](Seen::Fresh), the caller waits for the lock and looks once more,
-    /// because another may have computed it meanwhile. Only then it calls `make`, which computes the result and stores it where
-    /// `look` finds it. The fence goes with that: a store that refuses smaller fences than the largest that it has seen keeps
-    /// a maker that was paused from replacing a newer result.
+    /// `look` returns what is stored. If that is not [fresh](Seen::Fresh), the caller waits for the lock and looks
+    /// once more, because another caller may have computed the result meanwhile. Only then it calls `make`, which
+    /// computes the result and stores it where `look` finds it. `make` gets the fence, to send along with the result:
+    /// a store that refuses fences smaller than the largest it has seen keeps a paused caller from replacing a newer
+    /// result.
     ///
     /// If `make` fails, the caller gets its error, and the next caller in line computes the result.
     ///
     /// # Errors
     ///
-    /// What `look` and `make` return; as [`lock`](Lock::lock); [`Error::Lost`] if the lock is lost while the result is made,
-    /// and then `make` is not polled any more; [`Error::InvalidOption`] if the lock is one that several can hold.
+    /// What `look` and `make` return; as [`lock`](Lock::lock); [`Error::Lost`] if the lock is lost while the result
+    /// is being computed, in which case `make` is not polled any more; [`Error::InvalidOption`] if several callers
+    /// can hold the lock together.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe as far as `look` and `make` are: dropping the future drops them, and gives up the lock or the place in line.
+    /// Cancel safe if `look` and `make` are: dropping the future drops them, and gives up the lock or the place in
+    /// line.
     ///
     /// # Examples
     ///
@@ -65,7 +68,7 @@ impl Lock {
     /// use tenure::{Once, Seen};
     ///
     /// let locks = tenure::open("memory:").await?;
-    /// let cache = Mutex::new(None); // in earnest: Redis, a file, a table
+    /// let cache = Mutex::new(None); // in practice: Redis, a file, a table
     /// let look = || async {
     ///     Ok(cache.lock().unwrap().map_or(Seen::Missing, Seen::Fresh))
     /// };
@@ -97,10 +100,10 @@ impl Lock {
         make_if_missing(guard, look, make).await
     }
 
-    /// The same, but returns a [stale](Seen::Stale) result instead of waiting.
+    /// Does the same, but returns a [stale](Seen::Stale) result instead of waiting.
     ///
-    /// Whoever finds a stale result and a free lock computes a new one; whoever finds the lock taken gets the stale
-    /// result at once. If there is no result at all, all wait as in [`once`](Self::once).
+    /// A caller that finds a stale result and a free lock computes a new one. A caller that finds the lock taken gets
+    /// the stale result at once. If there is no result at all, all callers wait as in [`once`](Self::once).
     ///
     /// # Errors
     ///
@@ -131,7 +134,7 @@ impl Lock {
         make_if_missing(guard, look, make).await
     }
 
-    /// Refuses a lock that several can hold together: each of them would compute the result.
+    /// Refuses a lock that several callers can hold together: each of them would compute the result.
     pub(crate) fn check_alone(&self) -> Result<()> {
         if self.is_held_alone() {
             return Ok(());
@@ -159,7 +162,7 @@ where
     if let Seen::Fresh(result) = look().await? {
         return Ok(Once::Found(result));
     }
-    // A lease that ended while it looked must not be used.
+    // A lease that ended while the caller looked must not be used.
     check_held(&guard)?;
     let result = tokio::select! {
         biased;
@@ -169,9 +172,9 @@ where
         }
         made = make(guard.fence()) => made?,
     };
-    // A maker that blocks its thread delays the report of the loss.
+    // If `make` blocks its thread, the report of a loss is delayed.
     check_held(&guard)?;
-    // Not waited for: the result is there, and the release runs in the background.
+    // The caller does not wait for the release: the result is stored, and the release runs in the background.
     drop(guard);
     Ok(Once::Made(result))
 }

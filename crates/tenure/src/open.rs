@@ -1,4 +1,4 @@
-//! From a URL to a client.
+//! Opens a client from a URL.
 
 use crate::client::Client;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::schemes::Scheme;
 /// |---|---|
 /// | `local:` | a directory of this machine, under the user's state directory; no server |
 /// | `local:/some/directory` | a directory of your choice |
-/// | `memory:` | a store of this client alone, for tests |
+/// | `memory:` | a store for this client only, for tests |
 /// | `memory:label` | a store that clients of this process share |
 /// | `redis://host:6379/` | a Redis or Valkey server; `rediss://` with TLS, `unix:/path` by socket |
 /// | `redis+sentinel://host1,host2/master` | the master that sentinels name |
@@ -19,12 +19,12 @@ use crate::schemes::Scheme;
 /// | `mysql://user:password@host:3306/database` | a table in MySQL or MariaDB; `mariadb://` is the same |
 /// | `postgres://user:password@host:5432/database` | a table in PostgreSQL |
 ///
-/// The options of each store are in its page under `docs/stores`; [`schemes`](crate::schemes()) has
+/// The page of each store under `docs/stores` describes its options; [`schemes`](crate::schemes()) has
 /// this table for programs.
 ///
 /// # Errors
 ///
-/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that names no store, or one that was not
+/// [`InvalidUrl`](crate::Error::InvalidUrl) for a URL that names no store, or a store that was not
 /// compiled in; what the store reports.
 ///
 /// # Panics

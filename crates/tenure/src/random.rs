@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
-/// Draws 128 bits from the operating system, falling back to a seeded generator where it has none.
+/// Returns 128 bits from the operating system, or from a seeded generator if the system has none.
 pub(crate) fn random_u128() -> u128 {
     #[cfg(feature = "simulation")]
     if seeded::is_on() {
@@ -16,10 +16,10 @@ pub(crate) fn random_u128() -> u128 {
     }
 }
 
-/// A hash map whose order of iteration follows from the seed of the thread's generator.
+/// A hash map whose iteration order follows from the seed of the thread's generator.
 pub(crate) type SeededMap<K, V> = HashMap<K, V, SeededHash>;
 
-/// Hashes with a key of its own for each map, so that nobody can choose names that collide.
+/// Hashes with a separate key for each map, so that nobody can choose names that collide.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeededHash(u64);
 
@@ -51,9 +51,9 @@ pub(crate) mod seeded {
         IS_ON.get()
     }
 
-    /// Makes everything random that tenure draws on this thread follow from `seed`.
+    /// Makes all random choices of tenure on this thread follow from `seed`.
     ///
-    /// Ids that are drawn from a seed can be guessed, so this is for simulations alone.
+    /// Ids that come from a seed can be guessed, so this is only for simulations.
     pub fn seed(seed: u64) {
         IS_ON.set(true);
         fastrand::seed(seed);

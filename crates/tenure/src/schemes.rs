@@ -1,4 +1,4 @@
-//! The one table of schemes: which stores there are, and what was compiled in.
+//! The table of all schemes: which stores exist, and which were compiled in.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::store;
 
-/// A kind of URL that [`open`](crate::open()) knows.
+/// A kind of URL that [`open`](crate::open()) accepts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Scheme {
-    /// What the URL begins with, without the colon: the usual name first, then its synonyms.
+    /// What the URL begins with, without the colon: the usual name first, then its aliases.
     pub names: &'static [&'static str],
-    /// Such a URL.
+    /// An example of such a URL.
     pub example: &'static str,
-    /// What it stands for, in half a line.
+    /// What it stands for, in a few words.
     pub summary: &'static str,
-    /// The feature of this crate that brings the store; empty if it is always there.
+    /// The feature of this crate that adds the store; empty if it is always available.
     pub feature: &'static str,
     pub(crate) form: Form,
     store: Option<Store>,
@@ -32,15 +32,16 @@ pub(crate) enum Form {
     Literal,
     /// `/path?options`
     Socket,
-    /// `//user:password@host:port,host:port/path?options`, with the port of a host that names none.
+    /// `//user:password@host:port,host:port/path?options`, with the default port of hosts without
+    /// one.
     Servers { port: u16 },
-    /// `//node,node?options`: each node is a host or a whole URL, with options of its own. A node
-    /// that is no whole URL has this scheme.
+    /// `//node,node?options`: each node is a host or a whole URL, and may have its own options. A
+    /// node that is not a whole URL has this scheme.
     Nodes { scheme: &'static str },
 }
 
 impl Form {
-    /// The port of a server that names none.
+    /// Returns the port of a server that names none.
     pub(crate) fn port(self) -> u16 {
         match self {
             Self::Servers { port } => port,
@@ -59,7 +60,7 @@ pub(crate) struct Store {
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Returns all schemes, also of stores that were not compiled in.
+/// Returns all schemes, including those of stores that were not compiled in.
 pub fn schemes() -> &'static [Scheme] {
     SCHEMES
 }
@@ -70,7 +71,7 @@ impl Scheme {
         self.store.is_some()
     }
 
-    /// Finds the scheme of a URL; returns also how the URL writes it, and what follows the colon.
+    /// Finds the scheme of a URL; also returns how the URL spells it, and what follows the colon.
     pub(crate) fn of(url: &str) -> Result<(&'static Self, &'static str, &str)> {
         let known = || {
             let prefixes: Vec<_> = SCHEMES.iter().map(Self::prefix).collect();
@@ -85,7 +86,7 @@ impl Scheme {
                 return Ok((row, name, rest));
             }
         }
-        // What follows the scheme may hold a password, and so is not repeated.
+        // What follows the scheme may contain a password, so it is not repeated.
         let reason = format!("no store has the scheme {scheme:?}; known: {}", known());
         Err(Error::InvalidUrl { reason })
     }
@@ -96,7 +97,7 @@ impl Scheme {
         scheme.store.ok_or_else(|| missing(name, scheme.feature))
     }
 
-    /// What a URL of this scheme begins with.
+    /// Returns what a URL of this scheme begins with.
     fn prefix(&self) -> String {
         let slashes = match self.form {
             Form::Literal | Form::Socket => "",
@@ -106,11 +107,11 @@ impl Scheme {
     }
 }
 
-/// The error for a store that was not compiled in.
+/// Returns the error for a store that was not compiled in.
 pub(crate) fn missing(scheme: &str, feature: &str) -> Error {
     let hint = match feature {
         "local" if cfg!(not(target_os = "linux")) => " on Linux".to_owned(),
-        // The command always has these.
+        // The command always includes these.
         "local" | "redis" => String::new(),
         _ => {
             let of_command = if feature.ends_with("-tls") {
@@ -130,13 +131,13 @@ pub(crate) fn missing(scheme: &str, feature: &str) -> Error {
     }
 }
 
-/// What follows the colon, if anything.
+/// Returns what follows the colon, if anything.
 fn literal(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once(':')?;
     (!rest.is_empty()).then_some(rest)
 }
 
-/// A store if a condition holds at compile time.
+/// Makes a store if a condition holds at compile time.
 macro_rules! store {
     ($condition:meta, open: |$url:ident| $open:expr, doctor: |$again:ident| $doctor:expr,) => {{
         #[cfg($condition)]

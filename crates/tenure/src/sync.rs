@@ -1,4 +1,4 @@
-//! Small tools for what several tasks share.
+//! Small tools for state that several tasks share.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Waits until `found` finds something; `changed` rings all who wait after each change.
+/// Waits until `found` returns something; `changed` notifies all waiters after each change.
 ///
 /// # Cancel safety
 ///
@@ -27,7 +27,7 @@ pub(crate) async fn until<T>(changed: &Notify, found: impl Fn() -> Option<T>) ->
     loop {
         let change = changed.notified();
         tokio::pin!(change);
-        // Before the look, so that no change is missed.
+        // The waiter is registered before the check, so that no change is missed.
         change.as_mut().enable();
         if let Some(found) = found() {
             return found;

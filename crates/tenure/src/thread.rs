@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 /// The threads of a runtime must not block on another runtime, but they can wait on a plain channel for
 /// work that runs here.
 pub(crate) fn runtime() -> Option<Handle> {
-    /// With the process that has the thread: a forked child has none.
+    /// Stored with the process that has the thread: a forked child has no such thread.
     static RUNTIME: Mutex<Option<(Origin, Handle)>> = Mutex::new(None);
     let here = Origin::here();
     let mut known = RUNTIME.lock();

@@ -1,4 +1,4 @@
-//! URLs of stores: one reader for all of them, and one way to show them without passwords.
+//! URLs of stores: one parser for all of them, and one way to show them without passwords.
 //!
 //! ```
 //! use tenure::url::StoreUrl;
@@ -25,7 +25,7 @@ use crate::schemes::{Form, Scheme};
 pub(crate) use options::Options;
 pub use redact::{redact, redact_all};
 
-/// The URL of a store, taken apart.
+/// The parsed URL of a store.
 ///
 /// | form | schemes |
 /// |---|---|
@@ -34,8 +34,8 @@ pub use redact::{redact, redact_all};
 /// | `scheme://user:password@host:port,host:port/path?options` | `redis` and others |
 /// | `scheme://node,node?options`; each node is `user:password@host:port` or a whole URL, and may have `?options` of its own | `redlock` |
 ///
-/// Characters with a meaning in a URL are written as `%` and two hexadecimal digits. `Display` and
-/// `Debug` show neither passwords nor the values of options; [`reveal`](Self::reveal) does.
+/// Reserved characters are written as `%` and two hexadecimal digits. `Display` and `Debug` show
+/// neither passwords nor the values of options; [`reveal`](Self::reveal) does.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreUrl {
@@ -43,29 +43,29 @@ pub struct StoreUrl {
     pub scheme: &'static str,
     /// The user, if one is named.
     pub user: Option<String>,
-    /// The password, if there is one. Keep it out of logs and messages.
+    /// The password, if there is one; keep it out of logs and messages.
     pub password: Option<String>,
-    /// The servers; one without a name is `127.0.0.1`, one without a port has the usual one.
+    /// The servers; the default name is `127.0.0.1`, and each scheme has a default port.
     pub servers: Vec<Host>,
-    /// What follows the servers, or the scheme where there are none.
+    /// What follows the servers, or the scheme if there are no servers.
     pub path: String,
-    /// The URL of each node, with the options that are its own.
+    /// The URL of each node, with its own options.
     pub nodes: Vec<Self>,
     form: Form,
     options: Vec<(String, String)>,
 }
 
-/// The name of a server, or its address, and its port.
+/// The name or address of a server, and its port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
-    /// The name or the address, without brackets.
+    /// The name or address, without brackets.
     pub name: String,
     /// The port.
     pub port: u16,
 }
 
 impl StoreUrl {
-    /// Reads a URL of any scheme, also of a store that was not compiled in.
+    /// Parses a URL of any scheme, including those of stores that were not compiled in.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl StoreUrl {
     }
 
     fn read_nodes(&mut self, rest: &str, scheme: &str) -> Result<()> {
-        // Options for all nodes stand behind the last `?` of the last node.
+        // Options for all nodes follow the last `?` of the last node.
         let last = rest.rfind(',').map_or(0, |comma| comma + 1);
         let (nodes, query) = match rest[last..].rfind('?') {
             Some(mark) => (&rest[..last + mark], &rest[last + mark + 1..]),
@@ -149,7 +149,7 @@ impl StoreUrl {
             return Err(invalid("a node is missing between the commas"));
         }
         if place.contains("://") || place.starts_with("unix:") {
-            // What looks like a scheme may be a part of a password, and so is not repeated.
+            // What looks like a scheme may be a part of a password, so it is not repeated.
             return match Scheme::of(place) {
                 Ok((row, ..)) if matches!(row.form, Form::Servers { .. } | Form::Socket) => {
                     Self::parse(&format!("{place}?{query}"))
@@ -165,33 +165,33 @@ impl StoreUrl {
         Self::parse(&format!("{scheme}://{place}?{query}"))
     }
 
-    /// Returns the value of an option; of nodes, that for all of them.
+    /// Returns the value of an option; for a URL with nodes, the value for all of them.
     pub fn option(&self, key: &str) -> Option<&str> {
         let found = self.options.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Sets an option, in the place of an earlier value if there is one; of nodes, for all of them.
+    /// Sets an option, and replaces an earlier value; for a URL with nodes, for all of them.
     ///
-    /// Changes nothing in a URL that has no options (`local:`, `memory:`).
+    /// Does not change the text of a URL that has no options (`local:`, `memory:`).
     pub fn set_option(&mut self, key: &str, value: &str) {
         self.options.retain(|(known, _)| known != key);
         self.options.push((key.to_owned(), value.to_owned()));
     }
 
-    /// Returns all options, for a store to take out what it knows.
+    /// Returns all options, from which a store takes those that it knows.
     #[allow(dead_code, reason = "not every store has options")]
     pub(crate) fn options(&self) -> Options {
         Options::new(&self.options)
     }
 
-    /// Returns the URL with its passwords, as [`open`](crate::open()) takes it.
+    /// Returns the URL with its passwords, as [`open`](crate::open()) accepts it.
     pub fn reveal(&self) -> String {
         let scheme = self.scheme;
         match self.form {
             Form::Literal => format!("{scheme}:{}", self.path),
             Form::Socket => {
-                // Among nodes a whole URL is known by its slashes.
+                // In a list of nodes, a whole URL is recognized by its slashes.
                 let slashes = if scheme == "unix" { "" } else { "//" };
                 let path = encode(&self.path, IN_PATH);
                 format!("{scheme}:{slashes}{path}{}", self.query())
@@ -210,7 +210,7 @@ impl StoreUrl {
                 };
                 let nodes: Vec<_> = self.nodes.iter().map(node).collect();
                 let mut query = self.query();
-                // Otherwise the options of the last node would be taken for those of all.
+                // Otherwise the options of the last node would be taken as options for all.
                 if query.is_empty() && nodes.last().is_some_and(|last| last.contains('?')) {
                     query.push('?');
                 }
@@ -309,7 +309,7 @@ fn read_options(query: &str) -> Result<Vec<(String, String)>> {
     Ok(options)
 }
 
-/// Says which node an error is about, but not what it is called: that may be a part of a password.
+/// Names the node that an error is about by its position; its address may be a part of a password.
 pub(crate) fn in_node<T>(index: usize, result: Result<T>) -> Result<T> {
     result.map_err(|error| match error {
         Error::InvalidUrl { reason } => invalid(format!("node {}: {reason}", index + 1)),
@@ -337,7 +337,7 @@ pub(crate) fn invalid(reason: impl Into<String>) -> Error {
     }
 }
 
-/// What is encoded in users, passwords and the names of options.
+/// Characters to encode in users, passwords and the names of options.
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

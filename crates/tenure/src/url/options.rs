@@ -1,4 +1,4 @@
-//! The options of a URL, taken out one by one.
+//! The options of a URL, taken one by one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::url::{invalid, not_empty};
 
-/// The options of a URL: a store takes out those that it knows, and refuses what is left.
+/// The options of a URL: a store takes those that it knows, and refuses the rest.
 ///
-/// An option without a value counts as left out. Values may be passwords, so `Debug` does not show
-/// them.
+/// An option with an empty value counts as omitted. Values may be passwords, so `Debug` does not
+/// show them.
 #[derive(Clone)]
 pub(crate) struct Options {
     left: Vec<(String, String)>,
@@ -26,7 +26,7 @@ impl Options {
         }
     }
 
-    /// Takes the value of an option as it is, also an empty one.
+    /// Takes the value of an option unchanged, even if it is empty.
     pub(crate) fn raw(&mut self, key: &'static str) -> Option<String> {
         self.known.insert(key);
         let index = self.left.iter().position(|(known, _)| known == key)?;
@@ -67,7 +67,7 @@ impl Options {
         Ok(Some(time))
     }
 
-    /// Takes a switch, which is on if it is left out.
+    /// Takes a switch, which is on if omitted.
     pub(crate) fn switch(&mut self, key: &'static str) -> Result<bool> {
         match self.text(key).as_deref() {
             None | Some("on") => Ok(true),
@@ -82,20 +82,20 @@ impl Options {
         self.left.iter().any(is_off) && self.raw(key).is_some()
     }
 
-    /// Returns whether one of these is left.
+    /// Returns whether any of these is left.
     pub(crate) fn has_any(&self, keys: &[&str]) -> bool {
         let mut left = self.left.iter();
         left.any(|(key, _)| keys.contains(&key.as_str()))
     }
 
-    /// Adds an option if it is not there.
+    /// Adds an option if it is missing.
     pub(crate) fn set_default(&mut self, key: &str, value: &str) {
         if !self.has_any(&[key]) {
             self.left.push((key.to_owned(), value.to_owned()));
         }
     }
 
-    /// Adds those of the other options that are not there.
+    /// Adds the other options that are missing here.
     pub(crate) fn set_defaults(&mut self, others: &Self) {
         for (key, value) in &others.left {
             self.set_default(key, value);
@@ -103,14 +103,14 @@ impl Options {
         self.known.extend(&others.known);
     }
 
-    /// Refuses options that nobody has taken out.
+    /// Refuses options that nobody has taken.
     pub(crate) fn finish(self) -> Result<()> {
         match self.left.first() {
             None => Ok(()),
             Some((key, _)) if key.contains('@') => Err(invalid(
                 "a ? in a password is written %3F: options follow the first one that is not",
             )),
-            // Only the key: a value may be a password.
+            // Only the key is shown, because the value may be a password.
             Some((key, _)) => {
                 let known = Vec::from_iter(self.known).join(", ");
                 Err(invalid(format!(

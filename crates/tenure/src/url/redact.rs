@@ -1,8 +1,8 @@
-//! URLs as they may be shown.
+//! URLs in a form that is safe to show.
 
 use crate::schemes::{Form, Scheme};
 
-/// Returns a URL without its passwords and the values of its options, whether it is valid or not.
+/// Returns a URL without its passwords and the values of its options; the URL need not be valid.
 pub fn redact(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once(':') else {
         return "…".to_owned();
@@ -20,7 +20,7 @@ pub fn redact(url: &str) -> String {
     }
 }
 
-/// Returns a text without the passwords and options of the URLs in it, each up to a space or a quote.
+/// Returns a text in which URLs have no passwords and options; a URL ends at a space or a quote.
 pub fn redact_all(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -35,7 +35,7 @@ pub fn redact_all(text: &str) -> String {
     shown + rest
 }
 
-/// One of several servers, without its password.
+/// Returns one of several servers, without its password.
 fn redact_node(node: &str) -> String {
     let (scheme, address) = match node.split_once("://") {
         Some((scheme, address)) => (format!("{scheme}://"), address),
@@ -43,7 +43,7 @@ fn redact_node(node: &str) -> String {
     };
     let shown = redact_address(address);
     if let Some((_, server)) = shown.rsplit_once('@') {
-        // Not even the user: behind a comma in a password that is its rest.
+        // Not even the user is shown: after a comma in a password, it is the rest of that password.
         return format!("{scheme}…@{server}");
     }
     let place = shown.split(['?', '/']).next().unwrap_or_default();
@@ -51,11 +51,11 @@ fn redact_node(node: &str) -> String {
     if place.ends_with(']') || port.bytes().all(|digit| digit.is_ascii_digit()) {
         return format!("{scheme}{shown}");
     }
-    // What looks like no server may be the beginning of such a password.
+    // A text that does not look like a server may be the beginning of such a password.
     "…".to_owned()
 }
 
-/// Replaces what stands between the first colon and the last at sign, and all options.
+/// Replaces the part between the first colon and the last at sign, and all options.
 fn redact_address(address: &str) -> String {
     let (address, query) = match address.split_once('?') {
         Some((address, _)) => (address, "?…"),
