@@ -120,7 +120,6 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// A lease that is over is never revived. If only some renewals get an answer, the others are
     /// [`Renewed::Unknown`]: healthy leases must not end because of others.
-    /// [`Renewed::Unknown`]: what is well must not end because of what is not.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ fn parse(text: &str) -> Option<u64> {
     (text == write(ceiling)).then_some(ceiling)
 }
 
-/// FNV-1a: enough to detect a torn or mistyped number.
+/// Returns an FNV-1a checksum, which is enough to detect a torn or mistyped number.
 fn checksum(number: u64) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let bytes = number.to_le_bytes();

@@ -49,8 +49,9 @@ pub(crate) enum Greeting {
     Nothing,
 }
 
-/// Connects, to this master if sentinels named one, and prepares the connection; also returns the
-/// server's clocks if the greeting asks for them.
+/// Connects and prepares the connection; also returns the server's clocks if the greeting asks for them.
+///
+/// If sentinels named a master, it connects to that one.
 pub(crate) async fn connect(
     settings: &Settings,
     master: Option<&Master>,

@@ -223,7 +223,7 @@ impl Claims {
         self.table.lock().held.get_mut(id).map(change)
     }
 
-    /// The claims of this client on a name.
+    /// Returns the claims of this client on a name.
     pub(crate) fn on(&self, name: &Name) -> Vec<Held> {
         let table = self.table.lock();
         let of_name = table.held.values().filter(|held| held.claim.name == *name);
@@ -267,7 +267,7 @@ impl Held {
         }
     }
 
-    /// Whether a node has the grant.
+    /// Returns whether a node has the grant.
     pub(crate) fn is_at(&self, node: usize) -> bool {
         self.has & (1 << node) != 0
     }
