@@ -1,4 +1,5 @@
-//! Who waits, who believes to hold what, and what excuses a belief that the store does not share.
+//! Who waits, who believes that it holds a lock, and what excuses a belief that the store does not
+//! share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -13,12 +14,12 @@ use crate::plan::LockSpec;
 use crate::store::Store;
 use crate::world::World;
 
-/// What is known of the claims of a run.
+/// What is known about the claims of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Beliefs {
-    /// Claims that have no answer yet.
+    /// Claims that are not answered yet.
     pub(crate) pending: BTreeMap<u64, Pending>,
-    /// Claims that were granted and not let go.
+    /// Claims that were granted and not released.
     pub(crate) held: BTreeMap<u64, Belief>,
     excuses: Vec<Excuse>,
     stays: Vec<Stay>,
@@ -26,17 +27,17 @@ pub(crate) struct Beliefs {
     suspended: BTreeMap<u32, u64>,
 }
 
-/// A claim without an answer.
+/// A claim that is not answered yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) process: u32,
     pub(crate) name: Name,
     pub(crate) since_us: u64,
-    /// Whether it stands in line.
+    /// Whether it waits in line.
     pub(crate) waits: bool,
 }
 
-/// A claim that was granted.
+/// A granted claim.
 #[derive(Debug)]
 pub(crate) struct Belief {
     pub(crate) process: u32,
@@ -46,34 +47,34 @@ pub(crate) struct Belief {
     granted_us: u64,
     at_least: Duration,
     ttl: Duration,
-    /// Until when the store may know better.
+    /// Until when it is excused that the store has ended the lease.
     excused_us: u64,
 }
 
-/// How a claim knows whether it still holds.
+/// How a claim knows whether it still holds its lock.
 #[derive(Debug)]
 pub(crate) enum Evidence {
-    /// Its guard says so.
+    /// Its guard reports it.
     Guard {
         guard: Weak<Guard>,
         clock: Arc<SimClock>,
-        /// When it has to be over by its own clock.
+        /// When it must have ended by its own clock.
         ends_by: Option<Duration>,
     },
-    /// Its own count on its own clock: a lease by hand.
+    /// It counts on its own clock: a lease by hand.
     Count {
         clock: Arc<SimClock>,
         until: Duration,
         owner: String,
     },
-    /// It is told, and cannot look: a result that is made once.
+    /// It is notified and cannot check: a result that is computed once.
     Told,
 }
 
 /// Leases that a fault or an operator has ended, whatever their holders believe.
 #[derive(Debug, Clone)]
 struct Excuse {
-    /// Of one name, or of all.
+    /// Those of one name, or of all names.
     name: Option<Name>,
     /// Those with smaller fences.
     below: u64,
@@ -95,13 +96,13 @@ pub(crate) struct Asks<'a> {
     pub(crate) process: u32,
     pub(crate) lock: &'a LockSpec,
     pub(crate) mode: Mode,
-    /// `None` for an owner of its own.
+    /// `None` if the claim is its own owner.
     pub(crate) owner: Option<String>,
     pub(crate) waits: bool,
 }
 
 impl World {
-    /// Notes that a claim is about to be sent; returns its number.
+    /// Records that a claim is about to be sent; returns its number and its owner.
     pub(crate) fn ask(&self, asks: Asks<'_>) -> (u64, String) {
         let claim = self.recorder.next_claim();
         let owner = asks.owner.unwrap_or_else(|| format!("claim-{claim}"));
@@ -123,20 +124,20 @@ impl World {
         (claim, owner)
     }
 
-    /// Notes that a claim was refused, dropped or left open.
+    /// Records that a claim was refused or dropped, or that its outcome is unknown.
     pub(crate) fn answered(&self, process: u32, claim: u64, what: What) {
         self.beliefs().pending.remove(&claim);
         self.recorder.note(process, what);
     }
 
-    /// Notes that a claim ended without ever being believed, if it has no answer yet.
+    /// Records that a claim ended without a belief, if it is not answered yet.
     pub(crate) fn given_up(&self, process: u32, claim: u64) {
         if self.beliefs().pending.remove(&claim).is_some() {
             self.recorder.note(process, What::Releasing { claim });
         }
     }
 
-    /// Notes that a claim was granted.
+    /// Records that a claim was granted.
     pub(crate) fn granted(
         &self,
         process: u32,
@@ -194,7 +195,7 @@ impl World {
         self.compare();
     }
 
-    /// Notes that a holder has noticed its loss.
+    /// Records that a holder has noticed its loss.
     pub(crate) fn lost(&self, claim: u64) {
         let lost = self.beliefs().held.remove(&claim);
         if let Some(belief) = lost {
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// Notes that a claim begins to let go; returns its belief if it still had one.
+    /// Records that a claim starts to release; returns its belief if it still had one.
     pub(crate) fn releasing(&self, process: u32, claim: u64) -> Option<Belief> {
         self.sample();
         self.compare();
@@ -211,15 +212,16 @@ impl World {
         belief
     }
 
-    /// Notes what came of letting go.
+    /// Records the outcome of a release.
     pub(crate) fn released(&self, process: u32, claim: u64, freed: Freed) {
         self.recorder.note(process, What::Released { claim, freed });
     }
 
-    /// Notes that a name stays taken for as long as a released claim has asked for.
+    /// Records that a name stays taken for as long as a released claim has asked for.
     pub(crate) fn stays(&self, claim: u64, belief: &Belief) {
-        // Counted from the grant in the store, which is near that of the client only if nothing goes wrong. A
-        // lease so short that a slow message outlasts it may end before the release arrives.
+        // This time counts from the grant in the store, which is close to that of the client only
+        // if nothing goes wrong. If the lease is shorter than a slow message takes, it may expire
+        // before the release arrives.
         if belief.at_least.is_zero()
             || belief.excused_us > 0
             || !self.plan.is_calm()
@@ -231,7 +233,7 @@ impl World {
         if excuses.any(|excuse| excuse.is_for(&belief.name, belief.fence)) {
             return;
         }
-        // Less what clocks may differ, and what the grant took to arrive.
+        // Minus the difference between clocks, and minus the time that the grant took to arrive.
         let promised = belief.at_least.mul_f64(0.99).as_micros();
         let way_us = 1000 * self.plan.slowest_way_ms(2) + 3000;
         let until_us =
@@ -244,7 +246,7 @@ impl World {
         });
     }
 
-    /// Looks at every guard once, and notes the losses that it knows of.
+    /// Checks every guard once, and records the losses that it knows of.
     pub(crate) fn sample(&self) {
         let mut lost = Vec::new();
         for (claim, belief) in &self.beliefs().held {
@@ -279,7 +281,7 @@ impl World {
         }
     }
 
-    /// Looks whether the store knows everybody who believes to hold something.
+    /// Checks whether the store knows everybody who believes that it holds something.
     pub(crate) fn compare(&self) {
         let is_down = !self.plan.is_redlock() && self.stores[0].is_down();
         // A node that has forgotten a lease does not count for others until the lease is over.
@@ -313,14 +315,15 @@ impl World {
         }
     }
 
-    /// Excuses all leases that the store has granted until now: it may have ended them early.
+    /// Excuses all leases that the store has granted so far: it may have ended them early.
     pub(crate) fn excuse_all(&self) {
         let lasts = Duration::from_micros(self.longest_us());
-        // Also the next one: a client of a database may have decided it already, by the time before, and not written it.
+        // Includes the next one: a client of a database may have decided it already, by the earlier
+        // time, and not written it yet.
         self.excuse(None, lasts, self.watermark() + 1);
     }
 
-    /// Excuses the holders of an evicted name until they are told.
+    /// Excuses the holders of an evicted name until they are notified.
     pub(crate) fn evicted(&self, name: &Name) {
         let told = if self.plan.is_in_order() {
             Duration::from_millis(self.plan.setting.slowest_ms + 2)
@@ -330,12 +333,13 @@ impl World {
         self.excuse(Some(name), told, self.watermark());
     }
 
-    /// Excuses holders with smaller fences than this one, whom their next renewal tells that they were evicted.
+    /// Excuses holders with smaller fences than this one, which learn of the eviction at their next
+    /// renewal.
     pub(crate) fn evicted_below(&self, name: &Name, below: u64) {
         self.excuse(Some(name), Duration::from_micros(self.longest_us()), below);
     }
 
-    /// Ends everything that a process believed and waited for.
+    /// Ends all beliefs and waiting claims of a process.
     pub(crate) fn forget_process(&self, process: u32) {
         let mut beliefs = self.beliefs();
         beliefs.held.retain(|_, belief| belief.process != process);
@@ -345,14 +349,14 @@ impl World {
         beliefs.stays.retain(|stay| stay.process != process);
     }
 
-    /// A process was suspended: its timers are late for a while.
+    /// Records that a process was suspended: its timers are late for a while.
     pub(crate) fn suspended(&self, process: u32) {
         let now_us = self.recorder.now_us();
         self.beliefs().suspended.insert(process, now_us);
         self.lose_told(process);
     }
 
-    /// Ends the beliefs of a process that cannot look at the clock before it acts.
+    /// Ends the beliefs of a process that cannot check the clock before it acts.
     pub(crate) fn lose_told(&self, process: u32) {
         let beliefs = self.beliefs();
         let told = beliefs.held.iter().filter(|(_, belief)| {
@@ -365,7 +369,7 @@ impl World {
         }
     }
 
-    /// The one claim of a process that waits for a name, if it is the only one.
+    /// Returns the claim of a process that waits for a name, if there is only one.
     pub(crate) fn only_pending(&self, process: u32, name: &Name) -> Option<u64> {
         let beliefs = self.beliefs();
         let mut own = beliefs
@@ -380,7 +384,7 @@ impl World {
         self.beliefs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a belief can last that is not renewed, in microseconds.
+    /// Returns how long a belief can last without renewal, in microseconds.
     fn longest_us(&self) -> u64 {
         let longest = self.plan.longest_ttl().mul_f64(1.01) + Duration::from_millis(3);
         u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)
@@ -391,7 +395,8 @@ impl World {
         let excuse = Excuse {
             name: name.cloned(),
             below,
-            // Timers are whole milliseconds, so the look at the end comes up to one later.
+            // Timers have a resolution of one millisecond, so the check at the end may come up to a
+            // millisecond late.
             until_us: self.recorder.now_us() + lasts_us + 1000,
         };
         let mut beliefs = self.beliefs();
@@ -404,7 +409,7 @@ impl World {
             .filter(|(_, belief)| excuse.is_for(&belief.name, belief.fence));
         for (claim, belief) in concerned {
             let told_us = match belief.evidence {
-                // Nobody tells of the end of a lease by hand, until it is renewed or runs out.
+                // Nobody reports the end of a lease by hand until it is renewed or expires.
                 Evidence::Count { .. } => self.recorder.now_us() + 2 * self.longest_us(),
                 _ => excuse.until_us,
             };
@@ -415,7 +420,8 @@ impl World {
         }
         beliefs.excuses.push(excuse);
         drop(beliefs);
-        // Whoever still believes then has no excuse, and whoever knows better is to say so.
+        // A holder that still believes at that time has no excuse, and a holder that knows of its
+        // loss must report it.
         self.wire.look_after(lasts);
         self.wire
             .look_after(Duration::from_micros(self.longest_us()));
@@ -423,7 +429,7 @@ impl World {
 }
 
 impl Beliefs {
-    /// Until when a grant with this fence is excused, if it is.
+    /// Returns until when a grant with this fence is excused, if it is.
     fn excused_us(&self, name: &Name, fence: u64, now_us: u64) -> Option<u64> {
         let excuses = self.excuses.iter();
         let excuses = excuses.filter(|it| it.until_us > now_us && it.is_for(name, fence));
@@ -432,9 +438,10 @@ impl Beliefs {
 }
 
 impl Beliefs {
-    /// Until when a process cannot be told in time that a lease is over, because it was suspended.
+    /// Returns until when a process cannot learn in time that a lease is over, because it was
+    /// suspended.
     ///
-    /// The watchdog naps for a second at most, on a timer that does not know of the suspension.
+    /// The watchdog sleeps for at most a second, on a timer that does not include the suspension.
     fn untold_us(&self, process: u32, now_us: u64) -> u64 {
         let since_us = self.suspended.get(&process);
         let until_us = since_us.map_or(0, |since_us| since_us + LONGEST_NAP_US);
@@ -442,11 +449,11 @@ impl Beliefs {
     }
 }
 
-/// The longest nap of the watchdog, and some time for its look.
+/// The longest sleep of the watchdog, and some time for its check.
 const LONGEST_NAP_US: u64 = 1_010_000;
 
 impl Belief {
-    /// The owner as the store knows it.
+    /// Returns the owner as the store knows it.
     pub(crate) fn store_owner(&self) -> Option<String> {
         match &self.evidence {
             Evidence::Guard { guard, .. } => {

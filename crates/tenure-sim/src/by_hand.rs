@@ -1,4 +1,4 @@
-//! The steps that hold without a guard of their own: leases by hand, and results that are made once.
+//! The steps that hold a lock without a guard: leases by hand, and results that are computed once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::workload::{Task, millis};
 impl Task {
     /// Takes a lease by hand, renews it as planned, and releases it or lets it expire.
     ///
-    /// A lease by hand does not say when it was granted, so one that was waited for is believed only
+    /// A lease by hand does not report when it was granted. If it had to wait, it is believed only
     /// after its first renewal, counted from before that was sent.
     pub(crate) async fn by_hand(&self, by_hand: &ByHand) {
         let (Some(lock), Some(client)) = (self.lock(&by_hand.lock), self.process.client()) else {
@@ -74,7 +74,7 @@ impl Task {
         }
     }
 
-    /// Renews a lease by hand; returns whether it goes on.
+    /// Renews a lease by hand; returns whether it continues.
     async fn renew(&self, client: &Client, claim: u64, lease: &Lease) -> bool {
         let sent = self.process.link.clock.now();
         match client.renew(lease).await {
@@ -96,7 +96,7 @@ impl Task {
         }
     }
 
-    /// Counts a lease from before its request was sent, less the margin that guards have.
+    /// Counts a lease from before its request was sent, minus the safety margin of guards.
     fn count(&self, sent: Duration, lease: &Lease) -> Evidence {
         Evidence::Count {
             clock: Arc::clone(&self.process.link.clock),
@@ -105,7 +105,7 @@ impl Task {
         }
     }
 
-    /// Makes a result once.
+    /// Computes a result once.
     pub(crate) async fn once(&self, spec: &LockSpec, for_ms: u64) {
         let Some(lock) = self.lock(spec) else {
             return;
@@ -136,7 +136,7 @@ impl Task {
     }
 }
 
-/// How long a lease is safe to use, as guards count it.
+/// Returns how long a lease is safe to use, as guards count it.
 fn safe(ttl: Duration) -> Duration {
     ttl.saturating_sub(ttl / 100 + Duration::from_millis(1))
 }

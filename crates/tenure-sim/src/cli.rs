@@ -1,4 +1,4 @@
-//! The options of the command, and what it prints.
+//! The options of the command, and its output.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::{shrink, story};
 
 /// Simulates whole systems of tenure clients from seeds, and judges whether their locks kept their promises.
 ///
-/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a network, one store, several
-/// servers that vote or a database, and faults.
-/// A run that breaks a promise is made smaller and told as a story, with the command that replays it.
+/// Each seed is one run in virtual time: a few clients with tasks that use the whole API, a
+/// network, one store, several servers that vote or a database, and faults. A run that breaks a
+/// promise is shrunk and told as a story, with the command that replays it.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-sim", after_help = EXAMPLES)]
 struct Options {
@@ -30,34 +30,34 @@ struct Options {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Runs for so long, such as 60s or 10m, whatever the number of seeds.
+    /// How long to run, such as 60s or 10m, regardless of the number of seeds.
     #[arg(long = "for", value_parser = duration)]
     time: Option<Duration>,
-    /// How many threads.
+    /// How many threads to use.
     #[arg(long, default_value_t = 2)]
     threads: u64,
-    /// Goes on after a finding, and counts findings by promise.
+    /// Continues after a finding, and counts findings by promise.
     #[arg(long)]
     keep_going: bool,
-    /// Lists all seeds with findings, not the first few of each promise.
+    /// Lists all seeds with findings, instead of the first few for each promise.
     #[arg(long)]
     list: bool,
-    /// Leaves out owners that are used more than once, and re-entry.
+    /// Excludes owners that are used more than once, and re-entry.
     #[arg(long)]
     no_owners: bool,
-    /// Leaves out faults.
+    /// Excludes faults.
     #[arg(long)]
     no_faults: bool,
-    /// Leaves out store clocks that jump forward.
+    /// Excludes store clocks that jump forward.
     #[arg(long)]
     no_store_jumps: bool,
     /// Which stores to simulate: any, single, redlock or sql.
     #[arg(long, default_value = "any", value_parser = stores)]
     store: Stores,
-    /// Tells the story of the whole run instead of the smallest that breaks the same promise.
+    /// Tells the story of the whole run instead of the smallest one that breaks the same promise.
     #[arg(long)]
     whole: bool,
-    /// Switches a planted bug on: the run should then find it.
+    /// Switches on a planted bug, which the run should then find.
     #[arg(long)]
     bug: Option<String>,
     /// Lists the planted bugs.
@@ -202,7 +202,7 @@ impl Options {
         }
     }
 
-    /// The command that replays a seed.
+    /// Returns the command that replays a seed.
     fn command(&self, seed: u64) -> String {
         let mut command = format!("cargo run --release -p tenure-sim -- --seed {seed}");
         if self.no_owners {
@@ -240,13 +240,13 @@ fn show(coverage: &Coverage) {
     println!("faults: {}", faults.join(", "));
 }
 
-/// Seeds in a second.
+/// Returns the seeds per second.
 fn speed(seeds: u64, start: Instant) -> f64 {
     let seeds = u32::try_from(seeds).unwrap_or(u32::MAX);
     f64::from(seeds) / start.elapsed().as_secs_f64().max(0.001)
 }
 
-/// Reads which stores to simulate.
+/// Parses which stores to simulate.
 fn stores(text: &str) -> anyhow::Result<Stores> {
     match text {
         "any" => Ok(Stores::Any),
@@ -257,7 +257,7 @@ fn stores(text: &str) -> anyhow::Result<Stores> {
     }
 }
 
-/// Reads a duration such as 60s or 10m.
+/// Parses a duration such as 60s or 10m.
 fn duration(text: &str) -> anyhow::Result<Duration> {
     let at = text
         .find(|letter: char| !letter.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Clocks that drift and jump, and processes that stand still.
+//! Clocks that drift and jump, and processes that are stopped.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 /// The clock of one process, or of the store.
 ///
-/// It runs at its own rate beside the virtual time of the run. While its process is stopped it runs
-/// on, but no sleep ends; when its process has ended, none ever does.
+/// It runs at its own rate relative to the virtual time of the run. While its process is stopped it
+/// continues, but no sleep ends; after its process has ended, none ever does.
 #[derive(Debug)]
 pub(crate) struct SimClock {
     state: Mutex<State>,
@@ -20,7 +20,7 @@ pub(crate) struct SimClock {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// A moment of virtual time, and what the clock showed then.
+    /// A moment of virtual time, and what the clock showed at that moment.
     anchor: Instant,
     shown: Duration,
     ppm: i64,
@@ -56,7 +56,7 @@ impl SimClock {
         state.ppm = ppm;
     }
 
-    /// Moves the clock, but no timer.
+    /// Moves the clock without moving any timer.
     pub(crate) fn jump(&self, by_ms: i64) {
         let by = Duration::from_millis(by_ms.unsigned_abs());
         let mut state = self.state();
@@ -72,7 +72,7 @@ impl SimClock {
         self.state().life.becomes(Life::Stopped);
     }
 
-    /// Lets the process go on.
+    /// Makes the process continue.
     pub(crate) fn go_on(&self) {
         self.state().life.becomes(Life::Runs);
         self.changed.notify_waiters();
@@ -136,8 +136,8 @@ impl TimeSource for SimClock {
         let ppm = self.state().ppm;
         let mut takes = scaled(duration, MILLION, MILLION + i128::from(ppm));
         if ppm != 0 && !duration.is_zero() {
-            // Rounded up: who sleeps until a moment has to find it reached, or would sleep for nothing
-            // for ever.
+            // Rounded up: a task that sleeps until a moment must find it reached, or it would sleep
+            // for zero time for ever.
             takes += Duration::from_nanos(1);
         }
         tokio::time::sleep(takes).await;
@@ -145,7 +145,7 @@ impl TimeSource for SimClock {
     }
 }
 
-/// A duration times a fraction.
+/// Returns a duration times a fraction.
 fn scaled(duration: Duration, by: i128, of: i128) -> Duration {
     let nanos = i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX / MILLION / 2);
     Duration::from_nanos(u64::try_from(nanos * by / of).unwrap_or(u64::MAX / 4))

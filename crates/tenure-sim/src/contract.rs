@@ -1,6 +1,7 @@
 //! The driver's contract as messages: what a client sends over the network, and what comes back.
 //!
-//! All that depends on the shape of [`tenure::driver`] stands here, in `driver.rs`, in `store.rs` and in `bugs`.
+//! Everything that depends on the shape of [`tenure::driver`] is in this file, in `driver.rs`, in
+//! `store.rs` and in `bugs`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::plan::BellKind;
 
-/// A request on its way to the store.
+/// A request to the store.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     Acquire(Claim),
@@ -36,50 +37,50 @@ pub(crate) enum Request {
     Release(Release),
     List(Option<Name>),
     Evict(Name),
-    /// Something for a database.
+    /// A request to a database.
     Sql(Ask),
 }
 
-/// What a database is asked.
+/// A request to a database.
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant, reason = "most of them are statements")]
 pub(crate) enum Ask {
     /// Opens a connection for statements.
     Connect,
-    /// Opens a connection on which a client is reached.
+    /// Opens a connection for notifications to a client.
     Listen {
         session: u128,
         bell: u64,
         kind: BellKind,
     },
-    /// Sleeps on such a connection, unless one of these names has had another turn.
+    /// Sleeps on such a connection, unless the turn of one of these names has changed.
     Sleep {
         bell: u64,
         watched: Vec<(Name, i64)>,
     },
-    /// Closes it.
+    /// Closes such a connection.
     HangUp { bell: u64 },
     /// Executes a statement.
     Execute(Box<sql::Statement>),
-    /// Executes a statement, and undoes it because of another one.
+    /// Executes a statement, and rolls it back because of another one.
     Undo,
 }
 
-/// What a database answers.
+/// The reply of a database.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most of them are statements")]
 pub(crate) enum Told {
     /// The connection is open or closed.
     Done,
-    /// Whether a name has had another turn; else the client is asleep.
+    /// Whether the turn of a name has changed; if not, the client is asleep.
     Turned(bool),
     /// The statement was executed.
     Executed(Box<sql::Reply>),
-    /// It was undone.
+    /// The statement was rolled back.
     Undone,
 }
 
-/// An answer on its way back.
+/// A reply on its way back.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Acquired(Result<Answer>),
@@ -94,7 +95,7 @@ pub(crate) enum Reply {
 }
 
 impl Request {
-    /// Lets a session of the store decide.
+    /// Has a session of the store decide.
     pub(crate) fn decide(&self, session: &Memory) -> Reply {
         match self {
             Self::Acquire(claim) => Reply::Acquired(ready(session.acquire(claim))),
@@ -109,7 +110,7 @@ impl Request {
         }
     }
 
-    /// Lets one of several servers decide, which is up since `started`.
+    /// Has one of several servers decide, which has been up since `started`.
     pub(crate) fn decide_at(
         &self,
         voter: &mut Voter,
@@ -147,7 +148,7 @@ impl Request {
         }
     }
 
-    /// For stories; `label` shortens owners.
+    /// Describes it for stories; `label` shortens owners.
     pub(crate) fn told(&self, label: impl Fn(&str) -> String) -> String {
         match self {
             Self::Acquire(claim) => {
@@ -192,8 +193,8 @@ impl Request {
 }
 
 impl Ask {
-    /// Whether a message of it may get lost: one on which nobody waits with a timeout breaks with its
-    /// connection alone.
+    /// Returns whether its message may be lost. A message that nobody waits for with a timeout is
+    /// lost only together with its connection.
     pub(crate) fn may_be_lost(&self) -> bool {
         !matches!(self, Self::Sleep { .. } | Self::HangUp { .. })
     }
@@ -262,7 +263,7 @@ fn tell_row(name: &str, row: &sql::Row, label: impl Fn(&str) -> String) -> Strin
 }
 
 impl Reply {
-    /// For stories.
+    /// Describes it for stories.
     pub(crate) fn told(&self, label: impl Fn(&str) -> String) -> String {
         match self {
             Self::Acquired(Ok(answer)) => tell_answer(answer),
@@ -335,7 +336,7 @@ fn tell_answer(answer: &Answer) -> String {
     }
 }
 
-/// For stories.
+/// Describes it for stories.
 pub(crate) fn tell_news(news: &News, label: impl Fn(&str) -> String) -> String {
     match news {
         News::AskAgain(None) => "ask again for everything".to_owned(),
@@ -354,7 +355,7 @@ pub(crate) fn tell_news(news: &News, label: impl Fn(&str) -> String) -> String {
     }
 }
 
-/// The next news of a session, if there is any.
+/// Returns the next news of a session, if any.
 pub(crate) fn next_news(session: &Memory) -> Option<News> {
     let news = tokio::task::unconstrained(session.news());
     match pin!(news).poll(&mut Context::from_waker(Waker::noop())) {
@@ -363,7 +364,7 @@ pub(crate) fn next_news(session: &Memory) -> Option<News> {
     }
 }
 
-/// The output of a future that never waits.
+/// Returns the output of a future that never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     let future = tokio::task::unconstrained(future);
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,5 +1,5 @@
-//! The driver of a simulated client, or a node of its redlock: each request goes over the simulated
-//! network.
+//! The driver of a simulated client, or of a node of its redlock: each request goes over the
+//! simulated network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Driver for SimDriver {
         }
     }
 
-    /// Every request is waited for by whoever made it.
+    /// Returns at once, because the caller of every request waits for it.
     async fn settled(&self) {}
 }
 

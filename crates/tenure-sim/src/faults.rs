@@ -1,4 +1,4 @@
-//! Makes the faults of a plan, each at its time, and ends them.
+//! Injects the faults of a plan, each at its time, and ends them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::run::Crew;
 use crate::workload::millis;
 use crate::world::World;
 
-/// Makes one fault, and waits until it is over.
+/// Injects one fault, and waits until it is over.
 pub(crate) async fn make(world: Arc<World>, crew: Arc<Crew>, fault: Fault) {
     tokio::time::sleep(millis(fault.at_ms)).await;
     let class = fault.what.class();
@@ -79,7 +79,7 @@ fn begin(world: &Arc<World>, crew: &Crew, fault: &FaultKind, links: &[Arc<Link>]
     }
 }
 
-/// The links of all processes that live to the servers that a fault hits.
+/// Returns the links of all living processes to the servers that a fault hits.
 fn links_to(world: &Arc<World>, fault: &FaultKind) -> impl Iterator<Item = Arc<Link>> {
     let hit = world.hit(fault);
     let live = world.live_links().into_iter();

@@ -1,7 +1,8 @@
-//! Draws a plan from a seed.
+//! Generates a plan from a seed.
 //!
-//! A seed first draws a profile: which classes of faults are on, and how much of the API is used. Many
-//! seeds are calm or have one class only, so that bugs which need no fault are found quickly too.
+//! A seed first selects a profile: which classes of faults are on, and how much of the API is used.
+//! Many seeds have no faults or only one class, so that bugs that need no fault are found quickly
+//! as well.
 
 use fastrand::Rng;
 
@@ -18,18 +19,18 @@ pub struct Scope {
     pub owners: bool,
     /// Faults.
     pub faults: bool,
-    /// Clocks of the store that jump forward.
+    /// Store clocks that jump forward.
     pub store_jumps: bool,
     /// Which stores are simulated.
     pub stores: Stores,
 }
 
-/// Which stores plans may have.
+/// The stores that plans may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {
-    /// Each seed draws its own.
+    /// Each seed selects its own.
     Any,
-    /// One server alone.
+    /// A single server.
     Single,
     /// Servers that vote.
     Redlock,
@@ -47,10 +48,10 @@ impl Scope {
     };
 }
 
-/// Draws the plan of a seed.
+/// Generates the plan of a seed.
 pub fn generate(seed: u64, scope: Scope) -> Plan {
     let mut random = Rng::with_seed(seed ^ 0x7e9d_5ec7_a110_c8ed);
-    // From a generator of its own, so that it changes nothing else that the seed draws.
+    // Uses a separate generator, so that it does not change the other random choices of the seed.
     let stores = match scope.stores {
         Stores::Any if Rng::with_seed(seed ^ 0x5a1_7ab1e).u32(0..4) == 0 => Stores::Sql,
         Stores::Any if Rng::with_seed(seed ^ 0x4ed1_0c4b).u32(0..3) == 0 => Stores::Redlock,
@@ -61,14 +62,14 @@ pub fn generate(seed: u64, scope: Scope) -> Plan {
     let mut draw = Draw::new(&mut random, scope);
     let mut names = draw.names();
     if is_redlock {
-        // Semaphores are refused where servers vote.
+        // Servers that vote refuse semaphores.
         names.fill(NameKind::Lock);
-        // Some leases outlive all faults, so that what is not taken back can be seen.
+        // Some leases outlive all faults, so that a claim that is not withdrawn becomes visible.
         let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
         long.for_each(|ttl_ms| *ttl_ms *= 5);
     }
     if stores == Stores::Sql && draw.random.bool() {
-        // Some leases are longer than what is handed over lasts at first.
+        // Some leases are longer than the initial lease after a handover.
         let long = draw.ttls_ms.iter_mut().filter(|ttl_ms| **ttl_ms >= 1000);
         long.for_each(|ttl_ms| *ttl_ms *= 6);
     }
@@ -116,7 +117,7 @@ const CLASSES: [Class; 6] = [
     Class::Store,
 ];
 
-/// What a seed has drawn of its profile.
+/// The profile that a seed has selected.
 struct Draw<'a> {
     random: &'a mut Rng,
     classes: Vec<Class>,
@@ -187,7 +188,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// A drift that two clocks together keep within the margin of 1 %.
+    /// Returns a drift that keeps any two clocks within the margin of 1 %.
     fn ppm(&mut self) -> i64 {
         self.random.i64(-4_000..=4_000)
     }
@@ -294,7 +295,8 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// What is locked under a lock: the same by the same owner, or a later name, so that nobody locks anybody out.
+    /// Returns what is locked under a lock: the same name by the same owner, or a later name, so
+    /// that there is no deadlock.
     fn inner(&mut self, names: &[NameKind], outer: &LockSpec, depth: u32) -> Option<Box<Take>> {
         let mut inner = self.take(names, depth + 1);
         if outer.owner != OwnerSpec::None && self.random.bool() {
@@ -302,7 +304,7 @@ impl<'a> Draw<'a> {
                 ttl_ms: inner.lock.ttl_ms,
                 ..outer.clone()
             };
-            // A nested call of the running task may come by either way.
+            // A nested call of the running task may use either way.
             inner.lock.owner = outer.owner;
             inner.inner = None;
             return Some(Box::new(inner));
@@ -375,7 +377,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// Makes servers vote: their clocks, and which of them each client lists and reaches.
+    /// Sets up servers that vote: their clocks, and which of them each client lists and reaches.
     fn redlock(&mut self, plan: &mut Plan) {
         let count = [3, 3, 5, 4, 2][self.random.usize(..5)];
         let drifts = self.classes.contains(&Class::Clocks);
@@ -386,7 +388,7 @@ impl<'a> Draw<'a> {
         };
         let nodes = (0..count).map(|_| clock(self)).collect();
         let longest_ms = u64::try_from(plan.longest_ttl().as_millis()).unwrap_or(1000);
-        // A vote may take two rounds, and has to be over before the lease is.
+        // A vote may take two rounds, and must be over before the lease expires.
         let shortest_ms = plan.locks().iter().map(|lock| lock.ttl_ms).min();
         let slowest_ms = shortest_ms.unwrap_or(longest_ms) / 8;
         plan.setting.slowest_ms = plan.setting.slowest_ms.min(slowest_ms);
@@ -394,11 +396,12 @@ impl<'a> Draw<'a> {
         let keep_out = self.random.bool();
         plan.store = StorePlan::Redlock {
             nodes,
-            // Longer than every ttl, and than clocks differ and proposals are ahead.
+            // Longer than every ttl, and than the skew of the clocks and the lead of proposals.
             restart_delay_ms: keep_out.then(|| longest_ms + self.random.u64(800..1500)),
             hand_over_ms: [30, 300, 5000][self.random.usize(..3)],
         };
-        // Nobody but a client's own end frees what it has.
+        // Servers that vote do not notice the end of a client: only the client itself frees what it
+        // holds.
         plan.setting.sees_ends_after_ms = None;
         let partial = self.one_in(3);
         for client in &mut plan.clients {
@@ -411,7 +414,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// Keeps locks in a database: how clients are reached, and what happens to the table.
+    /// Sets up a database: how clients are notified, and what happens to the table.
     fn sql(&mut self, plan: &mut Plan) {
         let kind = match self.random.bool() {
             true => BellKind::Letters,
@@ -432,18 +435,19 @@ impl<'a> Draw<'a> {
             sweeps: self.one_in(3),
         };
         if self.classes.is_empty() {
-            // Requests of many tasks for one name get in each other's way, and give up after the timeout.
+            // Requests of many tasks for one name compete with each other, and give up after the
+            // timeout.
             plan.setting.timeout_ms = 5000;
         }
-        // A request may take several statements, and has to be over before the lease is.
+        // A request may take several statements, and must be over before the lease expires.
         let shortest_ms = plan.locks().iter().map(|lock| lock.ttl_ms).min();
         let slowest_ms = (shortest_ms.unwrap_or(1000) / 12).max(1);
         plan.setting.slowest_ms = plan.setting.slowest_ms.min(slowest_ms);
         plan.setting.fastest_ms = plan.setting.fastest_ms.min(slowest_ms);
     }
 
-    /// Turns faults of messages into those of statements: no connection repeats one by itself, and the
-    /// database may undo it. Letters may be lost, and come twice.
+    /// Turns faults of messages into faults of statements. No connection repeats a statement by
+    /// itself, and the database may roll it back. Notifications may be lost or arrive twice.
     fn faults_of_statements(&mut self, plan: &mut Plan) {
         for fault in &mut plan.messages {
             // One request takes several statements.
@@ -461,7 +465,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// The servers that a fault hits.
+    /// Returns the servers that a fault hits.
     fn nodes(&mut self, plan: &Plan) -> Vec<usize> {
         let count = plan.servers();
         if !plan.is_redlock() || self.one_in(4) {
@@ -489,7 +493,7 @@ impl<'a> Draw<'a> {
                 plan.faults.push(Fault { at_ms, what });
             }
         }
-        // Two outages of one connection at a time would end each other.
+        // Two simultaneous outages of one connection would end each other.
         plan.faults.sort_by_key(|fault| fault.at_ms);
         let mut free_at = 0;
         for fault in &mut plan.faults {
@@ -531,7 +535,7 @@ impl<'a> Draw<'a> {
                     nodes,
                     ppm: self.ppm(),
                 },
-                // A node may forget its last number, and then goes by its clock.
+                // A node may forget its last number, and then uses its clock.
                 _ if plan.may_forget() && plan.is_redlock() => FaultKind::StoreDrift {
                     nodes,
                     ppm: self.ppm(),
@@ -539,7 +543,7 @@ impl<'a> Draw<'a> {
                 _ => {
                     let by_ms = i64::try_from(for_ms).unwrap_or(1);
                     let forward = self.random.bool() && self.store_jumps && !plan.is_redlock();
-                    // Fences of a server that has forgotten the last ones go by its clock.
+                    // A server that has forgotten the last fences takes new ones from its clock.
                     let forward = forward || (plan.is_sql() && plan.may_forget());
                     FaultKind::StoreJump {
                         nodes,
@@ -550,13 +554,13 @@ impl<'a> Draw<'a> {
             Class::Store if (plan.is_redlock() || plan.is_sql()) && self.one_in(3) => {
                 FaultKind::StoreFrozen { nodes, for_ms }
             }
-            // Back while the leases still run that a node may have forgotten.
+            // It returns while the leases that a node may have forgotten are still running.
             Class::Store if plan.is_redlock() => FaultKind::StoreDown {
                 nodes,
                 for_ms: for_ms / 8 + 1,
                 forgets: plan.may_forget() && !self.one_in(4),
             },
-            // Longer than fences that were set aside are ahead of the clock.
+            // Longer than reserved fences are ahead of the clock.
             Class::Store if plan.is_sql() => FaultKind::StoreDown {
                 nodes,
                 for_ms: for_ms.max(50),

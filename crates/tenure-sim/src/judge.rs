@@ -1,4 +1,4 @@
-//! Judges a run: by the checker, and by what was seen at the boundary.
+//! Judges a run by the checker, and by what was observed at the boundary.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::run::Ran;
 /// A promise that a run broke.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Which promise, as one word.
+    /// The promise, as one word.
     pub promise: String,
-    /// What happened, in a sentence.
+    /// What happened, in one sentence.
     pub sentence: String,
-    /// The few events that prove it, where the history shows it.
+    /// The few events that prove it, if the history shows it.
     pub events: Vec<Event>,
 }
 
-/// Says which promises a run broke, and counts what happened.
+/// Returns the promises that a run broke, and counts what happened.
 pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
     let verdict = check(&ran.history, &expect(plan));
     let mut findings: Vec<Finding> = ran
@@ -31,7 +31,7 @@ pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
             events: Vec::new(),
         })
         .collect();
-    // What the checker finds has a proof, and so is told first.
+    // Findings of the checker have a proof, so they come first.
     let proven = verdict.findings().iter();
     let proven = proven.filter(|found| !is_without_order(plan, ran, found));
     let proven = proven.map(|found| Finding {
@@ -50,9 +50,11 @@ pub fn judge(plan: &Plan, ran: &Ran) -> (Vec<Finding>, Statistics) {
     (findings, verdict.statistics().clone())
 }
 
-/// Whether a finding is about fences that have no order. Where servers vote: those of readers, and those of
-/// one owner, whose claims that hold together may have two. In a database that has crashed: those of one owner, who
-/// shares a lease again whose release was undone.
+/// Returns whether a finding is about fences without an order.
+///
+/// Where servers vote, these are the fences of readers, and those of one owner, whose claims that
+/// hold together may have two. In a database that has crashed, these are the fences of one owner
+/// that shares a lease again because its release was undone.
 fn is_without_order(plan: &Plan, ran: &Ran, found: &tenure_checker::Finding) -> bool {
     let undoes = plan.is_sql() && plan.has_crashes();
     if !(plan.is_redlock() || undoes) || found.promise != Promise::GrowingFences {
@@ -78,28 +80,29 @@ fn is_without_order(plan: &Plan, ran: &Ran, found: &tenure_checker::Finding) -> 
     (are_readers && !undoes) || owners.len() == 1
 }
 
-/// What is promised under the faults of a plan.
+/// Returns what is promised under the faults of a plan.
 fn expect(plan: &Plan) -> Expect {
-    // A lease is passed on inside a process for 5 ms, and messages take their time.
+    // A lease may be passed on inside a process for 5 ms, and messages take time.
     let slack = Duration::from_millis(5 + plan.slowest_way_ms(3) + 5);
     let expect = Expect::new()
         .grants(0)
         .patience(plan.patience())
         .order_slack(slack);
     let keeps = plan.locks().iter().any(|lock| lock.keep_ms > 0);
-    // A grant that takes as long as its ttl to arrive may be over by then, and so be asked for anew.
+    // A grant that takes as long as its ttl to arrive may have expired by then, and is then asked
+    // for again.
     let shortest = plan
         .locks()
         .iter()
         .map(|lock| lock.ttl_ms.min(lock.max_hold_ms.unwrap_or(u64::MAX)))
         .min();
     let in_time = shortest.is_none_or(|ttl_ms| 8 * plan.setting.slowest_ms < ttl_ms);
-    // Whom an operator evicts before it has heard of its grant stands in line anew.
+    // A claim that an operator evicts before it has learned of its grant joins the line again.
     // Where servers vote, no order is promised.
     if plan.is_watched() && !keeps && !plan.evicts() && in_time {
         expect
     } else {
-        // A claim whose message is late or lost comes later into the line than it was asked.
+        // A claim whose message is late or lost joins the line later than it was asked.
         expect.without(Promise::Order)
     }
 }

@@ -1,4 +1,4 @@
-//! The command: runs seeds, and tells what they break.
+//! The command: runs seeds, and reports what they break.
 
 use std::process::ExitCode;
 

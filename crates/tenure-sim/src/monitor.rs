@@ -1,7 +1,7 @@
-//! Looks into the store while nothing goes wrong, for what no history shows.
+//! Inspects the store while nothing goes wrong, for errors that no history shows.
 //!
-//! Without a fault, messages take no longer than the setting says. So what clients want and what the
-//! store has agree again within a few of them.
+//! Without a fault, messages take no longer than the setting says. What clients want and what the
+//! store has must therefore agree again within a few messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tenure::driver::Entry;
 
 use crate::world::World;
 
-/// Looks again and again until the run is over.
+/// Checks repeatedly until the run is over.
 pub(crate) async fn watch(world: Arc<World>) {
     let mut patience_us = 1000 * (world.plan.slowest_way_ms(6) + 50);
     let mut locks = world.plan.locks().into_iter();
@@ -36,7 +36,8 @@ pub(crate) async fn watch(world: Arc<World>) {
     }
 }
 
-/// Looks once, when every client has come to rest: only leases by hand and names that stay taken may be left.
+/// Checks once, when every client is at rest: only leases by hand and names that stay taken may be
+/// left.
 pub(crate) fn look_at_rest(world: &World) {
     let stores = world.stores.iter().enumerate();
     for (store, entry) in stores.flat_map(|(number, store)| {
@@ -49,7 +50,7 @@ pub(crate) fn look_at_rest(world: &World) {
             .iter()
             .filter(|holder| holder.depth > 0)
             .count();
-        // A place in line that could not be taken back ends when its turn has come.
+        // A place in line that could not be withdrawn ends when its turn has come.
         let may_wait = !world.plan.is_calm();
         if (held > 0 && !by_hand) || (!entry.waiters.is_empty() && !may_wait) {
             let (name, waiters) = (&entry.name, entry.waiters.len());
@@ -61,7 +62,7 @@ pub(crate) fn look_at_rest(world: &World) {
     }
 }
 
-/// What looks odd at this moment, and is a breach if it lasts.
+/// Returns what looks wrong at this moment, and is a breach if it lasts.
 fn oddities(world: &World, long_ago_us: u64) -> Vec<String> {
     let entries = world.stores[0].look(None);
     let empty = |name: &tenure::Name| Entry::new(name.clone());
@@ -118,7 +119,7 @@ fn look_at(world: &World, entry: &Entry, long_ago_us: u64, odd: &mut Vec<String>
 }
 
 impl World {
-    /// Whether some lease of this name is by hand.
+    /// Returns whether any lease of this name is by hand.
     fn planned_by_hand(&self, name: &str) -> bool {
         self.plan
             .has_step(name, |step| matches!(step, crate::plan::Step::ByHand(_)))

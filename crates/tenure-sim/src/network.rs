@@ -1,4 +1,4 @@
-//! The network: messages take their time, get lost, arrive twice and in another order.
+//! The network: messages take time, get lost, arrive twice and out of order.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -26,7 +26,7 @@ pub(crate) struct Arrived {
     back: Option<Back>,
 }
 
-/// All messages that are on their way, in the order in which they arrive.
+/// All messages in flight, in the order in which they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     flying: Mutex<Flying>,
@@ -48,7 +48,7 @@ struct Packet {
     what: Parcel,
 }
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Debug)]
 enum Parcel {
     Request {
@@ -56,7 +56,7 @@ enum Parcel {
         epoch: Option<u64>,
         request: Request,
         back: Option<Back>,
-        /// Whether it arrives although its connection breaks while it is on its way.
+        /// Whether it arrives even if its connection breaks while it is in flight.
         arrives: bool,
     },
     Answer {
@@ -70,18 +70,18 @@ enum Parcel {
         epoch: u64,
         news: News,
     },
-    /// A letter of a database.
+    /// A notification of a database.
     Letter {
         link: Arc<Link>,
         epoch: u64,
         bell: u64,
         text: String,
     },
-    /// None: a moment at which everybody looks at their guards.
+    /// No content: a moment at which everybody checks their guards.
     Look,
 }
 
-/// Where an answer goes, and how long it takes.
+/// Where a reply goes, and how long it takes.
 #[derive(Debug)]
 struct Back {
     to: oneshot::Sender<Reply>,
@@ -104,17 +104,17 @@ impl Wire {
         self.changed.notify_one();
     }
 
-    /// Lets everybody look at their guards after a while.
+    /// Makes everybody check their guards after a while.
     pub(crate) fn look_after(&self, takes: Duration) {
         self.send(takes, Parcel::Look);
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether no message is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.flying().heap.is_empty()
     }
 
-    /// Takes the next message that has arrived, or says when there will be one.
+    /// Takes the next message that has arrived, or returns when there will be one.
     fn next(&self) -> std::result::Result<Packet, Option<Instant>> {
         let mut flying = self.flying();
         let at = flying.heap.peek().map(|packet| packet.0.at).ok_or(None)?;
@@ -186,7 +186,7 @@ fn arrive(world: &Arc<World>, what: Parcel) {
             to,
         } => {
             if link.is_connected(epoch) {
-                // Whoever timed out listens no more.
+                // A caller that timed out no longer listens.
                 let _ = to.send(reply);
             }
         }
@@ -216,7 +216,7 @@ fn arrive(world: &Arc<World>, what: Parcel) {
     }
 }
 
-/// Lets a server decide a request, and sends the answer.
+/// Has a server decide a request, and sends the reply.
 pub(crate) fn serve(world: &Arc<World>, arrived: Arrived) {
     let Arrived {
         link,
@@ -242,23 +242,23 @@ pub(crate) fn serve(world: &Arc<World>, arrived: Arrived) {
 /// The connection of one client to one server.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Unique in the run: a client that is restarted has another.
+    /// Unique in the run: a restarted client has a new one.
     pub(crate) id: usize,
     pub(crate) client: usize,
     pub(crate) process: u32,
-    /// Which server.
+    /// The index of the server.
     pub(crate) store: usize,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) world: Arc<World>,
-    /// The shortest and the longest way of a message on it, in milliseconds.
+    /// The shortest and the longest latency of its messages, in milliseconds.
     way_ms: (u64, u64),
     state: Mutex<State>,
     broken: Notify,
-    /// Rung when an attempt to connect has ended.
+    /// Fires when an attempt to connect has ended.
     tried: Notify,
-    /// Rung when somebody waits for the next attempt.
+    /// Fires when somebody waits for the next attempt.
     hurry: Notify,
-    /// Where letters of a database go, by connection.
+    /// Where notifications of a database go, by connection.
     bells: Mutex<BTreeMap<u64, mpsc::UnboundedSender<String>>>,
     inbox: mpsc::UnboundedSender<News>,
     outbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
@@ -266,13 +266,13 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 struct State {
-    /// Counts connections: what was sent on an old one is lost.
+    /// Counts connections: messages on an old connection are lost.
     epoch: u64,
     cut: Option<Silence>,
-    /// What the server said when it was connected to, where the client connects by itself.
+    /// What the server replied on connect, if the client itself connects.
     greeting: Option<Greeting>,
-    /// When the last request and the last answer arrive that were sent: later ones are no earlier, where
-    /// a connection keeps the order.
+    /// When the last request and the last reply arrive. If a connection keeps the order, later ones
+    /// do not arrive earlier.
     asked: Instant,
     answered: Instant,
     requests: u64,
@@ -281,7 +281,7 @@ struct State {
     random: fastrand::Rng,
 }
 
-/// What one of several servers says when it is connected to.
+/// The reply of one of several servers on connect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Greeting {
     pub(crate) started: Instant,
@@ -292,9 +292,9 @@ pub(crate) struct Greeting {
 /// How a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// Both sides know.
+    /// Both sides know it.
     Known,
-    /// Requests vanish.
+    /// Requests disappear.
     Unknown,
 }
 
@@ -357,7 +357,7 @@ impl Link {
         Clock::Source(Arc::<SimClock>::clone(&self.clock))
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its reply.
     pub(crate) async fn call(&self, request: Request) -> Result<Reply> {
         self.clock.running().await;
         let broken = self.broken.notified();
@@ -394,7 +394,7 @@ impl Link {
         }
     }
 
-    /// Tells the client something of the store, after a while.
+    /// Sends news of the store to the client, after a while.
     pub(crate) fn tell(self: &Arc<Self>, news: News) {
         let mut state = self.state();
         if state.cut.is_some() {
@@ -415,7 +415,8 @@ impl Link {
             .send(takes, Parcel::News { link, epoch, news });
     }
 
-    /// Sends a request on a connection to a database, and waits for its answer until the connection breaks.
+    /// Sends a request on a connection to a database, and waits for its reply until the connection
+    /// breaks.
     pub(crate) async fn ask(&self, epoch: u64, ask: Ask) -> std::result::Result<Told, LinkFault> {
         self.clock.running().await;
         let broken = self.broken.notified();
@@ -440,14 +441,14 @@ impl Link {
         }
     }
 
-    /// Sends something to a database that has no answer.
+    /// Sends a message without a reply to a database.
     pub(crate) fn post(&self, epoch: u64, ask: Ask) {
         if self.is_connected(epoch) {
             drop(self.send(Request::Sql(ask)));
         }
     }
 
-    /// Tells the client something of a database, after a while.
+    /// Sends a notification of a database to the client, after a while.
     pub(crate) fn send_letter(self: &Arc<Self>, bell: u64, text: &str) {
         let mut state = self.state();
         if state.cut.is_some() {
@@ -467,7 +468,7 @@ impl Link {
             Some(MessageTrouble::LoseNews) => return,
             _ => {}
         }
-        // A connection keeps the order of letters; a letter comes twice if there are two.
+        // A connection keeps the order of notifications; a duplicate is a second notification.
         let now = Instant::now();
         let mut state = self.state();
         state.answered = state.answered.max(now + takes);
@@ -485,7 +486,7 @@ impl Link {
         }
     }
 
-    /// Opens a connection on which letters of a database arrive; returns its number too.
+    /// Opens a connection for notifications of a database; returns its number as well.
     pub(crate) fn open_bell(&self) -> (u64, mpsc::UnboundedReceiver<String>) {
         let mut state = self.state();
         state.bells += 1;
@@ -496,14 +497,14 @@ impl Link {
         (bell, letters)
     }
 
-    /// Closes one.
+    /// Closes such a connection.
     pub(crate) fn close_bell(&self, bell: u64) {
         self.bells().remove(&bell);
     }
 
     fn deliver(&self, bell: u64, text: String) {
         if let Some(to) = self.bells().get(&bell) {
-            // Who hears no more is about to close it.
+            // A receiver that is gone is about to close it.
             let _ = to.send(text);
         }
     }
@@ -512,12 +513,12 @@ impl Link {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts connections.
+    /// Returns the number of the current connection.
     pub(crate) fn epoch(&self) -> u64 {
         self.state().epoch
     }
 
-    /// Whether the client knows that a connection is broken.
+    /// Returns whether the client knows that a connection is broken.
     pub(crate) fn is_broken(&self, epoch: u64) -> bool {
         let state = self.state();
         match state.cut {
@@ -540,7 +541,7 @@ impl Link {
         }
     }
 
-    /// Breaks the connection: what is on its way is lost.
+    /// Breaks the connection: messages in flight are lost.
     pub(crate) fn cut(&self, how: Silence) {
         let mut state = self.state();
         if how == Silence::Known {
@@ -555,8 +556,8 @@ impl Link {
         }
     }
 
-    /// Connects again; the client is told that it may have missed news. A client of servers that vote
-    /// notices by itself.
+    /// Connects again; notifies the client that it may have missed news. A client of servers that
+    /// vote notices this itself.
     pub(crate) fn connect(self: &Arc<Self>) {
         let plan = &self.world.plan;
         if plan.clients[self.client].unreachable.contains(&self.store) {
@@ -574,12 +575,12 @@ impl Link {
         }
     }
 
-    /// What the server said when it was connected to; `None` while it is not.
+    /// Returns what the server replied on connect; `None` while it is not connected.
     pub(crate) fn greeting(&self) -> Option<Greeting> {
         self.state().greeting
     }
 
-    /// Waits until the server is connected to, or the next attempt has failed.
+    /// Waits until the server is connected, or the next attempt has failed.
     pub(crate) async fn connected(&self) -> Result<()> {
         let tried = self.tried.notified();
         tokio::pin!(tried);
@@ -595,7 +596,7 @@ impl Link {
         }
     }
 
-    /// Gives a connection up on which no answer came, as clients of servers that vote do.
+    /// Closes a connection without replies, as clients of servers that vote do.
     fn hang_up(&self, epoch: u64) {
         let mut state = self.state();
         if !self.world.plan.is_redlock() || state.epoch != epoch {
@@ -607,7 +608,7 @@ impl Link {
         self.broken.notify_waiters();
     }
 
-    /// Greets the server; returns whether it answered.
+    /// Greets the server; returns whether it replied.
     async fn greet(&self) -> bool {
         let epoch = self.state().epoch;
         let Ok(Reply::Hello { started, clock_us }) = self.call(Request::Hello).await else {
@@ -630,13 +631,13 @@ impl Link {
         state.cut.is_none() && state.epoch == epoch
     }
 
-    /// Puts a request on the wire; `None` if the client knows that it cannot.
+    /// Sends a request; returns `None` if the client knows that it cannot.
     fn send(&self, mut request: Request) -> Option<oneshot::Receiver<Reply>> {
         let (to, answer) = oneshot::channel();
         let mut state = self.state();
         match state.cut {
             Some(Silence::Known) => return None,
-            // Nobody will answer, and the client does not learn of that.
+            // Nobody will reply, and the client does not learn of it.
             Some(Silence::Unknown) => return Some(answer),
             None => {}
         }
@@ -669,8 +670,8 @@ impl Link {
                 }
             }
             Some(MessageTrouble::SlowAnswer(ms)) => takes += Duration::from_millis(ms),
-            // A claim may be asked for again after it was withdrawn, so a withdrawal must not be repeated
-            // much later, and no connection does that.
+            // A claim may be asked for again after it was withdrawn. A withdrawal must therefore
+            // not be repeated much later, and no connection does that.
             Some(MessageTrouble::Duplicate(_))
                 if self.world.plan.is_redlock() && matches!(request, Request::Withdraw(_)) => {}
             Some(MessageTrouble::Duplicate(ms)) => {
@@ -707,13 +708,14 @@ impl Link {
         Some(answer)
     }
 
-    /// How long a message takes.
+    /// Returns how long a message takes.
     fn way(&self, state: &mut State) -> Duration {
         let ms = state.random.u64(self.way_ms.0..=self.way_ms.1);
         Duration::from_millis(ms)
     }
 
-    /// How long a message takes if it arrives after the last one, where connections keep the order.
+    /// Returns how long a message takes; where connections keep the order, it arrives after the
+    /// last one.
     fn in_order(&self, last: &mut Instant, takes: Duration) -> Duration {
         if !self.world.plan.is_redlock() {
             return takes;
@@ -740,7 +742,7 @@ impl Link {
 }
 
 impl Greeting {
-    /// What the server's clock shows now, by what it showed then.
+    /// Returns what the server's clock shows now, based on what it showed in the greeting.
     pub(crate) fn clock_us(&self) -> u64 {
         let since = u64::try_from(self.heard.elapsed().as_micros()).unwrap_or(0);
         self.clock_us + since
@@ -763,7 +765,7 @@ pub(crate) async fn keep_connected(link: Arc<Link>) {
         }
         if link.greet().await {
             if !is_first {
-                // What was told meanwhile is lost.
+                // News that was sent meanwhile is lost.
                 let _ = link.inbox.send(News::AskAgain(None));
             }
             is_first = false;
@@ -781,7 +783,7 @@ pub(crate) async fn keep_connected(link: Arc<Link>) {
     }
 }
 
-/// How long to wait after an attempt to connect has failed, twice as long each time.
+/// How long to wait after a failed attempt to connect; the pause doubles each time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 

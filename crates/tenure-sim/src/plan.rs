@@ -1,39 +1,39 @@
 //! The plan of a run as plain data: who does what when, and which faults happen.
 //!
-//! A seed is turned into a plan up front, and the interpreter only follows it. So a plan can be
-//! made smaller piece by piece, and each smaller plan is a run of its own.
+//! A seed is turned into a plan up front, and the interpreter only follows it. A plan can therefore
+//! be made smaller piece by piece, and each smaller plan is a complete run.
 
 use std::time::Duration;
 
 /// Everything that a run does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The seed that it was drawn from; also seeds the library and the network.
+    /// The seed that it was generated from; also seeds the library and the network.
     pub seed: u64,
-    /// Which store is simulated.
+    /// The store that is simulated.
     pub store: StorePlan,
-    /// What the network and the store are like.
+    /// The properties of the network and the store.
     pub setting: Setting,
-    /// The names, by what they are locked as.
+    /// The names, by how they are used.
     pub names: Vec<NameKind>,
     /// The clients that start with the run.
     pub clients: Vec<ClientPlan>,
-    /// What goes wrong, each at its time.
+    /// The faults, each at its time.
     pub faults: Vec<Fault>,
-    /// What goes wrong with single messages.
+    /// The faults of single messages.
     pub messages: Vec<MessageFault>,
 }
 
 /// The store of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StorePlan {
-    /// One server, which decides alone.
+    /// A single server, which decides alone.
     Single,
     /// Servers that vote: `redlock://`.
     Redlock {
-        /// The clocks of the nodes, one each.
+        /// The clock of each node.
         nodes: Vec<NodeClock>,
-        /// How long a node that has started does not count, in milliseconds; `None` if nodes never
+        /// How long a node that has restarted does not vote, in milliseconds; `None` if nodes never
         /// forget.
         restart_delay_ms: Option<u64>,
         /// How long a lease lasts that a node handed over and nobody confirmed, in milliseconds.
@@ -41,25 +41,25 @@ pub enum StorePlan {
     },
     /// A table in a database: `postgres://` and `mysql://`.
     Sql {
-        /// How each client is reached.
+        /// How each client is notified.
         bells: Vec<BellKind>,
         /// How many connections a client has for statements.
         connections: u32,
         /// Whether another server that lags behind may take over.
         forgets: bool,
-        /// Whether somebody sweeps the table now and then.
+        /// Whether somebody sweeps the table from time to time.
         sweeps: bool,
     },
 }
 
-/// How a client of a database is reached while it waits.
+/// How a client of a database is notified while it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BellKind {
-    /// It gets letters, as from `NOTIFY`.
+    /// It receives notifications, as from `NOTIFY`.
     Letters,
     /// A query on which it sleeps is interrupted.
     Doorbell,
-    /// It cannot be reached, and looks by itself.
+    /// It cannot be notified, and polls.
     None,
 }
 
@@ -72,16 +72,16 @@ pub struct NodeClock {
     pub ppm: i64,
 }
 
-/// What the network and the store are like.
+/// The properties of the network and the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// The shortest way of a message, in milliseconds.
+    /// The shortest latency of a message, in milliseconds.
     pub fastest_ms: u64,
-    /// The longest way of a message that no fault delays, in milliseconds.
+    /// The longest latency of a message that no fault delays, in milliseconds.
     pub slowest_ms: u64,
-    /// How long a client waits for an answer, in milliseconds.
+    /// How long a client waits for a reply, in milliseconds.
     pub timeout_ms: u64,
-    /// How long after the end of a client the store notices it, if it ever does.
+    /// How long after the end of a client the store notices it; `None` if it never does.
     pub sees_ends_after_ms: Option<u64>,
     /// How much faster the store's clock runs, in parts per million.
     pub store_ppm: i64,
@@ -108,9 +108,9 @@ pub struct ClientPlan {
     pub order: Vec<usize>,
     /// The nodes that it never reaches.
     pub unreachable: Vec<usize>,
-    /// Its tasks, which run at once.
+    /// Its tasks, which run concurrently.
     pub tasks: Vec<TaskPlan>,
-    /// The tasks of the client that starts in its place after it was killed.
+    /// The tasks of the client that replaces it after it was killed.
     pub after_restart: Vec<TaskPlan>,
 }
 
@@ -119,7 +119,7 @@ pub struct ClientPlan {
 pub struct TaskPlan {
     /// When it starts, in milliseconds.
     pub start_ms: u64,
-    /// What it does, one after the other.
+    /// Its steps, one after the other.
     pub steps: Vec<Step>,
 }
 
@@ -128,7 +128,7 @@ pub struct TaskPlan {
 pub enum Step {
     /// Sleeps.
     Sleep(u64),
-    /// Locks, holds and lets go.
+    /// Locks, holds and releases.
     Take(Take),
     /// Leases by hand, renews and releases.
     ByHand(ByHand),
@@ -143,20 +143,20 @@ pub enum Step {
     Evict(usize),
     /// Lists a name.
     List(usize),
-    /// Waits until nothing of the client is in flight.
+    /// Waits until no request of the client is in flight.
     Settle,
-    /// Drops the client; guards and calls of other tasks go on.
+    /// Drops the client; guards and calls of other tasks continue.
     DropClient,
 }
 
 /// A lock with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockSpec {
-    /// Which name.
+    /// The index of the name.
     pub name: usize,
-    /// How.
+    /// The mode.
     pub mode: ModeSpec,
-    /// Whose.
+    /// The owner.
     pub owner: OwnerSpec,
     /// How long the lease lasts, in milliseconds.
     pub ttl_ms: u64,
@@ -168,21 +168,21 @@ pub struct LockSpec {
     pub keep_ms: u64,
 }
 
-/// How a lock is held.
+/// The mode in which a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModeSpec {
     /// As a mutex, or for writing.
     Exclusive,
     /// For reading.
     Shared,
-    /// So many permits.
+    /// A number of permits.
     Take(u32),
 }
 
-/// Who holds a lock.
+/// The owner of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerSpec {
-    /// Each call for itself.
+    /// Each call is its own owner.
     None,
     /// A named owner, which clients and tasks share.
     Named(u32),
@@ -197,7 +197,7 @@ pub enum OwnerSpec {
 pub struct Take {
     /// The lock.
     pub lock: LockSpec,
-    /// How it is called.
+    /// How the lock is called.
     pub how: How,
     /// When the call is dropped, if it is.
     pub cut: Option<Cut>,
@@ -205,7 +205,7 @@ pub struct Take {
     pub hold_ms: u64,
     /// What is locked under it.
     pub inner: Option<Box<Self>>,
-    /// How it is let go.
+    /// How it is released.
     pub end: End,
 }
 
@@ -218,21 +218,21 @@ pub enum How {
     Try,
     /// `lock_timeout`, in milliseconds.
     Timeout(u64),
-    /// `lock_timeout` again and again.
+    /// `lock_timeout` in a loop.
     Retry {
-        /// The timeout of each, in milliseconds.
+        /// The timeout of each call, in milliseconds.
         timeout_ms: u64,
-        /// How many at most.
+        /// The maximum number of calls.
         times: u32,
     },
 }
 
-/// When a future is dropped half way.
+/// When a future is dropped before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// At the first wake-up after so many polls.
+    /// At the first wake-up after this many polls.
     Polls(u32),
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     After(u64),
 }
 
@@ -243,7 +243,7 @@ pub enum End {
     Drop,
     /// It is released.
     Release,
-    /// It is released, and the future is dropped after so many polls.
+    /// It is released, and the future is dropped after this many polls.
     ReleaseCut(u32),
 }
 
@@ -252,114 +252,114 @@ pub enum End {
 pub struct ByHand {
     /// The lock.
     pub lock: LockSpec,
-    /// How it is called.
+    /// How the lock is called.
     pub how: How,
-    /// After how many milliseconds each it is renewed.
+    /// The pauses before each renewal, in milliseconds.
     pub renew_after_ms: Vec<u64>,
     /// How long it is used after that, in milliseconds.
     pub hold_ms: u64,
-    /// Whether it is released or left to expire.
+    /// Whether it is released; if not, it is left to expire.
     pub release: bool,
 }
 
-/// A fault, and when it begins.
+/// A fault and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// When, in milliseconds.
+    /// When it starts, in milliseconds.
     pub at_ms: u64,
-    /// What.
+    /// The kind of fault.
     pub what: FaultKind,
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FaultKind {
     /// A connection breaks, and both sides know it.
     Cut {
-        /// Whose.
+        /// The client.
         client: usize,
-        /// To which nodes; none stands for all.
+        /// The nodes on the other side; empty means all.
         nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
-    /// A connection goes silent.
+    /// A connection becomes silent.
     Partition {
-        /// Whose.
+        /// The client.
         client: usize,
-        /// To which nodes; none stands for all.
+        /// The nodes on the other side; empty means all.
         nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
     /// A process is stopped.
     Stop {
-        /// Which.
+        /// The client.
         client: usize,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
     /// A process is killed.
     Kill {
-        /// Which.
+        /// The client.
         client: usize,
-        /// When another starts in its place, in milliseconds from the kill.
+        /// When another process replaces it, in milliseconds after the kill.
         restart_ms: Option<u64>,
     },
-    /// A machine was suspended: its clock jumps ahead of its timers.
+    /// A machine is suspended: its clock jumps ahead of its timers.
     Suspend {
-        /// Whose.
+        /// The client.
         client: usize,
         /// How far, in milliseconds.
         by_ms: u64,
     },
     /// A client's clock changes its rate.
     Drift {
-        /// Whose.
+        /// The client.
         client: usize,
-        /// In parts per million.
+        /// The new rate, in parts per million.
         ppm: i64,
     },
     /// The store's clock jumps.
     StoreJump {
-        /// At which nodes; none stands for all.
+        /// The nodes; empty means all.
         nodes: Vec<usize>,
         /// How far, in milliseconds.
         by_ms: i64,
     },
     /// The store's clock changes its rate.
     StoreDrift {
-        /// At which nodes; none stands for all.
+        /// The nodes; empty means all.
         nodes: Vec<usize>,
-        /// In parts per million.
+        /// The new rate, in parts per million.
         ppm: i64,
     },
     /// The store is down, and all connections are cut.
     StoreDown {
-        /// Which nodes; none stands for all.
+        /// The nodes; empty means all.
         nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
-        /// Whether it comes back without its data.
+        /// Whether it returns without its data.
         forgets: bool,
     },
-    /// The store stands still: requests wait until it goes on.
+    /// The store freezes: requests wait until it continues.
     StoreFrozen {
-        /// Which nodes; none stands for all.
+        /// The nodes; empty means all.
         nodes: Vec<usize>,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
 }
 
-/// What goes wrong with one message of a client.
+/// A fault of one message of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageFault {
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// Which of its requests, or of the news sent to it.
+    /// The number of its request, or of the news sent to it.
     pub nth: u64,
-    /// What.
+    /// What goes wrong.
     pub what: MessageTrouble,
 }
 
@@ -368,54 +368,56 @@ pub struct MessageFault {
 pub enum MessageTrouble {
     /// The request does not arrive.
     LoseRequest,
-    /// The request takes effect, and its answer does not arrive.
+    /// The request takes effect, but its reply does not arrive.
     LoseAnswer,
-    /// The request takes effect twice, the second time so many milliseconds later.
+    /// The request takes effect twice, the second time this many milliseconds later.
     Duplicate(u64),
-    /// The request takes so many milliseconds more.
+    /// The request takes this many milliseconds longer.
     SlowRequest(u64),
-    /// The answer takes so many milliseconds more.
+    /// The reply takes this many milliseconds longer.
     SlowAnswer(u64),
-    /// News takes so many milliseconds more.
+    /// News takes this many milliseconds longer.
     SlowNews(u64),
     /// News does not arrive.
     LoseNews,
-    /// News arrives twice, the second time so many milliseconds later.
+    /// News arrives twice, the second time this many milliseconds later.
     DuplicateNews(u64),
-    /// The database undoes the statement because of another one.
+    /// The database rolls the statement back because of another one.
     Undo,
 }
 
 impl Plan {
-    /// Whether nothing goes wrong in it.
+    /// Returns whether it has no faults.
     pub fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.messages.is_empty()
     }
 
-    /// Whether what clients believe and what the store has agrees within a few messages.
+    /// Returns whether the beliefs of clients and the state of the store agree within a few
+    /// messages.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_calm() && !self.is_redlock()
     }
 
-    /// Whether servers vote.
+    /// Returns whether servers vote.
     pub fn is_redlock(&self) -> bool {
         matches!(self.store, StorePlan::Redlock { .. })
     }
 
-    /// Whether locks are rows of a table.
+    /// Returns whether locks are rows of a table.
     pub fn is_sql(&self) -> bool {
         matches!(self.store, StorePlan::Sql { .. })
     }
 
-    /// Whether somebody sweeps the table.
+    /// Returns whether somebody sweeps the table.
     pub(crate) fn is_swept(&self) -> bool {
         matches!(self.store, StorePlan::Sql { sweeps: true, .. })
     }
 
-    /// How long a request and what follows from it takes at most while nothing goes wrong, in milliseconds.
+    /// Returns how long a request and its effects take at most while nothing goes wrong, in
+    /// milliseconds.
     ///
-    /// A database is asked several times for one request, and more often if others change the row. Who
-    /// cannot be told looks ten times a second.
+    /// One request takes several statements in a database, and more if others change the row. A
+    /// client that cannot be notified polls ten times a second.
     pub(crate) fn slowest_way_ms(&self, messages: u64) -> u64 {
         let slowest_ms = self.setting.slowest_ms;
         match self.store {
@@ -427,7 +429,7 @@ impl Plan {
         }
     }
 
-    /// How many servers there are.
+    /// Returns how many servers there are.
     pub fn servers(&self) -> usize {
         match &self.store {
             StorePlan::Single | StorePlan::Sql { .. } => 1,
@@ -435,7 +437,7 @@ impl Plan {
         }
     }
 
-    /// Whether servers may lose their data: what they then promise rests on `restart_delay`.
+    /// Returns whether servers may lose their data: their promises then rest on `restart_delay`.
     pub(crate) fn may_forget(&self) -> bool {
         match self.store {
             StorePlan::Single => true,
@@ -446,9 +448,11 @@ impl Plan {
         }
     }
 
-    /// How long after the last fault clients of redlock have given everything back; `None` if they may not:
-    /// a client is killed, a request takes effect after its claim is over, or faults last so long that
-    /// clients stop to withdraw what nodes have not confirmed.
+    /// Returns how long after the last fault clients of redlock have given everything back.
+    ///
+    /// Returns `None` if they may not do so: a client is killed, a request takes effect after its
+    /// claim is over, or faults last so long that clients stop to withdraw what nodes have not
+    /// confirmed.
     pub(crate) fn tidy_after(&self) -> Option<Duration> {
         let kills = |fault: &Fault| matches!(fault.what, FaultKind::Kill { .. });
         let is_late = |message: &MessageFault| {
@@ -471,24 +475,24 @@ impl Plan {
         is_tidy.then(|| Duration::from_millis(tidy_ms))
     }
 
-    /// Whether messages of a client arrive in the order in which they were sent.
+    /// Returns whether messages of a client arrive in the order in which they were sent.
     pub fn is_in_order(&self) -> bool {
         self.is_calm() && self.setting.fastest_ms == self.setting.slowest_ms
     }
 
-    /// Whether a machine is suspended in it.
+    /// Returns whether a machine is suspended in it.
     pub(crate) fn has_suspends(&self) -> bool {
         let mut faults = self.faults.iter();
         faults.any(|fault| matches!(fault.what, FaultKind::Suspend { .. }))
     }
 
-    /// Whether the store goes down in it.
+    /// Returns whether the store goes down in it.
     pub(crate) fn has_crashes(&self) -> bool {
         let mut faults = self.faults.iter();
         faults.any(|fault| matches!(fault.what, FaultKind::StoreDown { .. }))
     }
 
-    /// Every lock that the plan asks for.
+    /// Returns every lock that the plan uses.
     pub fn locks(&self) -> Vec<&LockSpec> {
         let mut locks = Vec::new();
         for client in &self.clients {
@@ -501,20 +505,20 @@ impl Plan {
         locks
     }
 
-    /// The longest ttl of all locks.
+    /// Returns the longest ttl of all locks.
     pub fn longest_ttl(&self) -> Duration {
         let ttls = self.locks().into_iter().map(|lock| lock.ttl_ms);
         Duration::from_millis(ttls.max().unwrap_or(1000))
     }
 
-    /// When the last fault is over.
+    /// Returns when the last fault is over.
     pub fn healed(&self) -> Duration {
         let last = self.faults.iter().map(|fault| fault.at_ms + fault.lasts());
         let messages = if self.messages.is_empty() { 0 } else { 2500 };
         Duration::from_millis(last.max().unwrap_or(0).max(messages))
     }
 
-    /// How far the store's clock jumps back in all, in milliseconds.
+    /// Returns how far the store's clock jumps back in total, in milliseconds.
     pub(crate) fn jumps_back_ms(&self) -> u64 {
         let jumps = self.faults.iter().map(|fault| match fault.what {
             FaultKind::StoreJump { by_ms, .. } if by_ms < 0 => by_ms.unsigned_abs(),
@@ -523,9 +527,9 @@ impl Plan {
         jumps.sum()
     }
 
-    /// How long everybody may take to get on after the last fault.
+    /// Returns how long everybody may take to make progress after the last fault.
     ///
-    /// All who hold may do so one after another; each lease that nobody gives back may run for
+    /// All holders may hold one after another, and each lease that nobody gives back may run for
     /// its ttl.
     pub fn patience(&self) -> Duration {
         let ttl_ms = u64::try_from(self.longest_ttl().as_millis()).unwrap_or(u64::MAX);
@@ -542,7 +546,8 @@ impl Plan {
         let jumps_ms = self.jumps_back_ms();
         let vote_ms = match self.store {
             StorePlan::Single => 0,
-            // Who in line is gone is known 12 s after its last sign of life, and 10 s after a restart.
+            // The end of a waiter is known 12 s after its last sign of life, and 10 s after a
+            // restart.
             StorePlan::Sql { .. } => 30_000,
             StorePlan::Redlock {
                 restart_delay_ms, ..
@@ -555,7 +560,7 @@ impl Plan {
 }
 
 impl Fault {
-    /// How long it lasts, in milliseconds.
+    /// Returns how long it lasts, in milliseconds.
     pub fn lasts(&self) -> u64 {
         match self.what {
             FaultKind::Cut { for_ms, .. }
@@ -583,7 +588,7 @@ impl Step {
         }
     }
 
-    /// Adds for how long the step holds something, and how many leases it may leave to expire.
+    /// Adds how long the step holds something, and how many leases it may leave to expire.
     fn costs(&self, held_ms: &mut u64, left: &mut u64) {
         match self {
             Self::Take(take) => {
@@ -614,7 +619,7 @@ impl Take {
 }
 
 impl Plan {
-    /// Takes a client out, and all faults that hit it; later clients move up.
+    /// Removes a client and all faults that hit it; later clients move up.
     pub(crate) fn remove_client(&mut self, gone: usize) {
         self.clients.remove(gone);
         if let StorePlan::Sql { bells, .. } = &mut self.store {
@@ -647,7 +652,7 @@ impl FaultKind {
         }
     }
 
-    /// The client that it hits, if it hits one.
+    /// Returns the client that it hits, if it hits one.
     pub fn client(&self) -> Option<usize> {
         match self {
             Self::Cut { client, .. }
@@ -663,7 +668,7 @@ impl FaultKind {
         }
     }
 
-    /// The servers that it hits; none stands for all.
+    /// Returns the servers that it hits; empty means all.
     pub fn nodes(&self) -> &[usize] {
         match self {
             Self::Cut { nodes, .. }
@@ -678,7 +683,7 @@ impl FaultKind {
         }
     }
 
-    /// Its class, as reports count it.
+    /// Returns its class, as reports count it.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Cut { .. } => "cut",
@@ -697,7 +702,7 @@ impl FaultKind {
 }
 
 impl MessageTrouble {
-    /// Whether it hits news, and not a request.
+    /// Returns whether it hits news rather than a request.
     pub(crate) fn is_of_news(self) -> bool {
         matches!(
             self,
@@ -705,7 +710,7 @@ impl MessageTrouble {
         )
     }
 
-    /// Its class, as reports count it.
+    /// Returns its class, as reports count it.
     pub fn class(self) -> &'static str {
         match self {
             Self::LoseRequest => "lost-request",
@@ -722,7 +727,7 @@ impl MessageTrouble {
 }
 
 impl Plan {
-    /// Whether an operator takes anything away.
+    /// Returns whether an operator evicts anybody.
     pub(crate) fn evicts(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Evict(_)))
     }
@@ -735,7 +740,7 @@ impl Plan {
         tasks.flat_map(|task| &task.steps)
     }
 
-    /// Whether a step of some kind locks a name.
+    /// Returns whether a step of some kind locks a name.
     pub(crate) fn has_step(&self, name: &str, is: impl Fn(&Step) -> bool) -> bool {
         self.steps().any(|step| {
             let mut locks = Vec::new();

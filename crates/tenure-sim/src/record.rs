@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_checker::{Event, History, What};
 use tokio::time::Instant;
 
-/// Writes down what happens, in the order in which it happens.
+/// Records what happens, in the order in which it happens.
 ///
-/// No two events have the same time: events of one virtual instant follow each other by a microsecond, in the
-/// order in which they were noted, so that the checker sees no ties.
+/// No two events have the same time. Events of one virtual instant are a microsecond apart, in the
+/// order in which they were recorded, so that the checker sees no ties.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     start: Instant,
@@ -27,16 +27,16 @@ struct Inner {
 /// One line of a story.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// When, in microseconds of virtual time.
+    /// The virtual time, in microseconds.
     pub at_us: u64,
     /// What happened.
     pub text: String,
 }
 
-/// A promise that was seen to be broken where the history cannot show it.
+/// A broken promise that was observed where the history cannot show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
-    /// Which promise.
+    /// The promise.
     pub promise: &'static str,
     /// What happened.
     pub sentence: String,
@@ -54,12 +54,12 @@ impl Recorder {
         }
     }
 
-    /// The virtual time since the start, in microseconds.
+    /// Returns the virtual time since the start, in microseconds.
     pub(crate) fn now_us(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Notes an event; returns its time.
+    /// Records an event; returns its time.
     pub(crate) fn note(&self, process: u32, what: What) -> u64 {
         let now = self.now_us();
         let mut inner = self.inner();
@@ -69,7 +69,7 @@ impl Recorder {
         at_us
     }
 
-    /// Notes something for people.
+    /// Records a line for people.
     pub(crate) fn line(&self, text: impl FnOnce() -> String) {
         let at_us = self.now_us();
         let mut inner = self.inner();
@@ -82,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a broken promise.
+    /// Records a broken promise.
     pub(crate) fn breach(&self, promise: &'static str, sentence: impl FnOnce() -> String) {
         if self.inner().breaches.len() >= ENOUGH {
             return;
@@ -98,7 +98,7 @@ impl Recorder {
         inner.claims
     }
 
-    /// Takes everything out.
+    /// Takes everything that was recorded.
     pub(crate) fn finish(&self) -> (History, Vec<Breach>, Vec<Line>) {
         let inner = std::mem::take(&mut *self.inner());
         (
@@ -113,5 +113,5 @@ impl Recorder {
     }
 }
 
-/// More breaches than this say nothing new.
+/// More breaches than this add nothing new.
 const ENOUGH: usize = 20;

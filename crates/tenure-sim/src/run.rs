@@ -22,20 +22,20 @@ use crate::store::Store;
 use crate::workload::{Process, Task, millis};
 use crate::world::World;
 
-/// What came of a run, before it is judged.
+/// The result of a run, before it is judged.
 #[derive(Debug, PartialEq)]
 pub struct Ran {
-    /// What the clients noted.
+    /// What the clients recorded.
     pub history: History,
-    /// What was seen to be wrong while it happened.
+    /// What was observed to be wrong while it happened.
     pub breaches: Vec<Breach>,
-    /// What happened, for people; empty unless asked for.
+    /// What happened, for people; empty unless requested.
     pub lines: Vec<Line>,
 }
 
-/// Runs a plan; the same plan gives the same run.
+/// Runs a plan; the same plan produces the same run.
 pub fn run(plan: &Plan, bug: Option<Bug>, with_lines: bool) -> Ran {
-    // The library draws the id of this process once; that must not come out of the first run's seed.
+    // The library chooses the id of this process once. This must not use the seed of the first run.
     drop(Owner::current());
     tenure::seed(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -83,7 +83,7 @@ async fn simulate(world: &Arc<World>) {
     let faults: Vec<_> = faults.collect();
     let healed = tokio::time::Instant::now() + world.plan.healed();
     for fault in faults {
-        // A fault that panics would be a mistake of ours, and its own message.
+        // A panic in a fault is a bug of the simulator, and prints its own message.
         let _ = fault.await;
     }
     tokio::time::sleep_until(healed).await;
@@ -102,7 +102,7 @@ async fn simulate(world: &Arc<World>) {
     for task in [watch, sweeps].into_iter().flatten() {
         task.abort();
     }
-    // Says until when those waited who wait still.
+    // Shows how long those that still wait have waited.
     world.recorder.note(
         0,
         What::Over {
@@ -121,7 +121,7 @@ async fn simulate(world: &Arc<World>) {
     wire.abort();
 }
 
-/// Lets every client come to rest.
+/// Waits until every client is at rest.
 async fn settle(world: &Arc<World>, crew: &Crew) {
     for process in crew.living() {
         let Some(client) = process.client() else {
@@ -138,7 +138,7 @@ async fn settle(world: &Arc<World>, crew: &Crew) {
         }
     }
     if world.plan.is_calm() {
-        // Clients that were dropped cannot say when they are at rest.
+        // Clients that were dropped cannot report when they are at rest.
         sleep(millis(world.plan.slowest_way_ms(6) + 10)).await;
         monitor::look_at_rest(world);
     } else if let Some(tidy) = world.plan.tidy_after().filter(|_| world.plan.is_redlock()) {
@@ -147,7 +147,7 @@ async fn settle(world: &Arc<World>, crew: &Crew) {
     }
 }
 
-/// Ends all clients, waits for the longest lease, and looks what is left.
+/// Ends all clients, waits for the longest lease, and checks what is left.
 async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
     for process in crew.living() {
         process.drop_client();
@@ -178,7 +178,7 @@ async fn look_for_leftovers(world: &Arc<World>, crew: &Crew) {
     }
 }
 
-/// Whether a name can be had once all that was left in its line has had its turn.
+/// Returns whether a name becomes available once everything left in its line has had its turn.
 ///
 /// A server that votes lets waiters ask again before long, whatever they wait for.
 async fn comes_free(world: &World, store: &Store, name: &Name) -> bool {
@@ -203,7 +203,7 @@ async fn comes_free(world: &World, store: &Store, name: &Name) -> bool {
     true
 }
 
-/// The driver of a process: that of its one server, or redlock over all of them.
+/// Returns the driver of a process: that of its single server, or redlock over all of them.
 fn driver(world: &Arc<World>, links: &[Arc<Link>]) -> Arc<dyn Driver> {
     let node = |link: &Arc<Link>| SimDriver(Arc::clone(link));
     match world.plan.store {
@@ -270,7 +270,7 @@ impl Crew {
         });
     }
 
-    /// Starts another process in the place of one that was killed.
+    /// Starts another process to replace one that was killed.
     pub(crate) fn restart(&self, world: &Arc<World>, client: usize) {
         let members = self.members();
         let before = members
@@ -284,7 +284,7 @@ impl Crew {
         self.start(world, client, generation);
     }
 
-    /// Kills a process: its tasks are gone, and it sends nothing more.
+    /// Kills a process: its tasks are gone, and it sends no more messages.
     pub(crate) fn kill(&self, world: &Arc<World>, link: &Arc<Link>) {
         link.clock.end();
         world.forget_process(link.process);
@@ -326,14 +326,14 @@ impl Crew {
         }
     }
 
-    /// The processes that were not killed.
+    /// Returns the processes that were not killed.
     fn living(&self) -> Vec<Arc<Process>> {
         let members = self.members();
         let living = members.iter().filter(|member| !member.is_killed);
         living.map(|member| Arc::clone(&member.process)).collect()
     }
 
-    /// Ends all tasks that still run.
+    /// Ends all tasks that are still running.
     fn end(&self) {
         for member in self.members().drain(..) {
             for task in &member.tasks {

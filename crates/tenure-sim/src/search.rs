@@ -1,4 +1,4 @@
-//! Runs many seeds on several threads, and stops at what it finds.
+//! Runs many seeds on several threads, and stops at a finding.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,48 +17,48 @@ use crate::run::run;
 pub struct Search {
     /// The first seed.
     pub from: u64,
-    /// How many seeds.
+    /// How many seeds to run.
     pub seeds: u64,
-    /// How long, if there is a limit.
+    /// How long to run, if there is a limit.
     pub time: Option<Duration>,
-    /// How many threads.
+    /// How many threads to use.
     pub threads: u64,
     /// A mistake to switch on.
     pub bug: Option<Bug>,
     /// Which parts of the API to use.
     pub scope: Scope,
-    /// Whether to go on after a finding.
+    /// Whether to continue after a finding.
     pub keep_going: bool,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Searched {
     /// How many seeds were run.
     pub seeds: u64,
-    /// What was found, by seed: the first finding of each.
+    /// The first finding of each seed.
     pub found: BTreeMap<u64, Finding>,
-    /// What happened in all runs, counted.
+    /// Counts of what happened in all runs.
     pub coverage: Coverage,
 }
 
-/// What happened in all runs, counted.
+/// Counts of what happened in all runs.
 #[derive(Debug, Default, Clone)]
 pub struct Coverage {
     /// Claims.
     pub claims: usize,
     /// Grants.
     pub granted: usize,
-    /// Grants that somebody had to wait for.
+    /// Grants that had to wait.
     pub contended: usize,
     /// Losses that holders noticed.
     pub lost: usize,
-    /// Faults that landed, by class.
+    /// Faults that happened, by class.
     pub faults: BTreeMap<String, usize>,
 }
 
 impl Search {
-    /// Runs the seeds; `progress` is told now and then how many are done.
+    /// Runs the seeds; calls `progress` from time to time with the number of finished seeds.
     pub fn run(&self, progress: impl Fn(u64, &BTreeMap<u64, Finding>) + Sync) -> Searched {
         let next = AtomicU64::new(0);
         let stop = AtomicBool::new(false);
@@ -101,9 +101,10 @@ impl Search {
     }
 }
 
-/// Returns how many seeds it takes until a planted bug breaks a promise that the same run keeps without it.
+/// Returns how many seeds it takes until a planted bug breaks a promise that the same run keeps
+/// without it.
 ///
-/// What the engine itself gets wrong does not count. `None` if `most` seeds are not enough.
+/// Errors of the engine itself do not count. Returns `None` if `most` seeds are not enough.
 pub fn seeds_until_found(bug: Bug, scope: Scope, most: u64) -> Option<(u64, Finding)> {
     for seed in 0..most {
         let plan = generate(seed, scope);

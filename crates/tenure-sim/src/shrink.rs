@@ -28,14 +28,14 @@ pub fn shrink(plan: &Plan, finding: &Finding, bug: Option<Bug>) -> (Plan, Findin
     }
 }
 
-/// The finding of a plan that breaks this promise.
+/// Returns the finding of a plan that breaks this promise.
 fn breaks(plan: &Plan, promise: &str, bug: Option<Bug>) -> Option<Finding> {
     let ran = run(plan, bug, false);
     let (findings, _) = judge(plan, &ran);
     findings.into_iter().find(|found| found.promise == promise)
 }
 
-/// Plans that are a little smaller, the most promising first.
+/// Returns plans that are a little smaller, the most promising first.
 fn candidates(plan: &Plan) -> Vec<Plan> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Plan)| {
@@ -140,5 +140,5 @@ const SIMPLER: [fn(&mut Take); 8] = [
     },
 ];
 
-/// So many runs at most for one finding.
+/// The maximum number of runs for one finding.
 const MOST_TRIES: usize = 3_000;

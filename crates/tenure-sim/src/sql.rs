@@ -1,7 +1,8 @@
-//! A simulated database: the server with its table, and the link over which a client sends its statements.
+//! A simulated database: the server with its table, and the link over which a client sends its
+//! statements.
 //!
-//! A statement goes over the network once. One whose connection was given up may still be executed, long after others
-//! that were sent later on other connections.
+//! A statement goes over the network once. If its connection was given up, it may still be
+//! executed, long after statements that were sent later on other connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,33 +29,33 @@ use crate::world::World;
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) table: Table,
-    /// The table as it survives a crash: without what was freed last.
+    /// The table as it survives a crash: without the latest releases.
     durable: Table,
     /// The table of a replica that lags behind, and since when by the server's clock.
     replica: (i64, Table),
-    /// The connections on which clients are reached, by number.
+    /// The connections for notifications to clients, by number.
     bells: BTreeMap<u64, BellConnection>,
     pub(crate) up_since_us: i64,
     pub(crate) letters: Vec<(usize, u64, String)>,
     pub(crate) changes: Vec<Change>,
 }
 
-/// A connection on which a client is reached.
+/// A connection for notifications to a client.
 #[derive(Debug, Clone, Copy)]
 struct BellConnection {
     link: usize,
     session: u128,
     kind: BellKind,
-    /// Whether a query sleeps on it that can be interrupted.
+    /// Whether an interruptible query sleeps on it.
     is_asleep: bool,
 }
 
 /// What a statement has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// An operator took a name away from those with smaller fences.
+    /// An operator evicted the holders with smaller fences.
     Evicted { name: Name, below: u64 },
-    /// A claim has got a place in line.
+    /// A claim got a place in line.
     Queued { name: Name },
 }
 
@@ -71,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Answers a client; `None` if there is nothing to answer.
+    /// Answers a client; returns `None` if there is nothing to answer.
     pub(crate) fn answer(&mut self, link: usize, ask: &Ask, now_us: i64) -> Option<Told> {
         match ask {
             Ask::Connect => Some(Told::Done),
@@ -123,14 +124,14 @@ impl Server {
         let directory = |client: u128| whereabouts(bells, client, now_us, up_since_us);
         let (reply, letters) = self.table.decide(statement, now_us, &directory);
         if !matches!(statement, Statement::Give(_)) {
-            // A commit that waits for the disk takes with it what came before.
+            // A commit that waits for the disk also makes the earlier ones durable.
             self.durable = self.table.clone();
         }
         self.post(&letters);
         if let (Some(name), Some(before)) = (watched, before) {
             let after = self.standing(&name, now_us);
             if after.evicted > before.evicted {
-                // Also those that were set aside.
+                // Includes the fences that were reserved.
                 self.changes.push(Change::Evicted {
                     name: name.clone(),
                     below: before.top + 1,
@@ -143,12 +144,12 @@ impl Server {
         reply
     }
 
-    /// Sends letters to whom they reach.
+    /// Sends notifications to the connections that they reach.
     pub(crate) fn post(&mut self, letters: &[Post]) {
         for letter in letters {
             let reached = self.bells.iter_mut().filter(|(number, bell)| {
                 let is_meant = match bell.kind {
-                    // Whoever writes looks for the connection, if it does not know it.
+                    // A writer that does not know the connection looks it up.
                     BellKind::Doorbell => {
                         letter.at.is_none_or(|at| at == **number) && bell.is_asleep
                     }
@@ -164,25 +165,25 @@ impl Server {
         }
     }
 
-    /// Loses the connections on which a client was reached.
+    /// Loses the connections for notifications to a client.
     pub(crate) fn lose_bells(&mut self, link: usize) {
         self.bells.retain(|_, bell| bell.link != link);
     }
 
-    /// Goes down without a warning: what was freed last is undone, because its commit does not wait for the disk.
+    /// Crashes: the latest releases are undone, because their commits do not wait for the disk.
     pub(crate) fn crash(&mut self, _now_us: i64) {
         self.bells.clear();
         self.letters.clear();
         self.table = self.durable.clone();
     }
 
-    /// Another server takes over that lags behind.
+    /// Fails over to another server that lags behind.
     pub(crate) fn fail_over(&mut self) {
         self.table = self.replica.1.clone();
         self.durable = self.table.clone();
     }
 
-    /// Looks whether a name can be had; returns when to look again if not.
+    /// Checks whether a name is available; if not, returns when to check again.
     pub(crate) fn probe(&mut self, name: &Name, now_us: i64) -> Option<Duration> {
         let (bells, up_since_us) = (&self.bells, self.up_since_us);
         let directory = |client: u128| whereabouts(bells, client, now_us, up_since_us);
@@ -202,7 +203,7 @@ impl Server {
     }
 }
 
-/// What is known of a name: its largest fence that was evicted, its largest fence, and the claims in its line.
+/// The state of a name: its largest evicted fence, its largest fence, and the claims in its line.
 #[derive(Debug)]
 struct Standing {
     evicted: i64,
@@ -210,7 +211,8 @@ struct Standing {
     waiting: BTreeSet<String>,
 }
 
-/// Where a client is: nobody is taken for gone who has not had the time to come back since the server started.
+/// Returns where a client is. No client counts as gone before it had time to reconnect after the
+/// server started.
 fn whereabouts(
     bells: &BTreeMap<u64, BellConnection>,
     client: u128,
@@ -226,7 +228,7 @@ fn whereabouts(
     }
 }
 
-/// The driver of a client of a database.
+/// Returns the driver of a client of a database.
 pub(crate) fn driver(link: &Arc<Link>, connections: u32) -> Arc<dyn Driver> {
     let timeout = Duration::from_millis(link.world.plan.setting.timeout_ms);
     let way = Arc::new(SqlLink(Arc::clone(link)));
@@ -235,7 +237,7 @@ pub(crate) fn driver(link: &Arc<Link>, connections: u32) -> Arc<dyn Driver> {
     Arc::new(SqlDriver { client, link })
 }
 
-/// Sweeps the table again and again, as one more client would.
+/// Sweeps the table repeatedly, as another client would.
 pub(crate) async fn sweep(world: Arc<World>) {
     let longest = world.plan.longest_ttl() + Duration::from_millis(world.plan.jumps_back_ms());
     let sweep = Statement::Sweep {
@@ -313,7 +315,7 @@ impl Driver for SqlDriver {
     }
 }
 
-/// The way of one client to the database.
+/// The link of one client to the database.
 #[derive(Debug)]
 struct SqlLink(Arc<Link>);
 
@@ -379,7 +381,7 @@ impl Asks for Connection {
     }
 }
 
-/// A connection on which letters arrive, or a query is interrupted.
+/// A connection on which notifications arrive, or a query is interrupted.
 #[derive(Debug)]
 struct Bell {
     link: Arc<Link>,
@@ -425,13 +427,13 @@ impl Drop for Bell {
     }
 }
 
-/// For how long after its start a server takes nobody for gone.
+/// How long after its start a server considers no client gone.
 const TIME_TO_COME_BACK_US: i64 = 10_000_000;
 
 /// How far a replica may lag behind.
 const REPLICA_LAG_US: i64 = 150_000;
 
-/// For how long a query sleeps that nobody interrupts.
+/// How long a query sleeps without an interruption.
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 
 const SWEEP_EVERY: Duration = Duration::from_millis(70);

@@ -1,5 +1,5 @@
-//! The server side: the sessions of a memory store, or one server that votes. It can go down, forget,
-//! stand still, and see clients end.
+//! The server side: the sessions of a memory store, a database, or one server that votes. It can go
+//! down, forget, freeze, and notice the end of clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,9 +30,9 @@ struct Inner {
     started: Instant,
     has_forgotten: bool,
     is_down: bool,
-    /// What waits while the server stands still.
+    /// The requests that wait while the server is frozen.
     backlog: Option<Vec<Arrived>>,
-    /// Which claims were reported as freed.
+    /// The claims that were reported as freed.
     freed: BTreeSet<ClaimId>,
 }
 
@@ -40,7 +40,7 @@ struct Inner {
 enum Data {
     /// A server that decides alone.
     Single {
-        /// A session of nobody, for looking in.
+        /// A session that belongs to no client, for inspection.
         root: Memory,
         /// One for each client that has ever connected, by its link.
         sessions: BTreeMap<usize, Memory>,
@@ -52,7 +52,7 @@ enum Data {
 }
 
 impl Store {
-    /// A server that decides alone.
+    /// Returns a server that decides alone.
     pub(crate) fn single(ppm: i64) -> Self {
         let clock = Arc::new(SimClock::new(ppm));
         let data = Data::Single {
@@ -62,14 +62,14 @@ impl Store {
         Self::new(clock, data)
     }
 
-    /// A database, which has been up for long.
+    /// Returns a database that has been up for a long time.
     pub(crate) fn sql(ppm: i64) -> Self {
         let clock = Arc::new(SimClock::new(ppm));
         let up_since = micros(clock.now().saturating_sub(UP_BEFORE));
         Self::new(clock, Data::Sql(Box::new(Server::new(up_since))))
     }
 
-    /// One of several servers that vote, which has been up for long.
+    /// Returns one of several servers that vote, which has been up for a long time.
     pub(crate) fn voter(clock: SimClock, hand_over: Duration) -> Self {
         let voter = Voter::new(hand_over);
         Self::new(Arc::new(clock), Data::Voter { voter, hand_over })
@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Ends the session of a client, and all that belongs to it.
+    /// Ends the session of a client, and everything that belongs to it.
     pub(crate) fn disconnect(&self, link: usize) {
         let session = match &mut self.inner().data {
             Data::Single { sessions, .. } => sessions.remove(&link),
@@ -113,7 +113,7 @@ impl Store {
         drop(session);
     }
 
-    /// Decides a request; `None` if the store is down or the session is gone.
+    /// Decides a request; returns `None` if the store is down or the session is gone.
     pub(crate) fn decide(&self, link: usize, request: &Request) -> Option<Reply> {
         let mut inner = self.inner();
         if inner.is_down {
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// Decides a request as if another client had sent it.
+    /// Decides a request as if every client had sent it.
     pub(crate) fn decide_for_all(&self, mut request: impl FnMut() -> Request) {
         if let Data::Single { sessions, .. } = &self.inner().data {
             for session in sessions.values() {
@@ -144,9 +144,10 @@ impl Store {
         }
     }
 
-    /// Notes a release that was reported as successful; returns whether it was so before.
+    /// Records a release that was reported as successful; returns whether it had been reported
+    /// before.
     ///
-    /// A late duplicate of its acquire may grant a claim once more, which then can be freed again.
+    /// A late duplicate of its acquire may grant a claim once more, which can then be freed again.
     pub(crate) fn is_freed_twice(&self, request: &Request, reply: &Reply) -> bool {
         match (request, reply) {
             (Request::Acquire(claim), Reply::Acquired(Ok(Answer::Granted(_)))) => {
@@ -160,7 +161,7 @@ impl Store {
         }
     }
 
-    /// Takes all news that sessions have, with the links they are for.
+    /// Takes all news of the sessions, with the links that it is for.
     pub(crate) fn news(&self) -> Vec<(usize, News)> {
         let mut inner = self.inner();
         let inner = &mut *inner;
@@ -185,24 +186,24 @@ impl Store {
         all
     }
 
-    /// Takes all letters that a database has, with the link and the connection that they are for.
+    /// Takes all notifications of a database, with the link and the connection that they are for.
     pub(crate) fn letters(&self) -> Vec<(usize, u64, String)> {
         self.with_sql(|server, _| std::mem::take(&mut server.letters))
             .unwrap_or_default()
     }
 
-    /// Takes out what statements have changed.
+    /// Takes the changes that statements have made.
     pub(crate) fn take_changes(&self) -> Vec<Change> {
         self.with_sql(|server, _| std::mem::take(&mut server.changes))
             .unwrap_or_default()
     }
 
-    /// A database loses the connections on which a client was reached.
+    /// Loses the connections of a database for notifications to a client.
     pub(crate) fn lose_bells(&self, link: usize) {
         self.with_sql(|server, _| server.lose_bells(link));
     }
 
-    /// Does something in a database, at the time of its clock in microseconds.
+    /// Calls `act` with the database and the time of its clock in microseconds.
     pub(crate) fn with_sql<T>(&self, act: impl FnOnce(&mut Server, i64) -> T) -> Option<T> {
         let now_us = micros(self.clock.now());
         match &mut self.inner().data {
@@ -211,7 +212,7 @@ impl Store {
         }
     }
 
-    /// Who holds and who waits now.
+    /// Returns who holds and who waits now.
     pub(crate) fn look(&self, only: Option<&Name>) -> Vec<Entry> {
         match &self.inner().data {
             Data::Single { root, .. } => match Request::List(only.cloned()).decide(root) {
@@ -223,7 +224,7 @@ impl Store {
         }
     }
 
-    /// A fence that is larger than all that were granted, and smaller than all that will be.
+    /// Returns a fence that is larger than all granted ones and smaller than all future ones.
     pub(crate) fn watermark(&self) -> u64 {
         match &self.inner().data {
             Data::Single { root, .. } => watermark(root, 1),
@@ -253,17 +254,17 @@ impl Store {
         self.inner().is_down
     }
 
-    /// Stands still: requests wait.
+    /// Freezes: requests wait.
     pub(crate) fn freeze(&self) {
         self.inner().backlog = Some(Vec::new());
     }
 
-    /// Goes on; returns the requests that have waited.
+    /// Continues; returns the requests that have waited.
     pub(crate) fn go_on(&self) -> Vec<Arrived> {
         self.inner().backlog.take().unwrap_or_default()
     }
 
-    /// Lets a request wait, if the server stands still; else gives it back.
+    /// Keeps a request waiting if the server is frozen; otherwise returns it.
     pub(crate) fn hold_up(&self, request: Arrived) -> Option<Arrived> {
         match &mut self.inner().backlog {
             Some(backlog) => {
@@ -274,8 +275,7 @@ impl Store {
         }
     }
 
-    /// Forgets everything. A server that is alone still knows how far its fences had come, unless
-    /// `fences_too`.
+    /// Forgets everything. A single server still knows its last fences, unless `fences_too`.
     pub(crate) fn forget(&self, fences_too: bool) {
         let mut inner = self.inner();
         inner.has_forgotten = true;
@@ -296,19 +296,19 @@ impl Store {
         }
     }
 
-    /// When it was first started.
+    /// Returns when it was first started.
     pub(crate) fn first_started(&self) -> Instant {
         self.first_started
     }
 
-    /// Whether it has ever lost its data.
+    /// Returns whether it has ever lost its data.
     pub(crate) fn has_forgotten(&self) -> bool {
         self.inner().has_forgotten
     }
 
-    /// Asks for a name as nobody else does, to see whether it can still be had.
+    /// Asks for a name as an additional client, to check whether it is still available.
     ///
-    /// Returns when to try again if it is taken.
+    /// Returns when to retry if it is taken.
     pub(crate) fn probe(&self, name: &Name, id: &ClaimId) -> Option<Duration> {
         let claim = probe(name.clone(), id.clone(), 1);
         let withdraw = Request::Withdraw(claim.clone());
@@ -361,7 +361,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The session of a link at a server that votes.
+/// Returns the session of a link at a server that votes.
 fn session(link: usize) -> u128 {
     u128::try_from(link).unwrap_or(NOBODY_ELSE) + 1
 }
@@ -370,13 +370,13 @@ fn link(session: u128) -> Option<usize> {
     usize::try_from(session.checked_sub(1)?).ok()
 }
 
-/// The session of whoever looks whether a name is free.
+/// The session that checks whether a name is free.
 const NOBODY_ELSE: u128 = u128::MAX / 2;
 
-/// For how long servers have been up when a run begins: longer than any `restart_delay`.
+/// How long servers have been up when a run starts: longer than any `restart_delay`.
 const UP_BEFORE: Duration = Duration::from_secs(60);
 
-/// Takes and frees a name of its own with so many fences, to see the first of them.
+/// Takes and frees a separate name with this many fences, and returns the first of them.
 fn watermark(root: &Memory, fences: u32) -> u64 {
     let Ok(name) = Name::new("~watermark") else {
         return 0;
@@ -397,7 +397,7 @@ fn probe(name: Name, id: ClaimId, fences: u32) -> Claim {
         .with_fences(fences)
 }
 
-/// A fence of a number that came from one.
+/// Returns a fence from its number.
 pub(crate) fn fence(number: u64) -> Fence {
     Fence::new(number.max(1)).unwrap_or_else(|| unreachable!("at least 1"))
 }

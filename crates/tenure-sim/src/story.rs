@@ -7,13 +7,13 @@ use crate::plan::{Cut, How, LockSpec, ModeSpec, OwnerSpec, Plan, StorePlan, Take
 use crate::record::Line;
 use crate::world::name;
 
-/// How a process is called: a client that was restarted has a prime.
+/// Returns the name of a process: a restarted client has a prime.
 pub(crate) fn client(process: u32) -> String {
     let primes = usize::try_from(process / 10).unwrap_or(0);
     format!("{}{}", process % 10, "'".repeat(primes))
 }
 
-/// A call that locks.
+/// Describes a call that locks.
 pub(crate) fn call(claim: u64, take: &Take, owner: &str) -> String {
     let how = match take.how {
         How::Lock => "lock()".to_owned(),
@@ -39,7 +39,7 @@ pub(crate) fn call(claim: u64, take: &Take, owner: &str) -> String {
     )
 }
 
-/// A lock with its options.
+/// Describes a lock with its options.
 fn lock(spec: &LockSpec) -> String {
     let mut text = match spec.mode {
         ModeSpec::Exclusive => format!("mutex {}", name(spec.name)),
@@ -59,7 +59,7 @@ fn lock(spec: &LockSpec) -> String {
     text
 }
 
-/// The whole story of a run, as numbered lines.
+/// Returns the whole story of a run, as numbered lines.
 pub fn tell(plan: &Plan, lines: &[Line], finding: &Finding) -> String {
     let mut text = format!(
         "promise broken: {}\n  {}\n",

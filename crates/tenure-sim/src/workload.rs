@@ -1,4 +1,4 @@
-//! Follows the steps of a task: locks, holds, lets go, and tells the record.
+//! Follows the steps of a task: locks, holds, releases, and records.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::world::{World, name};
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) link: Arc<Link>,
-    /// Taken out when the client is dropped.
+    /// Taken when the client is dropped.
     client: Mutex<Option<Opened>>,
 }
 
-/// A client, and locks that were built once to be cloned by tasks.
+/// A client, and locks that were built once for tasks to clone.
 #[derive(Debug)]
 struct Opened {
     client: Client,
@@ -95,7 +95,7 @@ impl Task {
                 if let Some(client) = self.process.client() {
                     let name = &self.world.names[*number];
                     self.line(|| format!("evicts {name}"));
-                    // An outcome that is open is as good as none here.
+                    // An unknown outcome does not matter here.
                     let _ = client.evict(name).await;
                 }
             }
@@ -117,7 +117,7 @@ impl Task {
         }
     }
 
-    /// Locks, holds and lets go.
+    /// Locks, holds and releases.
     fn take<'a>(&'a self, take: &'a Take) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(async move {
             let times = match take.how {
@@ -217,8 +217,8 @@ impl Task {
 
     /// Holds for a while; returns whether the lock was lost meanwhile.
     ///
-    /// The loss has to be told before the store can grant the lock to another: within the margin that the
-    /// guard's own count leaves, unless the machine was suspended.
+    /// The loss must be reported before the store can grant the lock to somebody else: within the
+    /// margin that the guard's own count leaves, unless the machine was suspended.
     async fn watch(&self, claim: u64, guard: &Guard, ttl_ms: u64, hold_ms: u64) -> bool {
         let clock = &self.process.link.clock;
         let until = clock.now() + millis(hold_ms);
@@ -246,7 +246,7 @@ impl Task {
         }
     }
 
-    /// Notes the answer to a claim; returns the guard if it was granted.
+    /// Records the answer to a claim; returns the guard if it was granted.
     pub(crate) fn granted(&self, claim: u64, answer: Result<Option<Guard>>) -> Option<Guard> {
         match answer {
             Ok(Some(guard)) => return Some(guard),
@@ -283,7 +283,7 @@ impl Task {
         self.world.released(self.process.link.process, claim, freed);
     }
 
-    /// Notes that a claim is about to be sent.
+    /// Records that a claim is about to be sent.
     pub(crate) fn ask(&self, lock: &LockSpec, waits: bool) -> (u64, String) {
         let process = self.process.link.process;
         let owner = match lock.owner {
@@ -308,7 +308,7 @@ impl Task {
         })
     }
 
-    /// The lock that a step asks for; `None` if the client is gone.
+    /// Returns the lock that a step asks for; `None` if the client is gone.
     pub(crate) fn lock(&self, spec: &LockSpec) -> Option<Lock> {
         let slot = self.process.slot();
         let opened = slot.as_ref()?;
@@ -319,7 +319,7 @@ impl Task {
         })
     }
 
-    /// Runs a call, and drops it half way if told so.
+    /// Runs a call, and drops it before it is done if the plan says so.
     async fn cut<T>(&self, call: impl Future<Output = T>, cut: Option<Cut>) -> Option<T> {
         let mut call = Box::pin(call);
         match cut {
@@ -349,7 +349,7 @@ impl Task {
     }
 }
 
-/// Polls a call so often, and drops it at the next wake-up.
+/// Polls a call this often, and drops it at the next wake-up.
 struct Polls<F> {
     call: Pin<Box<F>>,
     left: u32,

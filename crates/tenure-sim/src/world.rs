@@ -1,4 +1,4 @@
-//! What all parts of a run share: the plan, the store, the network, the record and who believes what.
+//! What all parts of a run share: the plan, the store, the network, the record and the beliefs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) names: Vec<Name>,
     pub(crate) recorder: Recorder,
-    /// One, or those that vote.
+    /// A single server, or those that vote.
     pub(crate) stores: Vec<Store>,
     pub(crate) wire: Wire,
     pub(crate) planted: Planted,
@@ -68,21 +68,21 @@ impl World {
         self.links().get(id).cloned()
     }
 
-    /// The links of all processes that live.
+    /// Returns the links of all living processes.
     pub(crate) fn live_links(&self) -> Vec<Arc<Link>> {
         let links = self.links();
         let live = links.iter().filter(|link| !link.clock.has_ended());
         live.cloned().collect()
     }
 
-    /// The links of the process that a client has now.
+    /// Returns the links of the current process of a client.
     pub(crate) fn links_of(&self, client: usize) -> Vec<Arc<Link>> {
         let mut live = self.live_links();
         live.retain(|link| link.client == client);
         live
     }
 
-    /// The servers that a fault hits.
+    /// Returns the servers that a fault hits.
     pub(crate) fn hit(&self, fault: &FaultKind) -> Vec<usize> {
         match fault.nodes() {
             [] => (0..self.stores.len()).collect(),
@@ -90,17 +90,17 @@ impl World {
         }
     }
 
-    /// How many servers have to agree.
+    /// Returns how many servers are a majority.
     pub(crate) fn majority(&self) -> usize {
         self.stores.len() / 2 + 1
     }
 
-    /// A fence that is larger than all that were granted.
+    /// Returns a fence that is larger than all granted ones.
     pub(crate) fn watermark(&self) -> u64 {
         self.stores.iter().map(Store::watermark).max().unwrap_or(0)
     }
 
-    /// Lets a server decide a request that has arrived.
+    /// Has a server decide a request that has arrived.
     pub(crate) fn decide(&self, link: &Link, request: Request) -> Option<Reply> {
         let store = &self.stores[link.store];
         if store.is_down() {
@@ -143,7 +143,7 @@ impl World {
         Some(reply)
     }
 
-    /// Notes what a statement of a client has changed.
+    /// Records what a statement of a client has changed.
     fn note_changes(&self, link: &Link) {
         for change in self.stores[link.store].take_changes() {
             match change {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What goes wrong with the nth request of a client, or the nth news to it.
+    /// Returns what goes wrong with the nth request of a client, or the nth news to it.
     pub(crate) fn trouble(&self, link: &Link, nth: u64, is_news: bool) -> Option<MessageTrouble> {
         let mut all = self.plan.messages.iter();
         let found = all.find(|fault| {
@@ -201,13 +201,13 @@ impl World {
         Some(found.what)
     }
 
-    /// Notes a fault that has landed.
+    /// Records a fault that has happened.
     pub(crate) fn fault(&self, kind: &str, target: Option<u32>) {
         let kind = kind.to_owned();
         self.recorder.note(0, What::Fault { kind, target });
     }
 
-    /// A short text for an owner.
+    /// Returns a short text for an owner.
     pub(crate) fn label(&self, owner: &str) -> String {
         if owner.starts_with("job-") {
             return owner.to_owned();
@@ -218,7 +218,7 @@ impl World {
         format!("#{number}")
     }
 
-    /// Lets go of everything, so that nothing keeps the world alive.
+    /// Drops everything, so that nothing keeps the world alive.
     pub(crate) fn close(&self) {
         for link in self.links().iter() {
             link.clock.end();
@@ -228,7 +228,7 @@ impl World {
         self.links().clear();
     }
 
-    /// How a server is called.
+    /// Returns the name of a server.
     pub(crate) fn called(&self, store: usize) -> String {
         match self.plan.is_redlock() {
             true => format!("node {}", store + 1),
@@ -241,7 +241,7 @@ impl World {
     }
 }
 
-/// The servers of a plan.
+/// Returns the servers of a plan.
 fn stores(plan: &Plan) -> Vec<Store> {
     match &plan.store {
         StorePlan::Single => vec![Store::single(plan.setting.store_ppm)],
@@ -261,7 +261,7 @@ fn stores(plan: &Plan) -> Vec<Store> {
     }
 }
 
-/// The text of a name.
+/// Returns the text of a name.
 pub(crate) fn name(number: usize) -> &'static str {
     ["a", "b", "c", "d"][number % 4]
 }

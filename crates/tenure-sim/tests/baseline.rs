@@ -17,7 +17,7 @@ fn seeds_keep_their_promises() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Its lease stayed at a node that had it under another number than the others.
+/// The lease stayed at a node that had it under another number than the others.
 #[test]
 fn an_evicted_lease_is_left_at_no_node() {
     let scope = Scope {
@@ -29,7 +29,8 @@ fn an_evicted_lease_is_left_at_no_node() {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// The release of a semaphore lost against the withdrawals of its own client for most of a second.
+/// The release of a semaphore competed with the withdrawals of its own client for most of a second,
+/// and lost.
 #[test]
 fn requests_of_one_client_for_one_name_in_a_database_take_turns() {
     let scope = Scope {

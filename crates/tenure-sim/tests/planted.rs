@@ -106,5 +106,5 @@ fn are_found(which: impl Fn(&Bug) -> bool) {
     );
 }
 
-/// The rarest needs a few hundred.
+/// The rarest bug needs a few hundred.
 const MOST_SEEDS: u64 = 1_500;

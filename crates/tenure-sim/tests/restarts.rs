@@ -1,4 +1,4 @@
-//! Claims that wait while servers that vote restart are served once those count again.
+//! Claims that wait while servers that vote restart are served once those servers vote again.
 
 use tenure_sim::plan::{
     ByHand, ClientPlan, End, Fault, FaultKind, How, LockSpec, ModeSpec, NameKind, NodeClock,
@@ -36,7 +36,8 @@ fn claims_of_one_owner_that_wait_through_a_restart_are_granted() {
     });
 }
 
-/// Runs clients that wait behind a holder when all nodes restart, with their data, at different latencies.
+/// Runs clients that wait behind a holder when all nodes restart, with their data, at different
+/// latencies.
 fn are_served(waiting: impl Fn() -> Vec<ClientPlan>) {
     let mut broken = Vec::new();
     for seed in 0..SEEDS {

@@ -1,11 +1,12 @@
-//! A waiter that is never served is found in a simulated history, also when the run ends soon after the faults.
+//! A waiter that is never served is found in a simulated history, even if the run ends soon after
+//! the faults.
 
 use std::collections::HashSet;
 
 use tenure_checker::{Event, What};
 use tenure_sim::{Scope, generate, judge, run};
 
-/// Takes one claim's grant out of each run, and all that followed from it.
+/// Removes one claim's grant from each run, and everything that followed from it.
 #[test]
 fn a_claim_that_is_never_served_is_found_unless_its_process_was_killed() {
     let (mut found, mut missed) = (0, Vec::new());
@@ -43,7 +44,7 @@ fn killed(event: &Event) -> Option<u32> {
     }
 }
 
-/// The claim of an event that would not be there had the claim never been granted.
+/// Returns the claim of an event that would not exist if the claim had never been granted.
 fn claim_after_its_grant(event: &Event) -> Option<u64> {
     match event.what {
         What::Granted { claim, .. }

@@ -1,7 +1,8 @@
-//! Planted bugs: mistakes on purpose at the boundary of the store, to see whether the simulator bites.
+//! Planted bugs: deliberate mistakes at the boundary of the store, to test whether the simulator
+//! finds them.
 //!
-//! Some are known from other locks, and say which. They are layers around the store or its driver, so the library knows
-//! nothing of them, but for the old rule for split votes.
+//! Some are known from other locks, and say which. They are layers around the store or its driver,
+//! so the library knows nothing about them, except for the old rule for split votes.
 
 mod planted;
 mod redlock;
@@ -70,7 +71,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Self; 48] = [
         Self::AtLeastIgnored,
         Self::ClaimDiesAndIsGranted,
@@ -122,22 +123,22 @@ impl Bug {
         Self::WithdrawalSwallowed,
     ];
 
-    /// Its name, as the command has it.
+    /// Returns its name, as used by the command.
     pub fn name(self) -> &'static str {
         self.words().0
     }
 
-    /// What is wrong, in a sentence.
+    /// Returns what is wrong, in one sentence.
     pub fn about(self) -> &'static str {
         self.words().1
     }
 
-    /// The bug of this name.
+    /// Returns the bug with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|bug| bug.name() == name)
     }
 
-    /// Whether it shows only if an owner is used more than once.
+    /// Returns whether it shows only if an owner is used more than once.
     pub fn needs_owners(self) -> bool {
         matches!(
             self,
@@ -148,7 +149,7 @@ impl Bug {
         )
     }
 
-    /// Which store shows it.
+    /// Returns the stores that show it.
     pub fn stores(self) -> Stores {
         match self {
             Self::RedlockFenceNotWritten

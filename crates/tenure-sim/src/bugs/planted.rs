@@ -1,4 +1,4 @@
-//! How each planted bug goes wrong.
+//! The implementation of each planted bug.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::contract::{Reply, Request};
 use crate::generate::Stores;
 use crate::store::{Store, fence};
 
-/// The mistake of a run, and what it remembers.
+/// The mistake of a run, and its state.
 #[derive(Debug)]
 pub(crate) struct Planted {
     bug: Option<Bug>,
@@ -23,13 +23,13 @@ pub(crate) struct Planted {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// The claims that were asked for, and by which link.
+    /// The requested claims, and their links.
     claims: BTreeMap<ClaimId, (usize, Claim)>,
-    /// The grants that they had.
+    /// Their grants.
     grants: BTreeMap<ClaimId, Grant>,
     /// How often claims were granted again.
     again: BTreeMap<ClaimId, u32>,
-    /// Leases that were made up.
+    /// Fences of leases that do not exist in the store.
     phantoms: BTreeSet<u64>,
     /// The last fence of each name.
     last: BTreeMap<String, u64>,
@@ -37,7 +37,7 @@ struct Memory {
     shown: BTreeMap<ClaimId, u64>,
     /// The claim whose lease another one shares.
     shares: BTreeMap<ClaimId, ClaimId>,
-    /// Withdrawals that have not taken effect.
+    /// Withdrawals that have not taken effect yet.
     late: Vec<(usize, Claim)>,
 }
 
@@ -49,17 +49,17 @@ impl Planted {
         }
     }
 
-    /// Whether this mistake is switched on.
+    /// Returns whether this mistake is switched on.
     pub(crate) fn is(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
-    /// Whether the store's fences start again when it has lost its data.
+    /// Returns whether the store's fences start again when it has lost its data.
     pub(crate) fn forgets_fences(&self) -> bool {
         self.is(Bug::FencesRestart)
     }
 
-    /// Passes news on, or does not.
+    /// Passes news on, or loses it.
     pub(crate) fn news(&self, news: News) -> Option<News> {
         if let (Some(Bug::ClaimDiesAndIsGranted), News::Granted { claim, grant, .. }) =
             (self.bug, &news)
@@ -90,7 +90,7 @@ impl Planted {
         }
     }
 
-    /// Lets the store decide, or decides wrongly.
+    /// Has the store decide, or decides wrongly.
     pub(crate) fn decide(&self, store: &Store, link: usize, request: &Request) -> Option<Reply> {
         let Some(bug) = self.bug else {
             return store.decide(link, request);
@@ -283,7 +283,8 @@ impl Planted {
         Answer::Granted(Grant::new(fence(number), claim.ttl))
     }
 
-    /// The grant of another claim of the same owner and client, which this one shares instead of having its own.
+    /// Returns the grant of another claim of the same owner and client, which this claim shares
+    /// instead of getting its own.
     fn share(&self, store: &Store, link: usize, claim: &Claim) -> Option<Grant> {
         let owner = claim.owner.as_ref()?;
         let mut memory = self.memory();
@@ -299,13 +300,14 @@ impl Planted {
         Some(Grant::new(first.fence, first.expires_in))
     }
 
-    /// The claim whose lease this one has.
+    /// Returns the claim whose lease this one has.
     fn lease_of(&self, claim: &ClaimId) -> ClaimId {
         let memory = self.memory();
         memory.shares.get(claim).unwrap_or(claim).clone()
     }
 
-    /// Withdraws all claims of one owner in one client, as if the owner were the identity of a request.
+    /// Withdraws all claims of one owner in one client, as if the owner were the identity of a
+    /// request.
     fn end_all_of_its_owner(&self, store: &Store, link: usize, claim: &Claim) {
         let memory = self.memory();
         let all = memory.claims.values().filter(|(of, other)| {
@@ -318,7 +320,7 @@ impl Planted {
         }
     }
 
-    /// The fence that a client is shown instead of the store's.
+    /// Returns the grant with the fence that the client is shown instead of the store's.
     fn shown(&self, claim: &ClaimId, name: &str, granted: Grant) -> Grant {
         let number = self.shown_number(claim, name, granted.fence.get());
         Grant::new(fence(number), granted.valid).with_fences(granted.fences)
@@ -334,7 +336,7 @@ impl Planted {
             return *shown;
         }
         let last = memory.last.get(name).copied().unwrap_or(number);
-        // Every second grant repeats the fence of the one before.
+        // Every second grant repeats the previous fence.
         memory.last.insert(name.to_owned(), number);
         let shown = if number.is_multiple_of(2) {
             last
@@ -345,7 +347,7 @@ impl Planted {
         shown
     }
 
-    /// Grants an ended lease anew, and says that it went on.
+    /// Grants an expired lease again, and reports that it continued.
     fn recreate(
         &self,
         store: &Store,
@@ -365,7 +367,7 @@ impl Planted {
         }
     }
 
-    /// Sends everybody who waits for a name behind a newcomer.
+    /// Moves all waiters of a name behind a newcomer.
     fn move_back(&self, store: &Store, newcomer: &Claim) {
         let waiters = || {
             let entries = store.look(Some(&newcomer.name)).into_iter();
@@ -373,7 +375,7 @@ impl Planted {
         };
         let memory = self.memory();
         for waiter in waiters() {
-            // Whoever went in meanwhile stands in line no more.
+            // A waiter that was granted the lock meanwhile is no longer in line.
             let waits = waiters().iter().any(|it| it.claim == waiter.claim);
             if waiter.claim == newcomer.id || !waits {
                 continue;
@@ -385,7 +387,7 @@ impl Planted {
         }
     }
 
-    /// Renews every lease that anybody has.
+    /// Renews every lease of every client.
     fn renew_all(&self, store: &Store) {
         for (link, claim) in self.memory().claims.values() {
             let renewal = Renewal::new(
@@ -425,7 +427,7 @@ fn free(store: &Store, name: &str, only: Option<usize>) {
     }
 }
 
-/// The same grant, good for so long.
+/// Returns the same grant with this validity.
 fn valid(grant: Grant, valid: Duration) -> Grant {
     Grant::new(grant.fence, valid).with_fences(grant.fences)
 }

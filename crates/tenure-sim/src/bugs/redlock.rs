@@ -1,4 +1,4 @@
-//! How the planted bugs of redlock go wrong: at a node, or around the client.
+//! The planted bugs of redlock: at a node, or around the client.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::contract::{Reply, Request};
 use crate::store::Store;
 
 impl Planted {
-    /// The rule by which clients decide who is first after a split vote.
+    /// Returns the rule by which clients decide who is first after a split vote.
     pub(crate) fn tie_rule(&self) -> TieRule {
         if self.is(Bug::RedlockTieByNodeOrder) {
             TieRule::NodeOrder
@@ -25,7 +25,7 @@ impl Planted {
         }
     }
 
-    /// What a client makes of a vote that failed.
+    /// Returns what a client makes of a failed vote.
     pub(crate) fn failed_vote(&self, error: Error) -> Error {
         match error {
             Error::Indeterminate { driver, source } if self.is(Bug::RedlockLostAnswerMeansNo) => {
@@ -35,7 +35,7 @@ impl Planted {
         }
     }
 
-    /// A client that counts its leases, if it counts them wrongly.
+    /// Wraps a client so that it counts its leases wrongly, if that is the mistake.
     pub(crate) fn around(&self, client: Arc<dyn Driver>, clock: &Arc<SimClock>) -> Arc<dyn Driver> {
         if self.is(Bug::RedlockValidityFromAnswers) {
             let clock = Arc::clone(clock);
@@ -45,7 +45,7 @@ impl Planted {
         }
     }
 
-    /// Lets a node decide, or decides wrongly.
+    /// Has a node decide, or decides wrongly.
     pub(super) fn decide_vote(
         &self,
         store: &Store,
@@ -101,7 +101,7 @@ impl Planted {
     }
 }
 
-/// Counts what is left of a lease from when the answers came.
+/// Counts the remaining time of a lease from the arrival of the replies.
 #[derive(Debug)]
 struct CountsFromAnswers {
     client: Arc<dyn Driver>,

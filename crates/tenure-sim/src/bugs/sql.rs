@@ -1,4 +1,4 @@
-//! How the planted bugs of a database go wrong: in its table, or on the way to it.
+//! The planted bugs of a database: in its table, or on the way to it.
 
 use tenure::store::sql::simulation::{Lease, Reply as Answer, Row, Seen, Statement, Whereabouts};
 
@@ -17,7 +17,7 @@ impl Planted {
         });
     }
 
-    /// Lets a database execute a statement, or does it wrongly.
+    /// Has a database execute a statement, or executes it wrongly.
     pub(super) fn decide_statement(
         &self,
         store: &Store,
@@ -89,7 +89,7 @@ impl Planted {
         Some(reply)
     }
 
-    /// Tells wrongly where clients are.
+    /// Reports wrong whereabouts of clients.
     fn misplace(&self, answer: &mut Answer) {
         if !self.is(Bug::SqlPresenceGone) {
             return;
@@ -105,7 +105,7 @@ impl Planted {
     }
 }
 
-/// Does something with the row of a lease that nobody waits for.
+/// Calls `act` with the row of a lease that nobody waits for.
 fn with_row<T>(store: &Store, lease: &Lease, act: impl FnOnce(&mut Row, i64) -> T) -> Option<T> {
     let acted = store.with_sql(|server, now_us| {
         let row = server.table.rows.get_mut(&lease.name);

@@ -1,4 +1,4 @@
-//! Variants b and c: nodes lose their memory, without and with what is done against it.
+//! Variants b and c: nodes lose their memory, without and with protection against it.
 
 use crate::faults::{FAULTS, NO_EXPIRY};
 use crate::rules::Rule;
@@ -29,7 +29,7 @@ pub(crate) const LEADING: Redlock = Redlock {
     ..SKEWED
 };
 
-/// Variant c for exclusion: leases end after 1 tick, when all believe that they do.
+/// Variant c for exclusion: leases end after 1 tick, exactly when everybody believes that they do.
 pub(crate) const ON_TIME: Redlock = Redlock {
     expiry: Expiry::OnTime { ttl: 1 },
     amnesia: Amnesia::AnyNode,

@@ -1,4 +1,4 @@
-//! What a step does, above all to the client.
+//! The effect of a step, mainly on the client.
 
 use crate::node::Message;
 use crate::state::{Attempt, Fence, MAJORITY, Phase, State};
@@ -60,7 +60,7 @@ impl Redlock {
         }
     }
 
-    /// Returns the fence that an attempt which begins now has to exceed, or 0 if any fence by the
+    /// Returns the fence that an attempt that starts now must exceed, or 0 if any fence by the
     /// clocks will.
     fn floor(&self, state: &State) -> Fence {
         let largest = state.largest_reported();
@@ -99,7 +99,7 @@ impl Redlock {
         self.choose(state, number);
     }
 
-    /// With a majority of grants, reports their fence or begins to seal the largest.
+    /// With a majority of grants, reports their fence or starts to seal the largest.
     fn choose(&self, state: &mut State, number: usize) {
         let fences = state.granted(number);
         let largest = fences.iter().copied().max().unwrap_or(0);
@@ -143,7 +143,7 @@ impl Redlock {
         }
     }
 
-    /// Tells the caller, who believes from now on.
+    /// Reports to the caller, who believes from now on.
     fn report(&self, state: &mut State, number: usize, fence: Fence) {
         if self.records() {
             record_grant(state, number);
@@ -160,7 +160,7 @@ impl Redlock {
         }
     }
 
-    /// Lets the time move on; a client that is too late has given up.
+    /// Advances the time; a client that is too late has given up.
     fn tick(&self, state: &mut State) {
         state.now += 1;
         for node in &mut state.nodes {
@@ -187,7 +187,7 @@ fn record_grant(state: &mut State, number: usize) {
     seen.grant_by_forgetful_node |= forgetful;
 }
 
-/// The client of the first attempt, which gave up, begins this one and mixes the answers up.
+/// The client of the first attempt, which gave up, starts this one and confuses the replies.
 fn take_over_votes(state: &mut State, number: usize) {
     if state.attempts[0].phase != Phase::Over(0) {
         return;

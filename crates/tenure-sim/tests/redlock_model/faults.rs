@@ -1,4 +1,4 @@
-//! Variant a: every fault but the loss of a node's memory. Fences are unique and grow.
+//! Variant a: every fault except the loss of a node's memory. Fences are unique and grow.
 
 use crate::holds;
 use crate::rules::Rule;

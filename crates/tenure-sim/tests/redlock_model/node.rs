@@ -1,19 +1,19 @@
-//! What a node does with a message.
+//! How a node handles a message.
 
 use crate::state::{Attempt, Fence, Lease, Node, Tick, Vote};
 use crate::variant::{Expiry, Mistake, Redlock, Repeats};
 
-/// `Ask` or `Seal`, as it reaches a node.
+/// `Ask` or `Seal` when it reaches a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
-    /// The place of the attempt.
+    /// The position of the attempt.
     pub(crate) number: usize,
     pub(crate) attempt: &'a Attempt,
     pub(crate) now: Tick,
 }
 
 impl Redlock {
-    /// Takes `Ask` in; returns the vote if there is one that counts.
+    /// Handles `Ask`; returns the vote if there is one that counts.
     pub(crate) fn ask(
         &self,
         node: &mut Node,
@@ -34,10 +34,10 @@ impl Redlock {
         counts.then_some(Vote::Granted(lease.fence))
     }
 
-    /// Takes `Seal` in; returns the vote if there is one that counts.
+    /// Handles `Seal`; returns the vote if there is one that counts.
     ///
-    /// A lease with a larger fence is refused: it is not the one that the client was told of, and
-    /// in between another attempt may have been granted this very fence here.
+    /// A lease with a larger fence is refused: it is not the one that was reported to the client,
+    /// and in between another attempt may have been granted this very fence here.
     pub(crate) fn seal(&self, node: &mut Node, message: &Message<'_>) -> Option<Vote> {
         let (fence, now) = (message.attempt.seal, message.now);
         if node.lease.is_none() {
@@ -53,14 +53,14 @@ impl Redlock {
         self.counts(node, &lease, now).then_some(Vote::Sealed)
     }
 
-    /// Takes `Withdraw` in.
+    /// Handles `Withdraw`.
     pub(crate) fn withdrawn(node: &mut Node, number: usize) {
         if node.is_held_by(number) {
             node.lease = None;
         }
     }
 
-    /// Comes back after a crash without its memory.
+    /// Restarts after a crash without its memory.
     pub(crate) fn forget(&self, node: &mut Node, now: Tick) {
         node.lease = None;
         node.last = 0;
@@ -70,7 +70,7 @@ impl Redlock {
         }
     }
 
-    /// Looks at the time, which has moved on to `now`.
+    /// Handles the new time `now`.
     pub(crate) fn look_at_the_clock(&self, node: &mut Node, now: Tick) {
         let on_time = matches!(self.expiry, Expiry::OnTime { .. });
         if on_time && node.lease.is_some_and(|lease| lease.until <= now) {
@@ -78,11 +78,11 @@ impl Redlock {
         }
     }
 
-    /// Gives the lease that `Seal` does not find, unless the node has given out its fence, or a
-    /// larger one.
+    /// Grants the lease that `Seal` does not find, unless the node has already granted its fence or
+    /// a larger one.
     ///
-    /// A node that was young after the attempt began may have given out the fence and forgotten it.
-    /// The lease is of use to its holder, but is no vote.
+    /// A node that was young after the attempt started may have granted the fence and forgotten it.
+    /// The lease is useful to its holder, but is not a vote.
     fn give_back(&self, node: &mut Node, message: &Message<'_>) {
         let fence = message.attempt.seal;
         let is_last = node.last == fence;
@@ -97,7 +97,7 @@ impl Redlock {
         }
     }
 
-    /// Gives a lease, or the same one anew.
+    /// Grants a lease, or the same one again.
     fn grant(&self, node: &mut Node, attempt: usize, fence: Fence, now: Tick) {
         node.last = fence;
         node.lease = Some(Lease {

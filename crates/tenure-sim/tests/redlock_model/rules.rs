@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must happen in some.
+//! What must be true in every state, and what must happen in some.
 
 use stateright::Property;
 
@@ -10,15 +10,16 @@ use crate::variant::Redlock;
 pub(crate) enum Rule {
     /// No two reported grants have the same fence.
     Unique,
-    /// A grant has a larger fence than all that were reported before its attempt began.
+    /// A grant has a larger fence than all grants that were reported before its attempt started.
     Growing,
     /// At most one client believes that it holds the lock.
     Exclusive,
-    /// The interesting things do happen, and the other rules do not hold for want of them.
+    /// The interesting events do happen, so the other rules are not kept merely because they are
+    /// absent.
     Reach,
 }
 
-/// Returns what the checker looks for.
+/// Returns the properties for the checker.
 pub(crate) fn properties(rules: &[Rule]) -> Vec<Property<Redlock>> {
     let of = |rule: &Rule| match rule {
         Rule::Unique => vec![Property::always("fences are unique", fences_are_unique)],

@@ -1,24 +1,24 @@
-//! Split votes: whatever the clients see of the nodes, everybody can still be served.
+//! Split votes: whatever clients see of the nodes, everybody can still be served.
 //!
-//! Clients ask for one lock, each once. Every request reaches each node at a time of its own, which is
-//! latency; a client has its own order of the nodes, and reaches only some of them. A node grants to
-//! the first that asks, lets others stand in line, and hands over to the first in line. A client that
-//! has heard from all nodes in reach and has no majority looks at all of them later, and then
-//! stays, stands in line or gives way, as `lost.rs` does.
+//! Clients ask for one lock, each once. Every request reaches each node at a different time,
+//! because of latency. Each client has its own order of the nodes, and reaches only some of them. A
+//! node grants to the first client that asks, queues the others, and hands over to the first in
+//! line. A client that has replies from all reachable nodes and no majority looks at all of them
+//! later. It then stays, waits in line or gives way, as `lost.rs` does.
 //!
-//! Waits are random, so a client that may do something will do it sooner or later. So the lock is live if
-//! there is a way from each state to one in which all were served: a livelock is a set of states that
-//! has no such way out. Checked for every state, in [`traps`].
+//! Waits are random, so a client that may take a step will take it sooner or later. The lock is
+//! therefore live if there is a path from each state to one in which all clients were served: a
+//! livelock is a set of states without such a path. [`traps`] checks this for every state.
 
 use std::collections::HashMap;
 
 use stateright::Model;
 
-/// The most nodes and clients.
+/// The maximum number of nodes and clients.
 const NODES: usize = 5;
 const CLIENTS: [Who; 3] = [Who::Ann, Who::Bob, Who::Eve];
 
-/// Clients, what they reach, and how they decide who stays.
+/// The clients, the nodes that they reach, and how they decide who stays.
 #[derive(Clone, Debug)]
 struct Split {
     majority: usize,
@@ -37,25 +37,26 @@ enum Who {
     Eve,
 }
 
-/// How a client looks who holds the nodes.
+/// How a client finds out who holds the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
-    /// At all of them at the same time: there are too many states otherwise.
+    /// From all of them at the same time: there are too many states otherwise.
     AtOnce,
-    /// At one after another, so that what it has seen may be over when it decides.
+    /// From one after another, so that what it has seen may be outdated when it decides.
     OneByOne,
 }
 
 /// Which of the claims that split a vote stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
-    /// The one that is before the others by a rank that all see alike.
+    /// The first one by a rank that all clients see alike.
     ByRank,
-    /// The one with the most nodes, and of equals the one with the first: as this client sees it.
+    /// The one with the most nodes, and among equals the one with the first node, as this client
+    /// sees it.
     ByNodes,
 }
 
-/// Whether the one that stays gives way in the end.
+/// Whether the claim that stays gives way in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastResort {
     None,
@@ -74,22 +75,22 @@ struct Node {
     line: [Option<Who>; CLIENTS.len()],
 }
 
-/// What a client is doing; of nodes, a bit each.
+/// The state of a client; nodes are one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Client {
-    /// It has been told by some nodes, and some of these have granted it the lock.
+    /// It has replies from some nodes, and some of these have granted it the lock.
     Asking {
         told: u8,
         granted: u8,
     },
-    /// It has looked who holds some nodes.
+    /// It has found out who holds some nodes.
     Looking {
         looked: u8,
         seen: [Option<Who>; NODES],
     },
-    /// It stands in line, or has given way, and asks again at any time.
+    /// It waits in line, or has given way, and may ask again at any time.
     Waiting,
-    /// It takes back what it has, and has done so at some nodes.
+    /// It withdraws its claim, and has done so at some nodes.
     Leaving {
         left: u8,
         is_served: bool,
@@ -107,7 +108,7 @@ impl Default for Client {
     }
 }
 
-/// A request of a client reaches a node, or the client goes on by itself.
+/// A request of a client reaches a node, or the client takes a step by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Reach { client: Who, node: usize },
@@ -180,7 +181,7 @@ impl Model for Split {
 }
 
 impl Split {
-    /// A request reaches a node, and its answer the client.
+    /// Handles a request at a node, and its reply at the client.
     fn arrive(&self, state: &mut State, who: Who, place: usize) {
         let (bit, reach) = (1 << place, self.reach[who as usize]);
         let node = &mut state.nodes[place];
@@ -221,7 +222,7 @@ impl Split {
         }
     }
 
-    /// Who holds which nodes, for a client that has looked at all of them.
+    /// Returns who holds which nodes, for a client that has looked at all of them.
     fn seen(&self, who: Who, state: &State) -> Option<[Option<Who>; NODES]> {
         let Client::Looking { looked, mut seen } = state.clients[who as usize] else {
             return None;
@@ -236,7 +237,7 @@ impl Split {
         (looked.count_ones() as usize == reach.len()).then_some(seen)
     }
 
-    /// What a client may do that has seen this.
+    /// Returns what a client that has seen this may do.
     fn choices(&self, who: Who, seen: &[Option<Who>; NODES]) -> [Option<Choice>; 2] {
         let count = |holder: Who| seen.iter().filter(|one| **one == Some(holder)).count();
         let others = || {
@@ -269,7 +270,7 @@ impl Split {
 }
 
 impl Node {
-    /// Takes in a request; returns whether it is granted.
+    /// Handles a request; returns whether it is granted.
     fn ask(&mut self, client: Who) -> bool {
         let holder = *self.holder.get_or_insert(client);
         if holder != client && !self.line.contains(&Some(client)) {
@@ -279,7 +280,7 @@ impl Node {
         holder == client
     }
 
-    /// Takes a client out, and hands over to the first in line.
+    /// Removes a client, and hands over to the first in line.
     fn leave(&mut self, client: Who) {
         if let Some(place) = self.line.iter().position(|one| *one == Some(client)) {
             self.take(place);
@@ -300,7 +301,8 @@ fn leaving(is_served: bool) -> Client {
     Client::Leaving { left: 0, is_served }
 }
 
-/// Returns how many states there are, and how many of them have no way to one in which all were served.
+/// Returns how many states there are, and how many of them have no path to one in which all were
+/// served.
 fn traps(model: &Split) -> (usize, usize) {
     let mut numbers: HashMap<State, usize> = HashMap::new();
     let mut states = model.init_states();
@@ -337,7 +339,7 @@ fn traps(model: &Split) -> (usize, usize) {
     (states.len(), trapped)
 }
 
-/// Three nodes and three zones, each of which lists its own node first.
+/// Three nodes and three zones; clients in each zone list their own node first.
 const ZONES: Split = Split {
     majority: 2,
     reach: &[&[0, 1, 2], &[1, 2, 0], &[2, 0, 1]],
@@ -362,7 +364,8 @@ const PARTITION: Split = Split {
     ..ZONES
 };
 
-/// Five nodes, and three clients that reach a majority each, which have one node in common.
+/// Five nodes, and three clients that each reach a majority; these majorities have one node in
+/// common.
 const RING: Split = Split {
     majority: 3,
     reach: &[&[0, 1, 2], &[2, 3, 4], &[4, 0, 2]],

@@ -1,21 +1,21 @@
-//! What there is at one moment: nodes, attempts, and the time.
+//! The state at one moment: nodes, attempts, and the time.
 
-/// Nodes that are asked.
+/// The number of nodes.
 pub(crate) const NODES: usize = 3;
 
-/// Votes that an attempt needs.
+/// The number of votes that an attempt needs.
 pub(crate) const MAJORITY: usize = 2;
 
 /// The most attempts that a variant can have.
 pub(crate) const ATTEMPTS: usize = 3;
 
-/// The number of a grant; 0 stands for none.
+/// The number of a grant; 0 means none.
 pub(crate) type Fence = u8;
 
-/// A moment, as the slowest clock shows it.
+/// A time, as the slowest clock shows it.
 pub(crate) type Tick = u8;
 
-/// All that is known at one moment, here and in the messages that may still arrive.
+/// Everything that is known at one moment, including the messages that may still arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) now: Tick,
@@ -24,17 +24,17 @@ pub(crate) struct State {
     pub(crate) seen: Seen,
 }
 
-/// What a node knows, and what each attempt has heard from it.
+/// What a node knows, and what each attempt has learned from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) lease: Option<Lease>,
-    /// The last fence that the node gave out or sealed.
+    /// The last fence that the node granted or sealed.
     pub(crate) last: Fence,
     /// How far its clock is ahead of the slowest one.
     pub(crate) ahead: Tick,
     /// Until when it is or was young, or 0.
     pub(crate) young_until: Tick,
-    /// The answer that each attempt has heard.
+    /// The reply that each attempt has read.
     pub(crate) votes: [Option<Vote>; ATTEMPTS],
     /// Whether it has ever lost its memory; kept like [`Seen`].
     pub(crate) forgot: bool,
@@ -46,14 +46,14 @@ pub(crate) struct Lease {
     /// The attempt that it was given to.
     pub(crate) attempt: usize,
     pub(crate) fence: Fence,
-    /// Whether it counts: not if the node was young when it gave or last numbered the lease, nor if
-    /// `Seal` gave it back.
+    /// Whether it counts: not if the node was young when it granted or last numbered the lease, nor
+    /// if `Seal` gave it back.
     pub(crate) counts: bool,
-    /// When it ends, where leases end on time; else 0.
+    /// When it ends, if leases end on time; otherwise 0.
     pub(crate) until: Tick,
 }
 
-/// A node's answer that counts for an attempt.
+/// A node's reply that counts for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Vote {
     Granted(Fence),
@@ -67,13 +67,13 @@ pub(crate) struct Attempt {
     pub(crate) proposal: Fence,
     /// The fence of the `Seal` that was sent, or 0.
     pub(crate) seal: Fence,
-    /// The largest fence that had been reported when the attempt began.
+    /// The largest fence that had been reported when the attempt started.
     pub(crate) floor: Fence,
-    /// When it began.
+    /// When it started.
     pub(crate) began: Tick,
 }
 
-/// How far an attempt has come.
+/// The progress of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Phase {
     #[default]
@@ -108,7 +108,7 @@ impl State {
         reported.max().unwrap_or(0)
     }
 
-    /// Returns the fences of the grants that `attempt` has heard of.
+    /// Returns the fences of the grants that `attempt` knows of.
     pub(crate) fn granted(&self, attempt: usize) -> Vec<Fence> {
         let granted = |node: &Node| match node.votes[attempt] {
             Some(Vote::Granted(fence)) => Some(fence),
@@ -117,13 +117,13 @@ impl State {
         self.nodes.iter().filter_map(granted).collect()
     }
 
-    /// Returns how many nodes have sealed the fence of `attempt`, as far as it has heard.
+    /// Returns how many nodes have sealed the fence of `attempt`, as far as it knows.
     pub(crate) fn sealed(&self, attempt: usize) -> usize {
         let sealed = |node: &&Node| node.votes[attempt] == Some(Vote::Sealed);
         self.nodes.iter().filter(sealed).count()
     }
 
-    /// Forgets what `attempt` has heard.
+    /// Discards the replies that `attempt` has read.
     pub(crate) fn clear_votes(&mut self, attempt: usize) {
         for node in &mut self.nodes {
             node.votes[attempt] = None;
@@ -132,7 +132,7 @@ impl State {
 }
 
 impl Node {
-    /// Returns whether the node has lost its memory lately.
+    /// Returns whether the node has recently lost its memory.
     pub(crate) fn is_young(&self, now: Tick) -> bool {
         self.young_until > now
     }
@@ -144,7 +144,7 @@ impl Node {
 }
 
 impl Attempt {
-    /// Returns whether answers no longer matter to the attempt.
+    /// Returns whether replies no longer matter to the attempt.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Held(_) | Phase::Over(_))
     }

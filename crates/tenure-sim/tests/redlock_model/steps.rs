@@ -1,4 +1,4 @@
-//! Which steps are possible in a state.
+//! The possible steps in a state.
 
 use stateright::{Model, Property};
 
@@ -9,13 +9,13 @@ use crate::variant::{Amnesia, Expiry, Redlock, Repeats, Shortcuts};
 /// One step of a client, a node, the network or the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The next attempt begins: `Ask` is on its way to all nodes.
+    /// The next attempt starts: `Ask` is in flight to all nodes.
     Begin { proposal: Fence },
     /// `Ask` reaches a node, for the first time or again.
     Ask {
         attempt: usize,
         node: usize,
-        /// Of no matter if the node has no lease.
+        /// Irrelevant if the node has no lease.
         repeats: Repeats,
         answer: Answer,
     },
@@ -25,21 +25,21 @@ pub(crate) enum Step {
         node: usize,
         answer: Answer,
     },
-    /// The client gives up or releases: `Withdraw` is on its way to all nodes.
+    /// The client gives up or releases: `Withdraw` is in flight to all nodes.
     Withdraw { attempt: usize },
     /// `Withdraw` reaches a node, for the first time or again.
     Drop { attempt: usize, node: usize },
     /// A lease ends at its node.
     Expire { node: usize },
-    /// A node crashes and comes back with its memory.
+    /// A node crashes and restarts with its memory.
     Restart { node: usize },
-    /// A node crashes and comes back empty.
+    /// A node crashes and restarts without its memory.
     Forget { node: usize },
-    /// The time moves on.
+    /// The time advances.
     Tick,
 }
 
-/// What becomes of an answer.
+/// What happens to a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Heard,
@@ -99,8 +99,8 @@ impl Redlock {
         }
     }
 
-    /// Adds the arrival of each request that the attempt has sent: every one may arrive late,
-    /// again, or never. Those that the node will refuse are left out.
+    /// Adds the arrival of each request that the attempt has sent: each may arrive late, again, or
+    /// never. Requests that the node will refuse are left out.
     fn messages(&self, attempt: usize, state: &State, steps: &mut Vec<Step>) {
         let sent = &state.attempts[attempt];
         for (node, at) in state.nodes.iter().enumerate() {
@@ -129,8 +129,8 @@ impl Redlock {
         }
     }
 
-    /// Where leases end at any time, `Withdraw` is left out: to a node it is an expiry, and a
-    /// client that has given up is one that hears nothing any more.
+    /// Adds withdrawals. Where leases end at any time, `Withdraw` is left out: for a node it is an
+    /// expiry, and a client that has given up is one that receives no more replies.
     fn withdrawals(&self, attempt: usize, state: &State, steps: &mut Vec<Step>) {
         if self.expiry == Expiry::AnyTime && self.shortcuts == Shortcuts::Taken {
             return;
@@ -153,18 +153,19 @@ impl Redlock {
         if self.can_forget(state) {
             steps.push(Step::Forget { node });
         }
-        // It changes nothing but this record: messages that a crash loses may be lost anyway.
+        // This only changes the record of events: messages that a crash loses may be lost anyway.
         if self.records() {
             steps.push(Step::Restart { node });
         }
     }
 
-    /// Returns whether a node that loses its memory now can still grow up.
+    /// Returns whether a node that loses its memory now still has time until it is no longer young.
     pub(crate) fn has_time_to_forget(&self, now: Tick) -> bool {
         self.amnesia != Amnesia::Never && now + self.clock.restart_delay <= self.clock.end
     }
 
-    /// A node that would be young until the end is left out: it is as good as silent.
+    /// Returns whether a node may lose its memory. A node that would be young until the end is left
+    /// out, because it is equivalent to a silent one.
     fn can_forget(&self, state: &State) -> bool {
         let grows_up = self.has_time_to_forget(state.now);
         let young = state.nodes.iter().any(|node| node.is_young(state.now));

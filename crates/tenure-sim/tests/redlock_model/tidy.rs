@@ -1,8 +1,8 @@
-//! Shortcuts: states that differ only in what no longer matters are made the same.
+//! Shortcuts: states that differ only in what no longer matters are made equal.
 //!
-//! Without them the same variants have more than ten times as many states. Each has its reason beside
-//! it: what is left out either changes nothing that can still be heard, or can be undone at once by a
-//! step that is always possible. A test runs small variants without them.
+//! Without them the same variants have more than ten times as many states. The reason is given
+//! beside each of them: what is left out either does not affect any future reply, or can be undone
+//! at once by a step that is always possible. A test runs small variants without shortcuts.
 
 use crate::state::{
     ATTEMPTS, Attempt, Fence, Lease, MAJORITY, NODES, Node, Phase, State, Tick, Vote,
@@ -39,8 +39,8 @@ impl Redlock {
         if attempt.proposal > 0 && self.is_outrun(attempt.proposal, state) {
             attempt.proposal = 0;
         }
-        // At a node that has given out smaller ones alone, `Seal` gives a lease that nobody hears of;
-        // it may as well be lost.
+        // At a node that has only granted smaller fences, `Seal` grants a lease that nobody learns
+        // of. It may as well be lost.
         if attempt.seal > 0 && attempt.is_done() && self.is_below_all(attempt.seal, state) {
             attempt.seal = 0;
         }
@@ -54,7 +54,7 @@ impl Redlock {
         state.attempts[number] = attempt;
     }
 
-    /// Returns whether too few nodes can still vote for the attempt: to all others, it is one that
+    /// Returns whether too few nodes can still vote for the attempt: for all others, it is one that
     /// has given up.
     fn is_doomed(&self, state: &State, number: usize) -> bool {
         use Mistake::{CountsGivenBack, CountsGrantsOfYouth, CountsYoung};
@@ -74,14 +74,14 @@ impl Redlock {
         state.nodes.iter().filter(can_vote).count() < MAJORITY
     }
 
-    /// Returns whether the bounds allow the node a grant to the attempt, now or later.
+    /// Returns whether the bounds permit the node a grant to the attempt, now or later.
     fn can_grant(&self, node: &Node, number: usize) -> bool {
         let bound = !self.clock.runs() && self.amnesia == Amnesia::Never;
         let answers = self.repeats.contains(&Repeats::Answered) && node.is_held_by(number);
         !bound || node.last < self.highest || answers
     }
 
-    /// Returns whether the node has a lease to seal, or may give it back, or may give one to `Ask`
+    /// Returns whether the node has a lease to seal, or may give it back, or may grant one to `Ask`
     /// that is not too large, now or later.
     fn can_seal(&self, node: &Node, number: usize, attempt: &Attempt, now: Tick) -> bool {
         let fits = |lease: &&Lease| lease.attempt == number && lease.fence <= attempt.seal;
@@ -97,7 +97,7 @@ impl Redlock {
             || gives
     }
 
-    /// Returns whether all nodes give out the same fences without the proposal, now and later.
+    /// Returns whether all nodes grant the same fences without the proposal, now and later.
     fn is_outrun(&self, proposal: Fence, state: &State) -> bool {
         if self.has(Mistake::IgnoresLast) {
             return false;
@@ -109,7 +109,7 @@ impl Redlock {
         })
     }
 
-    /// Returns whether all nodes give out only larger fences to `Ask`, now and later.
+    /// Returns whether all nodes grant only larger fences to `Ask`, now and later.
     fn is_below_all(&self, fence: Fence, state: &State) -> bool {
         let remembers = self.amnesia == Amnesia::Never;
         state.nodes.iter().all(|node| {
@@ -118,8 +118,8 @@ impl Redlock {
         })
     }
 
-    /// Returns the earliest beginning that is as good: only nodes that were young are compared with
-    /// it, and clocks where leases end on time.
+    /// Returns the earliest equivalent start: it is only compared with nodes that were young, and
+    /// with clocks where leases end on time.
     fn began_that_matters(&self, attempt: &Attempt, state: &State) -> Tick {
         if matches!(self.expiry, Expiry::OnTime { .. }) {
             return attempt.began;
@@ -144,11 +144,11 @@ impl Redlock {
         state.nodes[place] = node;
     }
 
-    /// Returns the least `last` that is as good, for a node that is behind all clocks.
+    /// Returns the smallest equivalent `last` for a node that is behind all clocks.
     ///
-    /// It only decides whether a `Seal` finds a fence that the node has not given out: one that was
-    /// sent, or may be because of what was heard, or of what a repeat may hear. Those to come are
-    /// larger.
+    /// It only decides whether a `Seal` finds a fence that the node has not granted yet: a `Seal`
+    /// that was sent, or that may be sent because of a reply that was read, or that a repeat may
+    /// read. Future ones are larger.
     fn last_that_matters(&self, state: &State, last: Fence) -> Fence {
         let mut matters = 0;
         let mut look = |fence: Fence| {
@@ -172,10 +172,12 @@ impl Redlock {
         matters
     }
 
-    /// A lease is idle if no answer about it counts before it is given anew. Its fence decides
-    /// nothing: where that refuses a `Seal`, `last` is as large, and would not change. If it can end
-    /// at any moment, it is left out: a node without it does the same for its attempt, and for others
-    /// what it does for them after that end.
+    /// Simplifies an idle lease.
+    ///
+    /// A lease is idle if no reply about it counts before it is granted again. Its fence decides
+    /// nothing: where the fence refuses a `Seal`, `last` is as large, and would not change. If it
+    /// can end at any moment, it is left out: a node without it does the same for its attempt, and
+    /// for others what it does for them after that end.
     fn tidy_lease(&self, state: &State, node: &mut Node) {
         let Some(lease) = &mut node.lease else {
             return;
@@ -202,7 +204,7 @@ impl Redlock {
         self.mistake.is_none_or(|own| !against.contains(&own))
     }
 
-    /// Sorts attempts and nodes: they have no names, only places in the state.
+    /// Sorts attempts and nodes: they have no names, only positions in the state.
     fn sort(&self, state: &mut State) {
         if !self.has(Mistake::CountsOlderAttempt) {
             let mut order = [0, 1, 2];
@@ -218,7 +220,7 @@ impl Redlock {
     }
 }
 
-/// Returns when the first attempt began to which answers still matter, or now if there is none.
+/// Returns when the first attempt started to which replies still matter, or now if there is none.
 fn first_began(state: &State) -> Tick {
     let asks = |attempt: &&Attempt| matches!(attempt.phase, Phase::Asking | Phase::Sealing);
     let began = state.attempts.iter().filter(asks).map(|one| one.began);
@@ -229,7 +231,7 @@ fn heard(state: &State, attempt: usize) -> [Option<Vote>; NODES] {
     state.nodes.map(|node| node.votes[attempt])
 }
 
-/// Moves attempt `order[n]` to place `n`.
+/// Moves attempt `order[n]` to position `n`.
 fn rearrange(state: &mut State, order: [usize; ATTEMPTS]) {
     state.attempts = order.map(|number| state.attempts[number]);
     for node in &mut state.nodes {

@@ -1,4 +1,4 @@
-//! What can be different from one variant to another: faults, bounds, mistakes.
+//! The differences between variants: faults, bounds, mistakes.
 
 use crate::rules::Rule;
 use crate::state::{Fence, Tick};
@@ -6,11 +6,11 @@ use crate::state::{Fence, Tick};
 /// One variant of the protocol, with its faults and bounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Redlock {
-    /// Up to [`ATTEMPTS`](crate::state::ATTEMPTS).
+    /// At most [`ATTEMPTS`](crate::state::ATTEMPTS).
     pub(crate) attempts: usize,
-    /// No larger fences are given out.
+    /// The largest fence that is granted.
     pub(crate) highest: Fence,
-    /// Each repeat is one of these.
+    /// The possible outcomes of each repeat.
     pub(crate) repeats: &'static [Repeats],
     pub(crate) expiry: Expiry,
     pub(crate) amnesia: Amnesia,
@@ -20,12 +20,12 @@ pub(crate) struct Redlock {
     pub(crate) rules: &'static [Rule],
 }
 
-/// What becomes of an `Ask` whose attempt has the lease of the node already.
+/// What happens to an `Ask` whose attempt already has the lease of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeats {
-    /// It is answered with the fence of the lease, as nodes do if this belongs to no client.
+    /// The reply is the fence of the lease, as real nodes do if it belongs to no client.
     Answered,
-    /// The lease gets a new fence, as nodes do if it belongs to a client.
+    /// The lease gets a new fence, as real nodes do if it belongs to a client.
     Numbered,
 }
 
@@ -35,13 +35,13 @@ pub(crate) enum Expiry {
     Never,
     /// At any moment or never, whatever its holder believes.
     AnyTime,
-    /// After `ttl` ticks; and the client stops to believe `ttl` ticks after it began to ask.
+    /// After `ttl` ticks; the client stops to believe `ttl` ticks after it started to ask.
     OnTime {
         ttl: Tick,
     },
 }
 
-/// Which nodes lose their memory, and any number of times.
+/// Which nodes lose their memory, any number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amnesia {
     Never,
@@ -51,14 +51,14 @@ pub(crate) enum Amnesia {
     AnyNode,
 }
 
-/// How time passes, and what nodes make of it.
+/// How time passes, and how nodes use it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// The last tick; with 0 the time stands still, and fences do not follow it.
     pub(crate) end: Tick,
     /// How far one clock is ahead of the others.
     pub(crate) skew: Tick,
-    /// How far ahead of its clock a node lets a proposal be.
+    /// How far ahead of its clock a node permits a proposal to be.
     pub(crate) lead: Tick,
     /// How long a node is young after it has lost its memory.
     pub(crate) restart_delay: Tick,
@@ -69,15 +69,15 @@ pub(crate) struct Clock {
 pub(crate) enum Mistake {
     /// A lease that `Seal` gave back counts once the node is no longer young.
     CountsGivenBack,
-    /// A lease that a node gave when it was young counts once the node is no longer young.
+    /// A lease that a node granted when it was young counts once the node is no longer young.
     CountsGrantsOfYouth,
-    /// A client counts what was answered to its attempt before.
+    /// A client counts replies to its previous attempt.
     CountsOlderAttempt,
     /// The votes of young nodes count.
     CountsYoung,
-    /// `Seal` gives back a lease under a fence that the node has given out already.
+    /// `Seal` gives back a lease with a fence that the node has already granted.
     GivesBackAnyTime,
-    /// A node gives out the fence that was proposed, whatever it gave out before.
+    /// A node grants the proposed fence, whatever it granted before.
     IgnoresLast,
     /// Different fences are not sealed; the largest is reported.
     NeverSeals,
@@ -85,11 +85,11 @@ pub(crate) enum Mistake {
     SealLowers,
     /// One sealed node is enough.
     SealsAtOne,
-    /// A node takes a proposal that is far ahead of its clock.
+    /// A node accepts a proposal that is far ahead of its clock.
     TrustsProposals,
 }
 
-/// Whether states that behave alike are taken for one; see [`tidy`](mod@crate::tidy).
+/// Whether states that behave alike are treated as one; see [`tidy`](mod@crate::tidy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortcuts {
     Taken,
@@ -97,10 +97,10 @@ pub(crate) enum Shortcuts {
 }
 
 impl Redlock {
-    /// Returns the largest fence that is given out at this time.
+    /// Returns the largest fence that is granted at this time.
     ///
-    /// By the clock, no fence is ahead of the fastest one by more than the lead: fences are given
-    /// out more slowly than real clocks count.
+    /// By the clock, no fence is ahead of the fastest clock by more than the lead: nodes grant
+    /// fences more slowly than real clocks count.
     pub(crate) fn highest_fence(&self, now: Tick) -> Fence {
         if !self.clock.runs() || self.has(Mistake::TrustsProposals) {
             return self.highest;
@@ -108,9 +108,9 @@ impl Redlock {
         self.clock.fence_at(now + self.clock.skew + self.clock.lead)
     }
 
-    /// Returns what a client may propose.
+    /// Returns the possible proposals of a client.
     ///
-    /// Anything at all where time stands still, else the two extremes.
+    /// Any fence where time stands still, otherwise the two extremes.
     pub(crate) fn proposals(&self, now: Tick) -> Vec<Fence> {
         if !self.clock.runs() {
             return (0..=self.highest).collect();
@@ -143,12 +143,12 @@ impl Clock {
         self.end > 0
     }
 
-    /// Returns the least fence that a node gives out when its clock shows `tick`.
+    /// Returns the smallest fence that a node grants when its clock shows `tick`.
     pub(crate) fn fence_at(&self, tick: Tick) -> Fence {
         if self.runs() { tick + 1 } else { 0 }
     }
 
-    /// Returns whether a node takes a proposal when its clock gives out `least`.
+    /// Returns whether a node accepts a proposal when its clock would grant `least`.
     pub(crate) fn allows(&self, proposal: Fence, least: Fence) -> bool {
         !self.runs() || proposal <= least + self.lead
     }
