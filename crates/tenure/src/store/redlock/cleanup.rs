@@ -214,8 +214,8 @@ impl Cleanup {
         }
     }
 
-    /// Restores a lease at a node that lacks it or has it with a smaller number; returns whether the node
-    /// has it now.
+    /// Restores a lease with its fence at a node that lacks it or has it with a smaller number; returns
+    /// whether the node has it now.
     ///
     /// This is done only while the lease is safely ours.
     pub(crate) async fn repair(self: &Arc<Self>, node: usize, id: &ClaimId) -> bool {

@@ -108,7 +108,7 @@ fn together(name: Name, votes: &[Entry], majority: usize) -> Entry {
 
 /// Combines the reports about one holder: what most nodes report, and until when a majority has it.
 fn holder(votes: &[&Holder], majority: usize) -> Option<Holder> {
-    // The shortest time that some majority has at least.
+    // The index of the time that a majority has at least.
     let quorum = votes.len().checked_sub(majority)?;
     let mut ends: Vec<_> = votes.iter().map(|vote| vote.expires_in).collect();
     ends.sort_unstable();

@@ -67,8 +67,8 @@ impl Tally {
 
     /// Returns whether outstanding votes cannot change the outcome.
     ///
-    /// This is so if the vote is won; or if it is lost, and it is known whether others have won or too few
-    /// nodes can vote.
+    /// This is so if the vote is won; or if it is lost, and it is known whether that is because of others
+    /// or because too few nodes can vote.
     pub(crate) fn is_decided(&self, majority: usize) -> bool {
         let answered = self.answered().len();
         let is_told = answered >= majority || answered + self.open < majority;
