@@ -106,7 +106,7 @@ mod tests {
             },
             replicas: Vec::new(),
         };
-        // The numbers are CRC16 values, as the cluster specification defines them.
+        // The slots follow from CRC16, as the cluster specification defines.
         assert!(range(12182, 12182).has("foo"));
         assert!(range(0, 16383).has("foo"));
         assert!(!range(0, 12181).has("foo") && !range(12183, 16383).has("foo"));
