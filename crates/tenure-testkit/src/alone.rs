@@ -1,15 +1,16 @@
-//! Tests that need a process of their own.
+//! Tests that need their own process.
 
 use std::process::Command;
 
-/// Runs a test in a process of its own, and returns whether this is that process.
+/// Runs a test in a separate process, and returns whether this is that process.
 ///
-/// For tests that fork: of its parent's threads the child has one, and would wait for ever for a lock that another test
-/// held at that moment. `module` is the caller's `module_path!()`, and `test` its name there.
+/// For tests that fork: the child has only one of its parent's threads, and would wait for ever for
+/// a lock that another test held at that moment. `module` is the caller's `module_path!()`, and
+/// `test` its name there.
 ///
 /// # Panics
 ///
-/// If the test fails there.
+/// If the test fails in that process.
 #[must_use = "in the process that this returns false in, the test is done"]
 pub fn alone(module: &str, test: &str) -> bool {
     // This runner starts a process for each test.

@@ -1,4 +1,4 @@
-//! A server's wall clock that tests move.
+//! A server's wall clock that tests can move.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::Command;
 use crate::error::{Error, Result};
 use crate::process;
 
-/// The files of a server's clock: a library for the server, and by how much the clock is off.
+/// The files of a server's clock: a library for the server, and the clock's offset.
 #[derive(Debug)]
 pub(crate) struct MovableClock {
     folder: PathBuf,
 }
 
 impl MovableClock {
-    /// Makes the library in `folder`, by the C compiler that Rust links with.
+    /// Builds the library in `folder`, with the C compiler that Rust uses for linking.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         let compiler = process::find("cc", "gcc")?;
         let clock = Self {
@@ -39,7 +39,7 @@ impl MovableClock {
 
     /// Sets by how many microseconds the clock is ahead.
     pub(crate) fn set(&self, off_us: i64) -> Result<()> {
-        // Written in place: the server has mapped the file.
+        // Written in place, because the server has mapped the file.
         let path = self.folder.join(OFF);
         let file = fs::File::options()
             .write(true)
@@ -52,7 +52,7 @@ impl MovableClock {
         written.map_err(Error::io("move a clock"))
     }
 
-    /// What goes into the environment of a server in `folder`.
+    /// Returns the environment variables of a server in `folder`.
     pub(crate) fn environment(folder: &Path) -> [String; 2] {
         let path = |name| folder.join(name).display().to_string();
         [

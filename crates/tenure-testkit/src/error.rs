@@ -1,35 +1,36 @@
-//! What went wrong with a server, told so that the reader of a failed test need not look further.
+//! Errors of servers, with enough detail that the reader of a failed test need not look further.
 
 use std::error::Error as _;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::time::Duration;
 
-/// A server or another process that did not start, did not answer or said no.
+/// A server or another process did not start, did not reply or refused.
 ///
-/// Its `Debug` text is for people too, with the sources: tests `unwrap` it, and logs have many lines.
+/// Its `Debug` text is for people too, and includes the sources: tests `unwrap` it, and logs have
+/// many lines.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server answered with an error.
+    /// The server replied with an error.
     #[error("{command} was refused: {text}")]
     Answer {
         /// The command that was sent.
         command: String,
-        /// The server's words.
+        /// The server's message.
         text: String,
     },
 
     /// A child process cannot be used.
     #[error("{name} cannot be used: {reason}")]
     Child {
-        /// What it was started as.
+        /// The name that it was started with.
         name: String,
         /// What is wrong with it.
         reason: String,
     },
 
-    /// The operating system said no.
+    /// The operating system refused.
     #[error("could not {action}")]
     Io {
         /// What was attempted.
@@ -43,11 +44,11 @@ pub enum Error {
     Missing {
         /// The program that is not on the `PATH`.
         program: &'static str,
-        /// The Debian package that brings it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
 
-    /// Somebody runs a process by hand that only another process starts.
+    /// Somebody ran a process by hand that only another process starts.
     #[error("{part} is a part of '{of}' and not called by hand")]
     NotByHand {
         /// What was run.
@@ -56,29 +57,29 @@ pub enum Error {
         of: &'static str,
     },
 
-    /// A program ended when it should have gone on, or failed.
+    /// A program ended although it should have continued, or failed.
     #[error("{program} failed; it wrote:\n{log}")]
     Program {
         /// The program that was run.
         program: String,
-        /// What it wrote, or its end.
+        /// Its output, or how it ended.
         log: String,
     },
 
-    /// Something that was waited for did not happen.
+    /// An expected condition did not become true.
     #[error("{what}: not so within {waited:?}; last seen:\n{last}")]
     TimedOut {
-        /// What should have become true.
+        /// The condition.
         what: String,
         /// How long the call waited.
         waited: Duration,
-        /// What there was instead.
+        /// The last state instead.
         last: String,
     },
 }
 
 impl Error {
-    /// Makes the conversion of an I/O error that happened during `action`.
+    /// Returns a conversion for an I/O error that happened during `action`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Io { action, source }
@@ -95,5 +96,5 @@ impl Debug for Error {
     }
 }
 
-/// What most calls of the kit return.
+/// The result of most calls of the kit.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

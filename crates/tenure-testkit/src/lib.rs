@@ -1,16 +1,18 @@
-//! Starts real servers for tests and demonstrations, breaks them on command, and leaves nothing behind.
+//! Starts real servers for tests and demonstrations, breaks them on command, and leaves nothing
+//! behind.
 //!
-//! [`RedisServer`], [`MariaDbServer`] and [`PostgresServer`] have the same methods as far as they can do the same; there
-//! are also groups of Redis servers, replicas of the databases, and a [`PgBouncer`]. A [`Proxy`] goes in front of any.
+//! [`RedisServer`], [`MariaDbServer`] and [`PostgresServer`] have the same methods for what they
+//! have in common. There are also groups of Redis servers, replicas of the databases, and a
+//! [`PgBouncer`]. A [`Proxy`] can be put in front of any of them.
 //!
-//! Each server has a folder and a loopback port of its own, and stops when its value is dropped. It also stops when
-//! the process that started it is killed: a small guardian waits for just that. A program that is not installed is an
-//! error that says what to install; nothing is skipped.
+//! Each server has its own directory and loopback port, and stops when its value is dropped. It
+//! also stops when the process that started it is killed: a small guardian process takes care of
+//! that. A program that is not installed is an error that says what to install; nothing is skipped.
 //!
-//! It also starts programs in several processes that exchange messages: [`Child`] is the one that was started, [`Parent`] the
-//! one that started it.
+//! The kit also starts programs in several processes that exchange messages: [`Child`] is the
+//! process that was started, [`Parent`] the one that started it.
 //!
-//! Everything here but [`Parent::next`] blocks, so that it can be used from any test. For Linux.
+//! Everything here except [`Parent::next`] blocks, so that any test can use it. Linux only.
 //!
 //! ```no_run
 //! use tenure_testkit::{Proxy, RedisServer};
@@ -19,7 +21,7 @@
 //! let proxy = Proxy::start(server.port())?;
 //! let url = server.url_on(proxy.port());
 //! proxy.lose_next_reply_then_cut();
-//! // … the client at `url` does not learn what became of its next request …
+//! // … the client at `url` does not learn the outcome of its next request …
 //! assert_eq!(proxy.replies_swallowed(), 1);
 //! # Ok::<(), tenure_testkit::Error>(())
 //! ```

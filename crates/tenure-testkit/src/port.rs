@@ -1,4 +1,4 @@
-//! Ports that stay ours while a server is down.
+//! Ports that stay reserved while a server is down.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,16 +7,18 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crate::error::{Error, Result};
 
-/// A free loopback port, kept from others who use this kit until dropped.
+/// A free loopback port, reserved until dropped among users of this kit.
 ///
-/// It is outside the range from which the system takes ports for outgoing connections. Otherwise, while the server
-/// is down, a client that connects again and again could be given the very port and so reach itself.
+/// It is outside the range from which the system takes ports for outgoing connections. Otherwise,
+/// while the server is down, a client that keeps reconnecting could be given this very port and
+/// connect to itself.
 ///
 /// Programs that do not use this kit can still take the port.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// An abstract socket of the port's name: one process at a time has it, and it ends with the process.
+    /// An abstract socket named after the port: only one process at a time can have it, and it
+    /// disappears with the process.
     _claim: UnixListener,
 }
 
@@ -25,7 +27,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// If none was found after many tries.
+    /// If none was found after many attempts.
     pub fn free() -> Result<Self> {
         let range = LOWEST..outgoing_from();
         for _ in 0..TRIES {
@@ -54,7 +56,7 @@ impl Port {
     }
 }
 
-/// The first port that the system gives to outgoing connections.
+/// Returns the first port that the system uses for outgoing connections.
 fn outgoing_from() -> u16 {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = range.split_whitespace().next().and_then(|n| n.parse().ok());

@@ -1,4 +1,4 @@
-//! A wire between client and server that breaks on command.
+//! A connection between client and server that breaks on command.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -12,26 +12,28 @@ use crate::error::{Error, Result};
 use crate::port::Port;
 use crate::wait;
 
-/// What a [`Proxy`] does with what it is given.
+/// What a [`Proxy`] does with the data that it receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Forwards everything, each way so much later.
+    /// Forwards everything, with this delay in each direction.
     Delay(Duration),
-    /// Forwards nothing, keeps connections open and accepts new ones; what was held back goes on afterwards.
+    /// Forwards nothing, keeps connections open and accepts new ones; forwards what was held back
+    /// afterwards.
     Freeze,
-    /// Forwards requests, and swallows all that the server says.
+    /// Forwards requests, and discards everything that the server sends.
     LoseReplies,
     /// Forwards everything.
     #[default]
     Pass,
-    /// Closes new connections at once; those that exist go on, unless they are [cut](Proxy::cut).
+    /// Closes new connections at once; existing ones continue, unless they are [cut](Proxy::cut).
     Refuse,
 }
 
-/// A TCP proxy on a loopback port whose faults are switched while it runs.
+/// A TCP proxy on a loopback port whose faults can be changed while it runs.
 ///
-/// It does not know what it forwards: a *reply* is what the server sends in one go. All connections end on drop.
+/// It does not understand what it forwards: a *reply* is what the server sends in one piece. All
+/// connections end on drop.
 #[derive(Debug)]
 pub struct Proxy {
     port: Port,
@@ -62,7 +64,7 @@ impl Proxy {
         self.port.number()
     }
 
-    /// Does this from now on, with new connections and those that exist.
+    /// Applies this fault from now on, to new and existing connections.
     pub fn set(&self, fault: Fault) {
         self.wire.state().fault = fault;
         self.wire.changed.notify_all();
@@ -75,25 +77,28 @@ impl Proxy {
         }
     }
 
-    /// Forwards the next request, swallows its reply and closes its connection; then all is as before.
+    /// Forwards the next request, discards its reply and closes its connection; afterwards
+    /// everything is as before.
     ///
-    /// The server has then done what the client does not learn of. Meant for a connection on which nothing else is
-    /// under way, since the first thing that the server sends afterwards is taken for the reply.
+    /// The server has then carried out a request whose outcome the client does not learn. Use it on
+    /// a connection on which nothing else is in flight, because the first data that the server
+    /// sends afterwards counts as the reply.
     pub fn lose_next_reply_then_cut(&self) {
         self.lose_reply_then_cut(b"");
     }
 
-    /// The same for the next request that contains `text`, such as the name of a command.
+    /// Does the same for the next request that contains `text`, such as the name of a command.
     pub fn lose_reply_then_cut(&self, text: &[u8]) {
         self.wire.state().trap = Some((text.into(), Verdict::Cut));
     }
 
-    /// Forwards the next request that contains `text` and its reply, and closes its connection right after.
+    /// Forwards the next request that contains `text` and its reply, and closes its connection
+    /// right after.
     pub fn forward_reply_then_cut(&self, text: &[u8]) {
         self.wire.state().trap = Some((text.into(), Verdict::ForwardThenCut));
     }
 
-    /// Returns how many connections were accepted so far, with those that were refused.
+    /// Returns how many connections were accepted so far, including those that were refused.
     pub fn connections_accepted(&self) -> u64 {
         self.wire.accepted.load(SeqCst)
     }
@@ -103,22 +108,22 @@ impl Proxy {
         self.wire.refused.load(SeqCst)
     }
 
-    /// Returns how many connections were closed by a fault.
+    /// Returns how many connections a fault closed.
     pub fn connections_cut(&self) -> u64 {
         self.wire.cut.load(SeqCst)
     }
 
-    /// Returns how many connections there are.
+    /// Returns how many connections are open.
     pub fn connections_open(&self) -> usize {
         self.wire.connections().len()
     }
 
-    /// Returns how many replies were swallowed.
+    /// Returns how many replies were discarded.
     pub fn replies_swallowed(&self) -> u64 {
         self.wire.swallowed.load(SeqCst)
     }
 
-    /// Waits until that many replies were swallowed.
+    /// Waits until this many replies were discarded.
     ///
     /// # Errors
     ///
@@ -135,10 +140,10 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.wire.state().closed = true;
-        // The listener waits for a connection, so it is given one to see that it is over.
+        // The listener waits for a connection, so this opens one to make it notice the end.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())));
         if let Some(listener) = self.listener.take() {
-            // A panic in there has been printed; there is nothing to add in a drop.
+            // A panic there has been printed; a drop has nothing to add.
             let _ = listener.join();
         }
     }
@@ -148,7 +153,7 @@ impl Drop for Proxy {
 #[derive(Debug, Default)]
 struct Wire {
     state: Mutex<State>,
-    /// Told when a thread that holds something back should look again.
+    /// Notified when a thread that holds something back should check again.
     changed: Condvar,
     accepted: AtomicU64,
     refused: AtomicU64,
@@ -159,7 +164,8 @@ struct Wire {
 #[derive(Debug, Default)]
 struct State {
     fault: Fault,
-    /// The next request that contains this is the last of its connection; what becomes of its reply.
+    /// The next request that contains this text is the last of its connection; the verdict decides
+    /// about its reply.
     trap: Option<(Vec<u8>, Verdict)>,
     connections: Vec<Arc<Connection>>,
     closed: bool,
@@ -169,7 +175,7 @@ struct State {
 struct Connection {
     client: TcpStream,
     server: TcpStream,
-    /// What becomes of the next reply, if it is the last.
+    /// The verdict on the next reply, if it is the last.
     trapped: Mutex<Option<Verdict>>,
     cut: AtomicBool,
 }
@@ -180,7 +186,7 @@ enum Direction {
     Reply,
 }
 
-/// What becomes of some bytes.
+/// What happens to some bytes.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     Cut,
@@ -196,7 +202,7 @@ impl Connection {
     }
 }
 
-/// Bytes and when they came.
+/// Bytes and their time of arrival.
 type Parcel = (Instant, Vec<u8>);
 
 impl Wire {
@@ -208,7 +214,7 @@ impl Wire {
         self.state().connections.clone()
     }
 
-    /// Accepts until the proxy is dropped, and returns when all connections have ended.
+    /// Accepts connections until the proxy is dropped, and returns when all of them have ended.
     fn accept_all(&self, listener: &TcpListener, upstream: u16) {
         thread::scope(|scope| {
             for client in listener.incoming() {
@@ -226,7 +232,8 @@ impl Wire {
         });
     }
 
-    /// Makes the other half of a connection; `None` if it is refused or the server is not there.
+    /// Opens the other half of a connection; returns `None` if it is refused or the server is not
+    /// there.
     fn connect(&self, client: TcpStream, upstream: u16) -> Option<Arc<Connection>> {
         self.accepted.fetch_add(1, SeqCst);
         if self.state().fault == Fault::Refuse {
@@ -246,7 +253,7 @@ impl Wire {
         Some(connection)
     }
 
-    /// Forwards both ways until both sides have said all, or the connection is cut.
+    /// Forwards in both directions until both sides have closed, or the connection is cut.
     fn serve(&self, connection: &Arc<Connection>) {
         thread::scope(|scope| {
             for direction in [Direction::Request, Direction::Reply] {
@@ -272,7 +279,7 @@ impl Wire {
         mut to: &TcpStream,
     ) {
         loop {
-            // A closed side is news for the other side too, and may be held back like all others.
+            // The end of one side is also forwarded, and may be held back like everything else.
             let parcel = parcels.recv().ok();
             let (arrived, bytes) = parcel.clone().unwrap_or_else(|| (Instant::now(), vec![]));
             match self.judge(connection, direction, arrived, &bytes) {
@@ -285,13 +292,13 @@ impl Wire {
                     self.swallowed.fetch_add(1, SeqCst);
                 }
                 Verdict::Cut => {
-                    // Cut first: whoever has seen the count finds the connection closed.
+                    // Cut first: a caller that has seen the count then finds the connection closed.
                     self.cut(connection);
                     self.swallowed.fetch_add(1, SeqCst);
                     return;
                 }
                 Verdict::ForwardThenCut => {
-                    // Fails only if the client has gone.
+                    // This fails only if the client is gone.
                     let _ = to.write_all(&bytes);
                     return self.cut(connection);
                 }
@@ -301,7 +308,7 @@ impl Wire {
         }
     }
 
-    /// Says what becomes of `bytes`, once it is time.
+    /// Returns what happens to `bytes`, once it is time.
     fn judge(
         &self,
         connection: &Connection,
@@ -341,7 +348,7 @@ impl Wire {
         }
     }
 
-    /// Closes a connection because a fault demands it.
+    /// Closes a connection because of a fault.
     fn cut(&self, connection: &Connection) {
         if !connection.cut.load(SeqCst) {
             self.cut.fetch_add(1, SeqCst);
@@ -351,18 +358,18 @@ impl Wire {
 
     /// Closes a connection.
     fn hang_up(&self, connection: &Connection) {
-        // Under the lock, so that nobody goes to sleep between looking and being told.
+        // Under the lock, so that no thread goes to sleep between its check and the notification.
         let state = self.state();
         connection.cut.store(true, SeqCst);
         drop(state);
         self.changed.notify_all();
-        // It fails only if the other end has closed it already.
+        // These fail only if the other end has already closed the connection.
         let _ = connection.client.shutdown(Shutdown::Both);
         let _ = connection.server.shutdown(Shutdown::Both);
     }
 }
 
-/// Reads until the other end has said all; the closed channel says so.
+/// Reads until the other end has closed; then closes the channel.
 fn read_all(mut from: &TcpStream, parcels: &SyncSender<Parcel>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length) = from.read(&mut buffer) {
@@ -375,7 +382,7 @@ fn read_all(mut from: &TcpStream, parcels: &SyncSender<Parcel>) {
 
 fn listen() -> Result<(Port, TcpListener)> {
     loop {
-        // Bounded, since it fails when there are no ports left.
+        // Bounded, because it fails when there are no ports left.
         let port = Port::free()?;
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())) {
             Ok(listener) => return Ok((port, listener)),
@@ -385,14 +392,15 @@ fn listen() -> Result<(Port, TcpListener)> {
     }
 }
 
-/// Whether a request contains this; the end of all requests, which has no bytes, contains nothing.
+/// Returns whether a request contains this; the end of all requests has no bytes, and contains
+/// nothing.
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     let is_in = || bytes.windows(part.len()).any(|window| window == part);
     !bytes.is_empty() && (part.is_empty() || is_in())
 }
 
-/// How much a connection holds back each way before its sender has to wait.
+/// How much a connection holds back in each direction before its sender has to wait.
 const PARCELS: usize = 256;
 
-/// Until somebody says otherwise.
+/// Until the fault changes.
 const LONG: Duration = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! What all kinds of servers have in common: a program in a folder of its own that can be killed, started again and
-//! frozen.
+//! What all kinds of servers have in common: a program in its own directory that can be killed,
+//! restarted and frozen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,34 +15,35 @@ use crate::process::{self, Process};
 use crate::user::User;
 use crate::wait;
 
-/// A server program and its folder; killed on drop.
+/// A server program and its directory; killed on drop.
 #[derive(Debug)]
 pub struct Server {
     // Dropped in this order: first the program, then what it uses.
     process: Process,
     launch: Launch,
-    /// How long the log was when the program was last started.
+    /// The length of the log when the program was last started.
     log_length: usize,
     folder: TempDir,
 }
 
-/// How a server program is started and asked to end.
+/// How to start a server program, and how to ask it to end.
 #[derive(Debug)]
 pub struct Launch {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
-    /// The name of the log in the folder.
+    /// The name of the log in the directory.
     pub(crate) log: &'static str,
     pub(crate) shutdown: Signal,
-    /// Who runs it instead of us.
+    /// The user that runs it, if not ours.
     pub(crate) user: Option<User>,
     pub(crate) clock: Option<MovableClock>,
-    /// Names of files in the folder that a killed program leaves, and that its next start could misunderstand.
+    /// Names of files in the directory that a killed program leaves behind and that its next start
+    /// could misinterpret.
     pub(crate) leftovers: Vec<String>,
 }
 
 impl Server {
-    /// Starts the program in a folder that already has all that it needs.
+    /// Starts the program in a directory that already has everything it needs.
     pub(crate) fn start(folder: TempDir, launch: Launch) -> Result<Self> {
         Ok(Self {
             process: launch.run(folder.path())?,
@@ -56,7 +57,7 @@ impl Server {
     pub(crate) fn on_free_port<T>(start: impl Fn() -> Result<T>) -> Result<T> {
         for _ in 1..TRIES {
             match start() {
-                // Somebody who does not use this kit was faster.
+                // A process that does not use this kit was faster.
                 Err(Error::Program { log, .. }) if log.contains("Address already in use") => {}
                 result => return result,
             }
@@ -64,13 +65,14 @@ impl Server {
         start()
     }
 
-    /// Makes the folder of a server.
+    /// Creates the directory of a server.
     pub(crate) fn make_folder(kind: &str) -> Result<TempDir> {
         Self::make_folder_in(&std::env::temp_dir(), kind)
     }
 
-    /// Makes the folder of a server with many files that need not outlive the machine: in memory, if there is room and
-    /// nobody has chosen a place for temporary files. Making files on a busy disk takes longer than all the rest.
+    /// Creates the directory of a server with many files that need not survive a reboot. It is in
+    /// memory if there is room and nobody has chosen a place for temporary files. Creating files on
+    /// a busy disk takes longer than everything else.
     pub(crate) fn make_folder_in_memory(kind: &str) -> Result<TempDir> {
         let memory = Path::new("/dev/shm");
         let is_roomy = statvfs(memory).is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= ROOM);
@@ -96,7 +98,7 @@ impl Server {
         String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 
-    /// What the program has written since it was last started.
+    /// Returns what the program has written since its last start.
     pub(crate) fn log_since_start(&self) -> String {
         let log = self.log();
         log.get(self.log_length..).unwrap_or_default().to_owned()
@@ -110,7 +112,7 @@ impl Server {
         self.process.is_running()
     }
 
-    /// Whether the program runs and is not frozen.
+    /// Returns whether the program runs and is not frozen.
     pub(crate) fn is_awake(&self) -> bool {
         self.process.is_running() && !self.process.is_frozen()
     }
@@ -123,11 +125,11 @@ impl Server {
         self.process.terminate(self.launch.shutdown)
     }
 
-    /// Starts the program again, after it was killed if it runs; does not wait until it is ready.
+    /// Starts the program again, and kills it first if it runs; does not wait until it is ready.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         self.process.kill()?;
         for name in &self.launch.leftovers {
-            // A program that ended properly has left none.
+            // A program that ended regularly has left none.
             let _ = fs::remove_file(self.folder().join(name));
         }
         self.log_length = self.log().len();
@@ -143,7 +145,7 @@ impl Server {
         self.process.thaw()
     }
 
-    /// Waits until `probe` finds the program ready; its log is the error if it ends instead.
+    /// Waits until `probe` finds the program ready; if it ends instead, its log is the error.
     pub(crate) fn wait_until_ready(
         &self,
         mut probe: impl FnMut() -> Result<(), String>,
@@ -159,20 +161,21 @@ impl Server {
         })?
     }
 
-    /// The clock, if it can be moved.
+    /// Returns the clock, if it can be moved.
     pub(crate) fn clock(&self) -> Result<&MovableClock> {
         let clock = self.launch.clock.as_ref();
         clock.ok_or_else(|| self.failed("its clock cannot be moved: start it with movable_clock()"))
     }
 
-    /// Sets the clock so many milliseconds ahead of the machine's; returns once `read` finds the server's clock there.
+    /// Sets the clock this many milliseconds ahead of the machine's; returns once `read` finds the
+    /// server's clock there.
     pub(crate) fn move_clock(&self, ahead_ms: i64, read: impl Fn() -> Result<i64>) -> Result<()> {
         self.clock()?.set(ahead_ms * 1000)?;
         wait::until("the server's clock is moved", || {
             let before = wall_ms();
             let server = read().map_err(|error| format!("{error:?}"))?;
             let (ahead, late) = (server - before, wall_ms() - before);
-            // Whole milliseconds are counted, so one may be missing or too many.
+            // Whole milliseconds are counted, so the result may be off by one.
             match (ahead_ms - 1..=ahead_ms + late + 1).contains(&ahead) {
                 true => Ok(()),
                 false => Err(format!("it is {ahead} ms ahead, or {late} ms less")),
@@ -180,7 +183,7 @@ impl Server {
         })
     }
 
-    /// The error that the program failed for this reason.
+    /// Returns the error that the program failed for this reason.
     pub(crate) fn failed(&self, log: &str) -> Error {
         Error::Program {
             program: self.launch.name(),
@@ -195,7 +198,8 @@ impl Launch {
         name.to_string_lossy().into_owned()
     }
 
-    /// Starts the program. Programs before it become it, so that user and clock are the server's alone.
+    /// Starts the program through wrapper programs that exec it, so that user and clock apply only
+    /// to the server.
     fn run(&self, folder: &Path) -> Result<Process> {
         let mut words = vec![];
         if let Some(user) = self.user {
@@ -215,11 +219,12 @@ impl Launch {
     }
 }
 
-/// Gives a type with a field `server: Server` and a method `wait_until_ready` what all servers can do.
+/// Gives a type with a field `server: Server` and a method `wait_until_ready` the methods of all
+/// servers.
 macro_rules! server_methods {
     ($($header:tt)+) => {
         $($header)+ {
-            /// Returns the server's folder.
+            /// Returns the server's directory.
             pub fn folder(&self) -> &std::path::Path {
                 self.server.folder()
             }
@@ -229,26 +234,26 @@ macro_rules! server_methods {
                 self.server.log()
             }
 
-            /// Returns the server's process id, also after its end.
+            /// Returns the server's process id, even after its end.
             pub fn pid(&self) -> u32 {
                 self.server.pid()
             }
 
-            /// Returns whether the server runs; a frozen one does.
+            /// Returns whether the server runs; this includes a frozen one.
             pub fn is_running(&self) -> bool {
                 self.server.is_running()
             }
 
-            /// Kills the server and its children by `SIGKILL` and returns once they are gone.
+            /// Kills the server and its children with `SIGKILL` and returns once they are gone.
             ///
             /// # Errors
             ///
-            /// If the system does not tell of its end.
+            /// If the system does not report its end.
             pub fn kill(&mut self) -> $crate::error::Result<()> {
                 self.server.kill()
             }
 
-            /// Asks the server to end, without waiting for its clients, and returns once it has.
+            /// Asks the server to end without waiting for its clients, and returns once it has.
             ///
             /// # Errors
             ///
@@ -257,17 +262,18 @@ macro_rules! server_methods {
                 self.server.shutdown()
             }
 
-            /// Starts the server again after its end, on the same port and in the same folder; kills it first if it runs.
+            /// Starts the server again on the same port and in the same directory; kills it first
+            /// if it runs.
             ///
             /// # Errors
             ///
-            /// If it does not start, with its log; also if a stranger has taken the port.
+            /// If it does not start, with its log; also if another program has taken the port.
             pub fn start_again(&mut self) -> $crate::error::Result<()> {
                 self.server.start_again()?;
                 self.wait_until_ready()
             }
 
-            /// Stops the server and its children where they stand, by `SIGSTOP`; returns once they stand still.
+            /// Stops the server and its children with `SIGSTOP`; returns once they have stopped.
             ///
             /// # Errors
             ///
@@ -276,7 +282,7 @@ macro_rules! server_methods {
                 self.server.freeze()
             }
 
-            /// Lets a frozen server go on.
+            /// Makes a frozen server continue.
             ///
             /// # Errors
             ///
@@ -289,15 +295,16 @@ macro_rules! server_methods {
 }
 pub(crate) use server_methods;
 
-/// This machine's wall clock.
+/// Returns this machine's wall clock.
 fn wall_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 or so far ahead would be a machine's that runs no tests.
+    // A machine whose clock is before 1970 or that far ahead runs no tests.
     now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// How many bytes must be free in memory: enough for tens of servers. Containers often have far less.
+/// How many bytes must be free in memory: enough for tens of servers. Containers often have far
+/// less.
 const ROOM: u64 = 1 << 30;
 
-/// How many ports are tried.
+/// How many ports to try.
 const TRIES: usize = 5;

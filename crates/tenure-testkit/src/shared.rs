@@ -1,7 +1,7 @@
 //! Servers that tests share, because starting one takes longer than most tests.
 //!
-//! Only for tests that use lock names or tables of their own and leave the server as it is. All tests of one
-//! process share them, and all processes that the program `with-servers` started.
+//! Only for tests that use their own lock names or tables and leave the server as it is. All tests
+//! of one process share them, and all processes that the program `with-servers` started.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,7 +12,8 @@ use crate::postgres::{Postgres, PostgresServer};
 use crate::redis::RedisServer;
 use crate::sql::{Durability, Kind, SqlServer};
 
-/// Returns the ports of `count` Redis servers, at most [`REDIS_SERVERS`], that know nothing of each other.
+/// Returns the ports of `count` Redis servers, at most [`REDIS_SERVERS`], that do not know each
+/// other.
 ///
 /// # Errors
 ///
@@ -65,16 +66,17 @@ fn start_once<T>(own: &OnceLock<T>, start: impl FnOnce() -> Result<T>) -> Result
         Some(started) => Ok(started),
         None => {
             let started = start()?;
-            // Of two tests that start it at once, the slower one stops its own again.
+            // If two tests start it at once, the slower one stops its own again.
             Ok(own.get_or_init(|| started))
         }
     }
 }
 
-/// Starts servers for all processes of a command, which finds them in its environment; databases as durable as asked for.
+/// Starts servers for all processes of a command, which finds them in its environment.
 ///
-/// They stop when the value is dropped. Without MariaDB or PostgreSQL on the machine, the command does without it: it may
-/// not need it, and a test that does says what to install.
+/// Databases have the requested durability. The servers stop when the value is dropped. If MariaDB
+/// or PostgreSQL is not installed, the command runs without it: it may not need it, and a test that
+/// does says what to install.
 ///
 /// # Errors
 ///
@@ -116,7 +118,7 @@ fn start_sql_for<K: Kind>(
     }
 }
 
-/// Starts a server with connections for many tests at once.
+/// Starts a server with enough connections for many concurrent tests.
 fn start_sql<K: Kind>(durability: Durability) -> Result<SqlServer<K>> {
     let server = SqlServer::builder().persistence(durability);
     server.max_connections(500).start()

@@ -1,4 +1,4 @@
-//! Certificates for a server, made by the `openssl` program.
+//! Certificates for a server, created by the `openssl` program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::process::Command;
 use crate::error::{Error, Result};
 use crate::process;
 
-/// The certificate that a server shows.
+/// The certificate that a server presents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Certificate {
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// It is made out to `other.example`.
+    /// It is issued to `other.example`.
     OtherHost,
-    /// It is made out to `127.0.0.1` and `localhost`.
+    /// It is issued to `127.0.0.1` and `localhost`.
     #[default]
     Valid,
 }
 
-/// Whether a server asks its clients for a certificate.
+/// Whether a server requires a certificate from its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientCertificate {
@@ -33,14 +33,14 @@ pub enum ClientCertificate {
 
 /// The files of a server's certificates, all in PEM.
 ///
-/// The authority is made for this one server, so another server's is a stranger's.
+/// The authority is created for this one server, so servers do not trust each other's certificates.
 #[derive(Clone, Debug)]
 pub struct Tls {
     folder: PathBuf,
 }
 
 impl Tls {
-    /// Makes an authority, the server's certificate and one for a client in `folder`.
+    /// Creates an authority, the server's certificate and one for a client in `folder`.
     pub(crate) fn make(folder: &Path, certificate: Certificate) -> Result<Self> {
         let folder = folder.join("tls");
         fs::create_dir_all(folder.join("issued")).map_err(Error::io("make the folder for TLS"))?;
@@ -76,32 +76,32 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Returns the certificate of the authority, which clients have to trust.
+    /// Returns the certificate of the authority, which clients must trust.
     pub fn ca(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// Returns a client's certificate that the server accepts.
+    /// Returns a client certificate that the server accepts.
     pub fn client_certificate(&self) -> PathBuf {
         self.folder.join("client.crt")
     }
 
-    /// Returns the private key of the client's certificate.
+    /// Returns the private key of the client certificate.
     pub fn client_key(&self) -> PathBuf {
         self.folder.join("client.key")
     }
 
-    /// The certificate that the server shows.
+    /// Returns the certificate that the server presents.
     pub(crate) fn server_certificate(&self) -> PathBuf {
         self.folder.join("server.crt")
     }
 
-    /// The private key of the server's certificate.
+    /// Returns the private key of the server's certificate.
     pub(crate) fn server_key(&self) -> PathBuf {
         self.folder.join("server.key")
     }
 
-    /// Makes a key and a certificate signed by the authority.
+    /// Creates a key and a certificate signed by the authority.
     fn issue(&self, who: &str, hosts: &str, days: [&str; 4]) -> Result<()> {
         let (key, request, certificate) = (
             format!("{who}.key"),
@@ -158,7 +158,7 @@ impl Tls {
     }
 }
 
-/// Elliptic curves, because their keys are made in no time.
+/// Elliptic curves, because their keys are fast to create.
 const REQUEST: [&str; 8] = [
     "req",
     "-new",
@@ -173,7 +173,7 @@ const REQUEST: [&str; 8] = [
 /// The names by which tests reach a server.
 const HERE: &str = "IP:127.0.0.1,DNS:localhost";
 
-/// Begun well before now, in case that the machine's clock is set back a little.
+/// Valid from well before now, in case the machine's clock is set back a little.
 const TODAY: [&str; 4] = [
     "-startdate",
     "20200101000000Z",
@@ -191,7 +191,8 @@ const OVER: [&str; 4] = [
 const LEAF: &str = "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n\
                     extendedKeyUsage=serverAuth,clientAuth\n";
 
-/// `openssl ca` is the only way to choose both dates in OpenSSL 3.0, and wants this much to be told.
+/// In OpenSSL 3.0, `openssl ca` is the only way to choose both dates, and it needs this
+/// configuration.
 const CONFIG: &str = "\
 [req]
 distinguished_name = nothing

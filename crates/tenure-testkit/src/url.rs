@@ -1,6 +1,6 @@
 //! Parts of URLs.
 
-/// A user or a password as a part of a URL.
+/// Escapes a user or a password for a URL.
 pub(crate) fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {

@@ -1,4 +1,4 @@
-//! Somebody else to run a program as, for programs that refuse to run as root.
+//! Another user to run a program as, for programs that refuse to run as root.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,8 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Finds somebody if we are root: the user of a server's package, or else `nobody`. `None` if we can do it ourselves.
+    /// Returns a user if this process runs as root: the user of a server's package, or else
+    /// `nobody`. Returns `None` if it does not run as root.
     pub(crate) fn instead_of_root(preferred: &str) -> Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -39,7 +40,8 @@ impl User {
         (name == wanted).then_some(Self { uid, gid })
     }
 
-    /// The arguments of `setpriv` before the program, which then does not look for its files in our home either.
+    /// Returns the arguments of `setpriv` before the program, which then also does not look for its
+    /// files in our home directory.
     pub(crate) fn setpriv_args(self) -> [String; 5] {
         let Self { uid, gid } = self;
         let (uid, gid) = (format!("--reuid={uid}"), format!("--regid={gid}"));
@@ -48,7 +50,7 @@ impl User {
         [uid, gid, groups, environment, end]
     }
 
-    /// A command that this user runs; we ourselves if there is none.
+    /// Returns a command that this user runs, or that our own user runs if there is none.
     pub(crate) fn command(user: Option<Self>, program: &Path) -> Command {
         let mut command = Command::new(program);
         if let Some(Self { uid, gid }) = user {
@@ -57,7 +59,7 @@ impl User {
         command
     }
 
-    /// Writes a file that belongs to this user; it is ours if there is none.
+    /// Writes a file that belongs to this user, or to our own user if there is none.
     pub(crate) fn write(user: Option<Self>, path: &Path, text: &str) -> Result<()> {
         fs::write(path, text).map_err(Error::io(format!("write {}", path.display())))?;
         Self::give(user, path)

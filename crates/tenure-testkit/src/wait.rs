@@ -1,11 +1,12 @@
-//! One way to wait for a server: ask again until a deadline.
+//! The one way to wait for a server: retry until a deadline.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Asks until `probe` returns `Ok`, for [`PATIENCE`] at the longest; the `Err` says what is there instead.
+/// Retries until `probe` returns `Ok`, for at most [`PATIENCE`]; its `Err` describes the state
+/// instead.
 pub(crate) fn until<T>(
     what: impl Into<String>,
     mut probe: impl FnMut() -> Result<T, String>,
@@ -29,11 +30,11 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Long enough for a loaded machine with a failover under way, shorter than a test may hang.
+/// Long enough for a busy machine during a failover, shorter than the timeout of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between the first two questions.
+/// The pause between the first two attempts.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Between two questions.
+/// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_millis(10);

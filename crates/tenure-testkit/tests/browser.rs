@@ -1,4 +1,4 @@
-//! A browser: opens pages, tells what they say and what went wrong, and is gone with its value.
+//! A browser: opens pages, reports their content and errors, and ends with its value.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The proxy: each fault happens, and only when asked for.
+//! The proxy: each fault happens, and only when requested.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -211,7 +211,7 @@ fn ask(stream: &mut TcpStream, command: &str) -> String {
     read(stream)
 }
 
-/// Reads a short answer; empty if the connection was closed.
+/// Reads a short reply; empty if the connection was closed.
 fn read(stream: &mut TcpStream) -> String {
     let mut buffer = [0; 100];
     match stream.read(&mut buffer) {
@@ -221,7 +221,8 @@ fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Nothing comes, for a while: a test that something does not happen cannot be sure sooner.
+/// Checks that nothing arrives for a while. A test that something does not happen cannot be certain
+/// any sooner.
 fn assert_silent(stream: &mut TcpStream) {
     stream
         .set_read_timeout(Some(Duration::from_millis(100)))

@@ -1,4 +1,4 @@
-//! One Redis server: started in all ways, broken, and gone.
+//! One Redis server: started with all options, broken, and removed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -332,7 +332,7 @@ fn helper_that_starts_servers_and_hangs() {
 
 #[test]
 fn a_missing_program_is_an_error_that_says_what_to_install() {
-    // In a process of its own, because the path is the whole process's.
+    // In a separate process, because the `PATH` belongs to the whole process.
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_server_answers_and_is_gone_with_its_value"])
         .env("PATH", "/nonexistent")
@@ -352,7 +352,7 @@ fn secure(certificate: Certificate, client: ClientCertificate) -> RedisBuilder {
     RedisServer::builder().tls(certificate, client)
 }
 
-/// Sends lines to a server and returns what it says until it closes.
+/// Sends lines to a server and returns its output until it closes the connection.
 fn raw(port: u16, lines: &str) -> String {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -363,7 +363,8 @@ fn raw(port: u16, lines: &str) -> String {
     answer.strip_suffix("+OK\r\n").unwrap().to_owned()
 }
 
-/// Sends a `PING` by TLS as a client that trusts `ca` and insists on the host; returns all that was said.
+/// Sends a `PING` over TLS as a client that trusts `ca` and verifies the host; returns the whole
+/// output.
 fn shake_hands(server: &RedisServer, ca: &Path, more: &[&str]) -> String {
     let mut client = Command::new("openssl")
         .args([
@@ -398,7 +399,7 @@ fn shake_hands(server: &RedisServer, ca: &Path, more: &[&str]) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// Whether there is such a process, even an ended one that nobody has taken notice of.
+/// Returns whether there is such a process, including one that has ended and was not waited for.
 fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }

@@ -54,7 +54,7 @@ fn a_command_finds_the_servers_until_it_has_ended() {
 
 #[test]
 fn a_command_finds_a_database_that_is_already_shared() {
-    // In a process of its own, because variables are the whole process's.
+    // In a separate process, because environment variables belong to the whole process.
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -79,7 +79,7 @@ fn helper_that_prints_urls() {
     println!("urls {mariadb} {postgres}");
 }
 
-/// The port of `scheme://user:password@127.0.0.1:port/test`.
+/// Returns the port of `scheme://user:password@127.0.0.1:port/test`.
 fn port(url: &str) -> u16 {
     let (_, rest) = url.rsplit_once(':').unwrap();
     let (port, _) = rest.split_once('/').unwrap();

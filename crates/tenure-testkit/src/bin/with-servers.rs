@@ -2,7 +2,8 @@
 //!
 //! Test runners that start a process for each test would otherwise start servers for each of them.
 //!
-//! With `--on-disk` before the command, databases wait for their disk at each commit, as those that people use do.
+//! With `--on-disk` before the command, databases wait for the disk at each commit, as in
+//! production.
 
 use std::process::{Command, ExitCode};
 

@@ -1,6 +1,6 @@
-//! Pictures come as text.
+//! Decodes pictures, which arrive as text.
 
-/// Decodes base64; `None` if it is none.
+/// Decodes base64; returns `None` if the text is not base64.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').bytes();
     let mut decoded = Vec::with_capacity(text.len() / 4 * 3);

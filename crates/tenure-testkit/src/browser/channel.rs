@@ -1,4 +1,4 @@
-//! The two pipes by which chromium takes commands and gives answers.
+//! The two pipes for commands to chromium and its replies.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// Commands and answers, each a JSON text with a NUL behind it, through two named pipes.
+/// Commands and replies, each a JSON text followed by a NUL, through two named pipes.
 ///
-/// Both ends of a pipe are open here until chromium has answered once, so that no opening waits for the other side.
+/// Both ends of each pipe are open here until chromium has replied once, so that opening never
+/// waits for the other side.
 #[derive(Debug)]
 pub(super) struct Channel {
     commands: File,
     answers: Receiver<Value>,
-    /// The other end of the answers, until chromium has its own.
+    /// The other end of the replies, until chromium has its own.
     spare: Option<File>,
     folder: PathBuf,
     log: PathBuf,
@@ -28,7 +29,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Makes the pipes in `folder`.
+    /// Creates the pipes in `folder`.
     pub(super) fn make(folder: &Path, log: &Path) -> Result<Self> {
         for name in [COMMANDS, ANSWERS] {
             let made = mknodat(CWD, folder.join(name), FileType::Fifo, Mode::RWXU, 0);
@@ -48,14 +49,14 @@ impl Channel {
         })
     }
 
-    /// Keeps only our ends, so that each side sees when the other is gone.
+    /// Keeps only our ends, so that each side notices when the other is gone.
     pub(super) fn release(&mut self) -> Result<()> {
         self.commands = open(File::options().write(true), &self.folder.join(COMMANDS))?;
         self.spare = None;
         Ok(())
     }
 
-    /// Sends a command and waits for its answer; events that come meanwhile are kept.
+    /// Sends a command and waits for its reply; keeps events that arrive meanwhile.
     pub(super) fn call(
         &mut self,
         method: &str,
@@ -101,7 +102,7 @@ impl Channel {
         Ok(self.last_id)
     }
 
-    /// Returns all events until now.
+    /// Returns all events so far.
     pub(super) fn events(&self) -> &[Value] {
         &self.events
     }
@@ -122,7 +123,7 @@ impl Channel {
     }
 }
 
-/// Reads messages on a thread of its own, which ends when chromium closes its end.
+/// Reads messages on a separate thread, which ends when chromium closes its end.
 fn listen(answers: File) -> Receiver<Value> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -143,12 +144,12 @@ fn open(options: &fs::OpenOptions, file: &Path) -> Result<File> {
     opened.map_err(Error::io("open a pipe to chromium"))
 }
 
-/// Runs a program with the pipes where chromium looks for them.
+/// Runs a program with the pipes where chromium expects them.
 pub(super) const JOINED: &str = r#"exec "$@" 3<commands 4>answers"#;
 
 const COMMANDS: &str = "commands";
 
 const ANSWERS: &str = "answers";
 
-/// For one answer: a browser that starts on a loaded machine takes long.
+/// The timeout of one reply: a browser takes long to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);

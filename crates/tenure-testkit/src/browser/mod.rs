@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::process::{self, Process};
 use crate::wait;
 
-/// Chromium without a window, with one open page and a profile of its own; killed on drop.
+/// Chromium without a window, with one open page and its own profile; killed on drop.
 #[derive(Debug)]
 pub struct Browser {
     // Dropped in this order: first the program, then what it uses.
@@ -26,13 +26,13 @@ pub struct Browser {
     folder: TempDir,
 }
 
-/// Which colours the reader prefers.
+/// The colours that the user prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
-    /// Dark text on a light ground.
+    /// Dark text on a light background.
     Light,
-    /// Light text on a dark ground.
+    /// Light text on a dark background.
     Dark,
 }
 
@@ -66,7 +66,7 @@ impl Browser {
         self.process.pid()
     }
 
-    /// Returns the folder that goes with the browser.
+    /// Returns the directory of the browser, which is removed with it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -104,17 +104,18 @@ impl Browser {
         }
     }
 
-    /// Asks again until the JavaScript `condition` is true, and returns its value.
+    /// Evaluates the JavaScript `condition` repeatedly until it is true, and returns its value.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] with the text of the page; at once what [`eval`](Self::eval) reports.
+    /// [`Error::TimedOut`] with the text of the page; errors of [`eval`](Self::eval) are returned
+    /// at once.
     pub fn wait_for(&mut self, condition: &str) -> Result<Value> {
         let began = Instant::now();
         let script = format!("(() => {{ const it = ({condition}); return it ? it : null; }})()");
         loop {
             let value = match self.eval(&script) {
-                // The page went away under the question: a new one is being loaded.
+                // The page was unloaded during the call: a new one is being loaded.
                 Err(Error::Answer { text, .. }) if text.contains(BETWEEN_PAGES) => Value::Null,
                 found => found?,
             };
@@ -133,7 +134,7 @@ impl Browser {
         }
     }
 
-    /// Clicks on the middle of the first element that `selector` finds, with the mouse.
+    /// Clicks with the mouse on the middle of the first element that matches `selector`.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Moves the mouse to a place of the window.
+    /// Moves the mouse to a position in the window.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ impl Browser {
         self.command("Input.dispatchMouseEvent", params).map(drop)
     }
 
-    /// Gives the window another size; narrow ones behave like a phone's.
+    /// Resizes the window; narrow windows behave like a phone.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl Browser {
             .map(drop)
     }
 
-    /// Says which colours the reader prefers.
+    /// Sets the colours that the user prefers.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl Browser {
         .map(drop)
     }
 
-    /// Writes a picture of the whole page, as PNG.
+    /// Writes a picture of the whole page as PNG.
     ///
     /// # Errors
     ///
@@ -211,13 +212,13 @@ impl Browser {
         fs::write(file, picture).map_err(Error::io(format!("write {}", file.display())))
     }
 
-    /// Returns what the page reported as errors until now: exceptions, `console.error`, failed requests.
+    /// Returns the errors of the page so far: exceptions, `console.error`, failed requests.
     ///
     /// # Errors
     ///
     /// If the browser is gone.
     pub fn errors(&mut self) -> Result<Vec<String>> {
-        // Events come in order: when this is answered, all before it are here.
+        // Events arrive in order: when this is answered, all earlier ones have arrived.
         self.eval("0")?;
         let errors = self.channel.events().iter().filter_map(error_of);
         Ok(errors.collect())
@@ -230,7 +231,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // A browser that closes by itself takes its helpers along; one that cannot is killed.
+        // A browser that closes by itself also ends its helper processes; one that cannot is
+        // killed.
         if self.channel.send("Browser.close", json!({}), None).is_ok() {
             let _ = wait::until("chromium ends", || match self.process.is_running() {
                 true => Err(String::new()),
@@ -240,7 +242,7 @@ impl Drop for Browser {
     }
 }
 
-/// Starts chromium so that it reads commands from descriptor 3, and writes answers to 4.
+/// Starts chromium so that it reads commands from descriptor 3 and writes replies to descriptor 4.
 fn launch(program: &Path, folder: &Path, log: &Path) -> Result<Process> {
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let program = program.to_string_lossy();
@@ -250,7 +252,7 @@ fn launch(program: &Path, folder: &Path, log: &Path) -> Result<Process> {
     Process::start(Path::new("/bin/sh"), &args, folder, log)
 }
 
-/// Attaches to the one page, and asks for its errors.
+/// Attaches to the only page, and subscribes to its errors.
 fn open_page(channel: &mut Channel) -> Result<String> {
     let created = channel.call("Target.createTarget", json!({ "url": "about:blank" }), None)?;
     let target = &created["targetId"];
@@ -266,7 +268,7 @@ fn open_page(channel: &mut Channel) -> Result<String> {
     Ok(session)
 }
 
-/// Returns what an event tells of an error, if it does.
+/// Returns the error that an event reports, if any.
 fn error_of(event: &Value) -> Option<String> {
     let params = &event["params"];
     match event["method"].as_str()? {
@@ -308,7 +310,7 @@ fn refused(command: String, text: &str) -> Error {
     }
 }
 
-/// As tests need it: no window, no sandbox (which root cannot have), no network of its own.
+/// As tests need it: no window, no sandbox (which root cannot use), no network traffic of its own.
 const FLAGS: [&str; 10] = [
     "--headless=new",
     "--no-sandbox",
@@ -324,11 +326,11 @@ const FLAGS: [&str; 10] = [
 
 const LOG: &str = "chromium.log";
 
-/// What chromium says to a question that a page did not live to answer.
+/// What chromium replies if the page is unloaded during a call.
 const BETWEEN_PAGES: &str = "context was destroyed";
 
-/// A page may do real work on a loaded machine before it shows it.
+/// A page may do real work on a busy machine before it shows the result.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Between two questions.
+/// The pause between two evaluations.
 const PAUSE: Duration = Duration::from_millis(25);

@@ -5,7 +5,7 @@ use rustix::process::geteuid;
 use super::{DATA, LIKE, SOCKET};
 use crate::sql::{Durability, Start};
 
-/// The text of the configuration file.
+/// Returns the text of the configuration file.
 pub(super) fn text(start: &Start<'_>) -> String {
     let (folder, options) = (start.folder.display(), start.options);
     let mut lines = vec![
@@ -15,7 +15,7 @@ pub(super) fn text(start: &Start<'_>) -> String {
         format!("pid-file={folder}/mariadb.pid"),
         format!("tmpdir={folder}"),
         format!("port={}", start.port),
-        // Different for each, because a replica ignores what seems to come from itself.
+        // Different for each server, because a replica ignores what seems to come from itself.
         format!("server-id={}", start.port),
         "bind-address=127.0.0.1".to_owned(),
         "skip-name-resolve".to_owned(),

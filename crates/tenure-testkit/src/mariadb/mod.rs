@@ -18,7 +18,7 @@ use crate::sql::{
 };
 use crate::tls::ClientCertificate;
 
-/// A MariaDB server of one's own.
+/// A private MariaDB server.
 ///
 /// Its URLs are like `mysql://tenure:secret@127.0.0.1:12345/test`; its admin is `root`.
 pub type MariaDbServer = SqlServer<MariaDb>;
@@ -127,7 +127,8 @@ fn make_data(server: &Path, data: &Path) -> Result<()> {
         Command::new(server).args(["--no-defaults", "--version"]),
         "",
     )?;
-    // While data are made, a line is a statement, and users can be changed only once privileges are loaded.
+    // While data is created, each line is a statement, and users can be changed only after
+    // privileges are loaded.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          CREATE DATABASE {DATABASE};\n\
@@ -157,26 +158,27 @@ fn make_data(server: &Path, data: &Path) -> Result<()> {
     })
 }
 
-/// A string in a statement, whatever is in it.
+/// Quotes any string for a statement.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// What the server has to find in the data as it was when the data were made. A small log, because it is copied.
+/// Settings that must be the same at the start of the server as when the data was created. The log
+/// is small because it is copied.
 const LIKE: [&str; 3] = [
     "--innodb-log-file-size=8M",
     "--character-set-server=utf8mb4",
     "--collation-server=utf8mb4_general_ci",
 ];
 
-/// The configuration's name in the server's folder.
+/// The name of the configuration file in the server's directory.
 const CONFIG: &str = "my.cnf";
 
-/// The folder of the data in the server's folder.
+/// The data directory in the server's directory.
 const DATA: &str = "data";
 
-/// The Unix socket's name in the server's folder.
+/// The name of the Unix socket in the server's directory.
 const SOCKET: &str = "mariadb.sock";
 
-/// The package that brings all of its programs.
+/// The package that contains all of its programs.
 const PACKAGE: &str = "mariadb-server";

@@ -7,19 +7,19 @@ use crate::error::{Error, Result};
 use crate::sql::Kind;
 
 impl MariaDbBuilder {
-    /// Keeps a binary log, from which [replicas](MariaDbServer::replica_of) are made.
+    /// Enables the binary log, which [replicas](MariaDbServer::replica_of) need.
     pub fn binary_log(self) -> Self {
         self.setting("log-bin", "binlog")
     }
 }
 
 impl MariaDbServer {
-    /// Starts a replica of a server that runs, with the same options; the server must have a
-    /// [binary log](MariaDbBuilder::binary_log).
+    /// Starts a replica of a running server, with the same options; the server must have a [binary
+    /// log](MariaDbBuilder::binary_log).
     ///
-    /// It follows the server asynchronously, from its first transaction on. It answers reading queries, and refuses writes
-    /// of all but the admin. It can lag behind: [`wait_until_caught_up`](Self::wait_until_caught_up) waits until it does
-    /// not.
+    /// It follows the server asynchronously, from the first transaction on. It answers queries, and
+    /// refuses writes of all users except the admin. It can lag behind:
+    /// [`wait_until_caught_up`](Self::wait_until_caught_up) waits until it does not.
     ///
     /// # Errors
     ///
@@ -47,11 +47,12 @@ impl MariaDbServer {
         Ok(replica)
     }
 
-    /// Waits until the replica has replayed all that its primary has written so far.
+    /// Waits until the replica has replayed everything that its primary has written so far.
     ///
     /// # Errors
     ///
-    /// If a server does not answer, or if it takes too long, such as when replay is [paused](Self::pause_replay).
+    /// If a server does not reply, or if it takes too long, for example because replay is
+    /// [paused](Self::pause_replay).
     pub fn wait_until_caught_up(&self, primary: &Self) -> Result<()> {
         let end = primary.query("SELECT @@gtid_binlog_pos")?;
         let question = format!("SELECT MASTER_GTID_WAIT('{end}', {PATIENCE_SECONDS})");
@@ -64,7 +65,8 @@ impl MariaDbServer {
         }
     }
 
-    /// Stops a replica's replay, so that it goes on to answer with stale data; returns once nothing more changes.
+    /// Pauses a replica's replay, so that it returns stale data from then on; returns once nothing
+    /// changes any more.
     ///
     /// # Errors
     ///
@@ -73,7 +75,7 @@ impl MariaDbServer {
         self.query("STOP SLAVE SQL_THREAD").map(drop)
     }
 
-    /// Lets a replica replay again.
+    /// Resumes the replay of a replica.
     ///
     /// # Errors
     ///
@@ -82,7 +84,7 @@ impl MariaDbServer {
         self.query("START SLAVE SQL_THREAD").map(drop)
     }
 
-    /// Makes a replica a primary of its own, with all that it has replayed so far.
+    /// Promotes a replica to a primary, with everything that it has replayed so far.
     ///
     /// The old primary does not learn of it.
     ///

@@ -12,7 +12,7 @@ use crate::server::{Launch, Server, server_methods};
 use crate::sql::Kind;
 use crate::user::User;
 
-/// When a pooler gives a client's connection to the server to another client.
+/// When a pooler hands a client's server connection over to another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolMode {
@@ -24,9 +24,10 @@ pub enum PoolMode {
     Transaction,
 }
 
-/// A PgBouncer of one's own in front of a [`PostgresServer`], on a loopback port; killed on drop.
+/// A private PgBouncer in front of a [`PostgresServer`], on a loopback port; killed on drop.
 ///
-/// It knows the server's users, and speaks no TLS. It finds the server by its Unix socket, also after a restart.
+/// It knows the server's users, and does not use TLS. It connects to the server over its Unix
+/// socket, also after a restart.
 #[derive(Debug)]
 pub struct PgBouncer {
     // Dropped first, before the port is free for others.
@@ -40,12 +41,13 @@ impl PgBouncer {
     ///
     /// # Errors
     ///
-    /// If `pgbouncer` is not installed, with what to install; or if it does not start, with its log.
+    /// If `pgbouncer` is not installed, with what to install; or if it does not start, with its
+    /// log.
     pub fn start(server: &PostgresServer, mode: PoolMode) -> Result<Self> {
         Self::start_with(server, mode, &[])
     }
 
-    /// The same with settings of PgBouncer's own, such as `default_pool_size`.
+    /// Starts a pooler with additional settings of PgBouncer, such as `default_pool_size`.
     ///
     /// # Errors
     ///
@@ -91,7 +93,7 @@ impl PgBouncer {
             program,
             args: vec![CONFIG.into()],
             log: "pgbouncer.log",
-            // At once, without waiting for clients.
+            // Ends at once, without waiting for clients.
             shutdown: Signal::TERM,
             user,
             clock: None,
@@ -106,12 +108,12 @@ impl PgBouncer {
         Ok(bouncer)
     }
 
-    /// Returns the URL of the database `test` for clients that come as the user `tenure` by the pooler.
+    /// Returns the URL of the database `test` for the user `tenure`, through the pooler.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Returns the port for clients; [`url_on`](crate::SqlServer::url_on) makes it a URL.
+    /// Returns the port for clients; [`url_on`](crate::SqlServer::url_on) turns it into a URL.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -138,7 +140,7 @@ impl PoolMode {
     }
 }
 
-/// The users with their passwords.
+/// Returns the users with their passwords.
 fn user_list(server: &PostgresServer) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let known = [
@@ -154,5 +156,5 @@ fn user_list(server: &PostgresServer) -> String {
         .collect()
 }
 
-/// The configuration's name in the pooler's folder.
+/// The name of the configuration file in the pooler's directory.
 const CONFIG: &str = "pgbouncer.ini";

@@ -3,7 +3,7 @@
 use crate::sql::{Durability, Options, Start};
 use crate::tls::ClientCertificate;
 
-/// The text of the configuration file.
+/// Returns the text of the configuration file.
 pub(super) fn text(start: &Start<'_>) -> String {
     let (folder, options) = (start.folder.display().to_string(), start.options);
     let mut lines: Vec<(&str, String)> = vec![
@@ -11,7 +11,8 @@ pub(super) fn text(start: &Start<'_>) -> String {
         ("port", start.port.to_string()),
         ("unix_socket_directories", folder.clone()),
         ("hba_file", format!("{folder}/{ACCESS}")),
-        // Files of the data folder, since others would stay behind when the server is killed.
+        // Uses files in the data directory, because other kinds of memory would be left behind when
+        // the server is killed.
         ("dynamic_shared_memory_type", "mmap".into()),
     ];
     let (fsync, confirm) = match options.durability {
@@ -47,7 +48,7 @@ pub(super) fn text(start: &Start<'_>) -> String {
     lines.collect()
 }
 
-/// The text of the file that says who may come how: all with a password.
+/// Returns the text of the file that controls access: all users need a password.
 pub(super) fn access(options: &Options) -> String {
     let (host, certificate) = match options.tls {
         None => ("host", ""),
@@ -61,5 +62,5 @@ pub(super) fn access(options: &Options) -> String {
     )
 }
 
-/// The name of the file that says who may come how.
+/// The name of the file that controls access.
 pub(super) const ACCESS: &str = "pg_hba.conf";

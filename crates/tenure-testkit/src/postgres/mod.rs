@@ -22,10 +22,12 @@ use crate::sql::{
 };
 use crate::user::User;
 
-/// A PostgreSQL server of one's own.
+/// A private PostgreSQL server.
 ///
-/// Its URLs are like `postgres://tenure:secret@127.0.0.1:12345/test`; its admin is `postgres`. The user `tenure` owns the
-/// database, which is the only one but for `template1`. If we are root, the server runs as the user `postgres` or else as `nobody`, because it refuses to run as root.
+/// Its URLs are like `postgres://tenure:secret@127.0.0.1:12345/test`; its admin is `postgres`. The
+/// user `tenure` owns the database, which is the only one besides `template1`. If this process runs
+/// as root, the server runs as the user `postgres`, or as `nobody` if there is none, because it
+/// refuses to run as root.
 pub type PostgresServer = SqlServer<Postgres>;
 
 /// The options of a [`PostgresServer`].
@@ -36,7 +38,7 @@ pub type PostgresBuilder = SqlBuilder<Postgres>;
 pub struct Postgres;
 
 impl PostgresServer {
-    /// Returns the folder of the Unix socket, which is what clients want to know.
+    /// Returns the directory of the Unix socket, which is what clients need.
     pub fn socket(&self) -> PathBuf {
         self.folder().to_owned()
     }
@@ -68,7 +70,8 @@ impl Kind for Postgres {
     }
 
     fn after_start(server: &Server) -> Result<()> {
-        // A killed server would leave a piece of memory to the system. Now it goes with the last process that uses it.
+        // A killed server would leave a shared memory segment behind. Now the segment disappears
+        // with the last process that uses it.
         let memory = lock_file(server);
         let memory = memory
             .get(6)
@@ -125,7 +128,7 @@ impl Kind for Postgres {
     }
 }
 
-/// Writes all files but the data, and returns how the server is started.
+/// Writes all files except the data, and returns how to start the server.
 fn launch(programs: &Programs, user: Option<User>, start: &Start<'_>) -> Result<Launch> {
     let (folder, data) = (start.folder, start.folder.join(DATA));
     let config = folder.join("postgresql.conf");
@@ -149,7 +152,7 @@ fn launch(programs: &Programs, user: Option<User>, start: &Start<'_>) -> Result<
             format!("config_file={}", config.display()),
         ],
         log: "postgres.log",
-        // It then does not wait until its clients are gone.
+        // This makes it end without waiting for its clients.
         shutdown: Signal::INT,
         user,
         clock,
@@ -157,7 +160,7 @@ fn launch(programs: &Programs, user: Option<User>, start: &Start<'_>) -> Result<
     })
 }
 
-/// The lines of the file in which the server tells of itself.
+/// Returns the lines of the lock file, in which the server describes itself.
 fn lock_file(server: &Server) -> Vec<String> {
     let text = fs::read_to_string(server.folder().join(LOCK_FILE)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -165,7 +168,8 @@ fn lock_file(server: &Server) -> Vec<String> {
 
 fn make_data(programs: &Programs, data: &Path, user: Option<User>) -> Result<()> {
     let version = run(Command::new(programs.postgres()).arg("--version"), "")?;
-    // Without a server, a line is a statement. There are no more databases than needed, because all are copied.
+    // Without a server, each line is a statement. There are no more databases than needed, because
+    // all are copied.
     let users = format!(
         "ALTER ROLE {admin} PASSWORD '{admin_password}'\n\
          CREATE ROLE {owner} LOGIN PASSWORD '{password}'\n\
@@ -186,18 +190,18 @@ fn make_data(programs: &Programs, data: &Path, user: Option<User>) -> Result<()>
         let mut alone = User::command(user, &programs.postgres());
         let alone = alone.args(["--single", "-c", "fsync=off", "-c", "exit_on_error=on"]);
         run(alone.arg("-D").arg(data).arg("template1"), &users)?;
-        // The log is empty then, and short.
+        // This makes the log empty and short.
         let mut reset = User::command(user, &programs.pg_resetwal());
         run(reset.arg("--pgdata").arg(data), "").map(drop)
     })
 }
 
-/// A string in a statement, whatever is in it.
+/// Quotes any string for a statement.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// How data are made: without a flush, and with small files for the log, because they are copied.
+/// How data is created: without a flush, and with small log files, because they are copied.
 const INIT: [&str; 5] = [
     "--no-sync",
     "--no-locale",
@@ -206,7 +210,7 @@ const INIT: [&str; 5] = [
     "--wal-segsize=1",
 ];
 
-/// The folder of the data in the server's folder.
+/// The data directory in the server's directory.
 const DATA: &str = "data";
 
 const LOCK_FILE: &str = "data/postmaster.pid";

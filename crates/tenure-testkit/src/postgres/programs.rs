@@ -1,23 +1,25 @@
-//! Where PostgreSQL's programs are.
+//! Finds PostgreSQL's programs.
 
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::process;
 
-/// The folder of the programs of one version.
+/// The directory of the programs of one version.
 #[derive(Debug)]
 pub(super) struct Programs {
     folder: PathBuf,
 }
 
 impl Programs {
-    /// Finds the version whose server is on the `PATH`; or else the latest of those that Debian has beside the `PATH`.
+    /// Finds the version whose server is on the `PATH`; otherwise the latest of those that Debian
+    /// installs outside of the `PATH`.
     ///
-    /// All programs are of that version. What Debian has on the `PATH` under their names chooses a version by itself.
+    /// All programs are of that version. The programs that Debian puts on the `PATH` under the same
+    /// names choose a version by themselves.
     pub(super) fn find() -> Result<Self> {
         let folder = match process::find("postgres", "postgresql") {
-            // It may be a link to it.
+            // It may be a symbolic link.
             Ok(server) => server
                 .canonicalize()
                 .map_err(Error::io("find the folder of postgres"))?
@@ -48,7 +50,8 @@ impl Programs {
     }
 }
 
-/// Such as `/usr/lib/postgresql/15/bin`, which is not on the `PATH`, while `/usr/bin` is.
+/// Returns a directory such as `/usr/lib/postgresql/15/bin`, which is not on the `PATH`, although
+/// `/usr/bin` is.
 fn latest_version() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path)

@@ -8,10 +8,10 @@ use crate::user::User;
 use crate::wait;
 
 impl PostgresServer {
-    /// Starts a replica of a server that runs, with the same options and a copy of its data.
+    /// Starts a replica of a running server, with the same options and a copy of its data.
     ///
-    /// It follows the server by streaming replication and answers reading queries; it follows again after a restart of
-    /// either. The server does not wait for it, so it can lag behind:
+    /// It follows the server by streaming replication and answers queries; it continues after a
+    /// restart of either. The server does not wait for it, so it can lag behind:
     /// [`wait_until_caught_up`](Self::wait_until_caught_up) waits until it does not.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl PostgresServer {
             Self::ADMIN_PASSWORD
         );
         options.settings.push(("primary_conninfo".into(), source));
-        // Soon after a restart of the primary.
+        // Reconnects soon after a restart of the primary.
         let pause = ("wal_retrieve_retry_interval".into(), "100ms".into());
         options.settings.push(pause);
         Self::start_prepared(options, |start| {
@@ -50,11 +50,12 @@ impl PostgresServer {
         })
     }
 
-    /// Waits until the replica has replayed all that its primary has written so far.
+    /// Waits until the replica has replayed everything that its primary has written so far.
     ///
     /// # Errors
     ///
-    /// If a server does not answer, or if it takes too long, such as when replay is [paused](Self::pause_replay).
+    /// If a server does not reply, or if it takes too long, for example because replay is
+    /// [paused](Self::pause_replay).
     pub fn wait_until_caught_up(&self, primary: &Self) -> Result<()> {
         let end = primary.query("SELECT pg_current_wal_flush_lsn()")?;
         let question = format!("SELECT pg_last_wal_replay_lsn() >= '{end}'");
@@ -63,7 +64,8 @@ impl PostgresServer {
         })
     }
 
-    /// Stops a replica's replay, so that it goes on to answer with stale data; returns once nothing more changes.
+    /// Pauses a replica's replay, so that it returns stale data from then on; returns once nothing
+    /// changes any more.
     ///
     /// # Errors
     ///
@@ -76,7 +78,7 @@ impl PostgresServer {
         })
     }
 
-    /// Lets a replica replay again.
+    /// Resumes the replay of a replica.
     ///
     /// # Errors
     ///
@@ -85,7 +87,8 @@ impl PostgresServer {
         self.query("SELECT pg_wal_replay_resume()").map(drop)
     }
 
-    /// Makes a replica a primary of its own, with all that it has received so far; returns once it can be written to.
+    /// Promotes a replica to a primary, with everything that it has received so far; returns once
+    /// it accepts writes.
     ///
     /// The old primary does not learn of it.
     ///
@@ -93,7 +96,7 @@ impl PostgresServer {
     ///
     /// If it does not answer or is not a replica.
     pub fn promote(&self) -> Result<()> {
-        // A paused replay would never come to its end.
+        // A paused replay would never finish.
         self.resume_replay()?;
         self.query("SELECT pg_promote()")?;
         wait::until("the replica is promoted", || {

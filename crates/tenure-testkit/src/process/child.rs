@@ -1,6 +1,6 @@
 //! A child process that exchanges messages with us, each a line of JSON.
 //!
-//! It is mostly our own program again, and talks to us through its [`Parent`](crate::Parent).
+//! It is usually our own program again, and talks to us through its [`Parent`](crate::Parent).
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -17,18 +17,20 @@ use crate::wait::PATIENCE;
 
 /// A child process, killed on drop.
 ///
-/// Its standard input ends when we end, so a child that reads it with [`Parent`](crate::Parent) ends with us. It is in a
-/// process group of its own, so that an interrupt at the terminal does not reach it, and so that it also ends while it is
-/// stopped: the kernel hangs up on a stopped group whose last parent is gone.
+/// Its standard input ends when we end, so a child that reads it with [`Parent`](crate::Parent) ends
+/// with us. It is in its own process group, so that an interrupt at the terminal does not reach it.
+/// This also ends it while it is stopped: the kernel sends `SIGHUP` to a stopped group whose last
+/// parent is gone.
 #[derive(Debug)]
 pub struct Child {
-    /// What an error calls it.
+    /// Its name in errors.
     name: &'static str,
     process: std::process::Child,
 }
 
 impl Child {
-    /// Starts a command with pipes to its standard input and from its standard output; errors call it `name`.
+    /// Starts a command with pipes to its standard input and from its standard output; `name` is
+    /// its name in errors.
     ///
     /// # Errors
     ///
@@ -45,7 +47,7 @@ impl Child {
         self.process.id()
     }
 
-    /// Sends a message, in one write, so that the child never waits for the rest of a line.
+    /// Sends a message in one write, so that the child never waits for the rest of a line.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl Child {
         sent.map_err(|error| self.failed(&error.to_string()))
     }
 
-    /// Stops it, and returns once all of its threads stand still; `false` if it has ended.
+    /// Stops it, and returns once all of its threads have stopped; returns `false` if it has ended.
     ///
     /// # Errors
     ///
@@ -118,7 +120,7 @@ impl Child {
         }
     }
 
-    /// Lets it continue after [`stop`](Self::stop).
+    /// Makes it continue after [`stop`](Self::stop).
     ///
     /// # Errors
     ///
@@ -127,7 +129,7 @@ impl Child {
         self.signal(Signal::CONT)
     }
 
-    /// Returns the kernel's letter for what it does, such as `T` for stopped.
+    /// Returns the kernel's letter for its state, such as `T` for stopped.
     pub fn state(&self) -> Option<char> {
         super::state(self.id())
     }
@@ -168,12 +170,12 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It fails only if there is nothing left to kill.
+        // This fails only if there is nothing left to kill.
         let _ = self.kill();
     }
 }
 
-/// A message as a line.
+/// Returns a message as a line.
 pub(super) fn line(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -187,7 +189,7 @@ fn failed(name: &str, reason: &str) -> Error {
     }
 }
 
-/// Between two looks at a process.
+/// The interval between two checks of a process.
 const TICK: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Other processes: server programs that end with us, and our own program started again in another part.
+//! Other processes: server programs that end with us, and our own program started again for another
+//! part.
 
 mod child;
 mod parent;
@@ -9,7 +10,7 @@ pub use parent::Parent;
 pub use program::Process;
 pub(crate) use program::{beside_bin, find};
 
-/// The children of a process.
+/// Returns the children of a process.
 fn children(pid: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -21,7 +22,7 @@ fn children(pid: u32) -> Vec<u32> {
     .collect()
 }
 
-/// The kernel's letters for what the threads of a process do.
+/// Returns the kernel's letters for the states of a process's threads.
 fn thread_states(pid: u32) -> Vec<char> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let paths = threads
@@ -34,15 +35,17 @@ fn thread_states(pid: u32) -> Vec<char> {
         .collect()
 }
 
-/// The kernel's letter for what a process does, such as `T` for stopped; `None` if there is no such process.
+/// Returns the kernel's letter for the state of a process, such as `T` for stopped; `None` if there
+/// is no such process.
 fn state(pid: u32) -> Option<char> {
     stat(&format!("/proc/{pid}/stat"))?.chars().next()
 }
 
-/// What a file `stat` says of a process or thread: the letter of its state, its parent, and more.
+/// Returns the content of a `stat` file of a process or thread: the letter of its state, its
+/// parent, and more.
 fn stat(path: &str) -> Option<String> {
     let stat = std::fs::read_to_string(path).ok()?;
-    // The program's name stands before it in parentheses, and may contain anything.
+    // The program's name comes first, in parentheses, and may contain anything.
     let (_, rest) = stat.rsplit_once(") ")?;
     Some(rest.to_owned())
 }

@@ -1,4 +1,5 @@
-//! The process that started this one as a [`Child`](crate::Child): sends it messages, and takes it along when it ends.
+//! The process that started this one as a [`Child`](crate::Child): it sends messages, and this
+//! process ends with it.
 
 use std::io::{self, BufRead, Write};
 
@@ -12,19 +13,20 @@ use crate::error::{Error, Result};
 /// The messages of the parent, each a line of JSON.
 #[derive(Debug)]
 pub struct Parent {
-    /// The part that this process plays, and the command that it belongs to.
+    /// The part that this process runs, and the command that it belongs to.
     part: (&'static str, &'static str),
     lines: mpsc::UnboundedReceiver<String>,
 }
 
 impl Parent {
-    /// Waits for the first message, and then listens for more on a thread of its own.
+    /// Waits for the first message, and then reads more on a separate thread.
     ///
     /// This process ends when its parent does, whatever it is doing or waiting for.
     ///
     /// # Errors
     ///
-    /// [`NotByHand`](Error::NotByHand) if what comes first is not a `T`: then a person runs the `part` of the command `of`.
+    /// [`NotByHand`](Error::NotByHand) if the first message is not a `T`: then a person runs the
+    /// `part` of the command `of`.
     pub fn listen<T: DeserializeOwned>(part: &'static str, of: &'static str) -> Result<(T, Self)> {
         let part = (part, of);
         let first = io::stdin().lock().lines().next();
@@ -34,7 +36,7 @@ impl Parent {
         Ok((first, Self { part, lines }))
     }
 
-    /// Listens for messages until there are no more; this process then goes on without its parent.
+    /// Reads messages until there are no more; this process then continues without its parent.
     pub fn listen_to_the_end(part: &'static str, of: &'static str) -> Self {
         let (part, lines) = ((part, of), lines(|| ()));
         Self { part, lines }
@@ -54,18 +56,18 @@ impl Parent {
         read(&line.unwrap_or_default(), self.part)
     }
 
-    /// Returns whether a message waits, or there are no more.
+    /// Returns whether a message is waiting, or there are no more.
     pub fn is_next_ready(&self) -> bool {
         !self.lines.is_empty() || self.lines.is_closed()
     }
 
-    /// Returns the error for somebody who runs this part by hand.
+    /// Returns the error for a person who runs this part by hand.
     pub fn not_by_hand(&self) -> Error {
         let (part, of) = self.part;
         Error::NotByHand { part, of }
     }
 
-    /// Sends a message to the parent, in one write, so that a kill leaves no half of it.
+    /// Sends a message to the parent in one write, so that a kill never leaves half a message.
     ///
     /// # Errors
     ///
@@ -76,18 +78,18 @@ impl Parent {
         out.flush()
     }
 
-    /// Ends this process, whose parent is gone or has sent it home.
+    /// Ends this process, because its parent is gone or has told it to end.
     pub fn exit() -> ! {
         std::process::exit(0);
     }
 }
 
-/// Reads the standard input on a thread of its own, which calls `at_end` when there is no more.
+/// Reads standard input on a separate thread, which calls `at_end` when there is no more.
 fn lines(at_end: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<String> {
     let (sender, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(io::Result::ok) {
-            // Nobody listens when the part is over.
+            // Nobody receives messages after the part is over.
             let _ = sender.send(line);
         }
         at_end();

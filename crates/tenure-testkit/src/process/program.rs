@@ -13,10 +13,10 @@ use crate::wait::{self, PATIENCE};
 
 /// A running server program, killed on drop.
 ///
-/// A shell stands between us and the program. It holds the reading end of a pipe whose writing end only we have: when
-/// the pipe closes, because we close it or because we are killed, the shell kills the program and its children. The shell
-/// is in a process group of its own, so that a signal to our group, by which test runners end a test, does not end the
-/// shell first.
+/// There is a shell between us and the program. It holds the read end of a pipe whose write end
+/// only we have. When the pipe closes, because we close it or because we are killed, the shell
+/// kills the program and its children. The shell is in its own process group, so that a signal to
+/// our group, by which test runners end a test, does not end the shell first.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -25,7 +25,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Runs `program` in `folder`, a temporary one that goes when we are killed, and appends what it writes to `log`.
+    /// Runs `program` in `folder`, a temporary directory that is removed if we are killed, and
+    /// appends its output to `log`.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Process {
         })
     }
 
-    /// Returns the program's process id, also after its end.
+    /// Returns the program's process id, even after its end.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -82,7 +83,7 @@ impl Process {
             self.kill_children()?;
         }
         self.is_killed = true;
-        // It fails only if the guardian has ended, and then there is nobody to tell.
+        // This fails only if the guardian has ended, and then there is nobody to tell.
         let _ = self.guardian.send(&KEEP);
         self.guardian.close();
         match self.guardian.wait_until(Instant::now() + PATIENCE)? {
@@ -91,7 +92,7 @@ impl Process {
         }
     }
 
-    /// Asks the program to end by a signal, waits until it has, and kills it if it does not.
+    /// Asks the program to end with a signal, waits until it has, and kills it if it does not.
     pub(crate) fn terminate(&mut self, signal: Signal) -> Result<()> {
         self.signal(signal)?;
         let ended = wait::until("the server ends", || match self.is_running() {
@@ -102,7 +103,7 @@ impl Process {
         ended
     }
 
-    /// Stops the program and its children where they stand, as a long pause would; returns once they stand still.
+    /// Stops the program and its children, as a long pause would; returns once they have stopped.
     pub(crate) fn freeze(&self) -> Result<()> {
         for child in self.stop_and_list_children()? {
             signal_child(child, Signal::STOP)?;
@@ -111,7 +112,7 @@ impl Process {
         Ok(())
     }
 
-    /// Leaves the program stopped.
+    /// Kills the children, and leaves the program stopped.
     fn kill_children(&self) -> Result<()> {
         let children = self.stop_and_list_children()?;
         for child in &children {
@@ -123,18 +124,19 @@ impl Process {
         Ok(())
     }
 
-    /// Stops the program. From then on it starts no children, and those that end keep their ids, since it does not reap
-    /// them.
+    /// Stops the program, and returns its children. A stopped program starts no children, and
+    /// children that end keep their ids, because it does not reap them.
     fn stop_and_list_children(&self) -> Result<Vec<u32>> {
         self.signal(Signal::STOP)?;
         wait_for_threads(self.pid(), "the server stands still", is_still)?;
         Ok(children(self.pid()))
     }
 
-    /// Lets a stopped program and its children go on; returns once they do.
+    /// Makes a stopped program and its children continue; returns once they do.
     pub(crate) fn thaw(&self) -> Result<()> {
         let goes_on = |state| state != 'T';
-        // The program comes last, because their ids are certain only while it stands still.
+        // The program comes last, because the ids of its children are certain only while it is
+        // stopped.
         for child in children(self.pid()) {
             signal_child(child, Signal::CONT)?;
             wait_for_threads(child, "a child of the server goes on", goes_on)?;
@@ -161,7 +163,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nobody is left to tell; the guardian kills all the same.
+        // There is nobody left to report to; the guardian kills the program all the same.
         let _ = self.kill();
     }
 }
@@ -191,7 +193,8 @@ fn wait_for_threads(pid: u32, what: &str, wanted: impl Fn(char) -> bool) -> Resu
     })
 }
 
-/// Finds `program` on the `PATH`, or in the `sbin` beside a `bin`, which only root has on the path.
+/// Finds `program` on the `PATH`, or in the `sbin` next to a `bin`, which only root has on the
+/// path.
 pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path);
@@ -204,21 +207,23 @@ pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathB
     Ok(found.ok_or(missing)?.join(program))
 }
 
-/// What is beside a folder `bin`.
+/// Returns a path next to a directory `bin`.
 pub(crate) fn beside_bin(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_bin = folder.file_name().is_some_and(|name| name == "bin");
     is_bin.then(|| folder.with_file_name(name))
 }
 
-/// Starts the program, says its process id, waits for the pipe to close, and kills and reaps the program.
+/// Starts the program, prints its process id, waits for the pipe to close, and then kills and reaps
+/// the program.
 ///
-/// The id stays the program's own until then, since the shell reaps it only at the end. If the pipe closes without a
-/// word, then nobody is left to kill the program's children and to remove its folder. Signals are caught, because the
-/// kernel sends a `SIGHUP` to a group that has lost its last parent and has a frozen member; the shell then kills too.
+/// The id stays the program's own until then, because the shell reaps it only at the end. If the
+/// pipe closes without a message, nobody else is left to kill the program's children and to remove
+/// its directory. Signals are caught, because the kernel sends `SIGHUP` to a group that has lost
+/// its last parent and has a stopped member; the shell then kills the program too.
 ///
 /// The children are killed while the program is stopped, for the same reasons as in
-/// [`stop_and_list_children`](Process::stop_and_list_children). It may have to be stopped twice, because a stopped program
-/// goes on when that `SIGHUP` comes.
+/// [`stop_and_list_children`](Process::stop_and_list_children). It may have to be stopped twice,
+/// because a stopped program continues when that `SIGHUP` arrives.
 const GUARDIAN: &str = r#"
 folder=$1
 shift
@@ -247,5 +252,5 @@ wait $!
 [ -n "$word" ] || /bin/rm -rf -- "$folder"
 "#;
 
-/// Says that the folder is still in use.
+/// The message that the directory is still in use.
 const KEEP: &str = "keep";

@@ -1,4 +1,4 @@
-//! How a Redis server is to be started.
+//! The options of a Redis server.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::tls::{Certificate, ClientCertificate, Tls};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// Every answered write: the log is flushed before the answer.
+    /// Every acknowledged write: the log is flushed before the reply.
     AofAlways,
-    /// All but the last second or so: the log is flushed once a second.
+    /// Everything except about the last second: the log is flushed once a second.
     ///
-    /// A killed *process* loses nothing of it, only a machine without power does.
+    /// A killed *process* loses nothing; only a power failure of the machine does.
     AofEverySecond,
     /// Nothing.
     #[default]
@@ -24,7 +24,7 @@ pub enum Persistence {
 
 /// The options of a [`RedisServer`].
 ///
-/// By default: no password, no TLS, nothing kept on disk.
+/// The default is no password, no TLS, and nothing on disk.
 #[derive(Clone, Debug, Default)]
 #[must_use = "it starts nothing until `start` is called"]
 pub struct RedisBuilder {
@@ -39,7 +39,7 @@ pub struct RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// Asks clients for a password; a replica also uses it towards its master.
+    /// Requires a password from clients; a replica also uses it for its master.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.into());
         self
@@ -47,13 +47,13 @@ impl RedisBuilder {
 
     /// Adds a user by its rules, such as `ann on >secret ~tenure:* +@all`.
     ///
-    /// May be called often. `default off` turns off those who do not say who they are.
+    /// May be called several times. `default off` disables clients that do not log in.
     pub fn user(mut self, rules: &str) -> Self {
         self.acl.push(rules.into());
         self
     }
 
-    /// Speaks TLS; the files are in [`RedisServer::tls`].
+    /// Enables TLS; the files are in [`RedisServer::tls`].
     pub fn tls(mut self, certificate: Certificate, client: ClientCertificate) -> Self {
         self.tls = Some((certificate, client));
         self
@@ -65,13 +65,13 @@ impl RedisBuilder {
         self
     }
 
-    /// Lets [`RedisServer::move_clock`] move the server's wall clock.
+    /// Makes the server's wall clock movable by [`RedisServer::move_clock`].
     pub fn movable_clock(mut self) -> Self {
         self.movable_clock = true;
         self
     }
 
-    /// Chooses what is still there after a kill and a new start.
+    /// Chooses what survives a kill and a restart.
     pub fn persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = persistence;
         self
@@ -82,13 +82,14 @@ impl RedisBuilder {
         self.config(&format!("replicaof 127.0.0.1 {port}"))
     }
 
-    /// Limits the memory, such as `4mb`, and says what goes when it is full, such as `noeviction`.
+    /// Limits the memory, such as `4mb`, and sets what is evicted when it is full, such as
+    /// `noeviction`.
     pub fn max_memory(self, bytes: &str, policy: &str) -> Self {
         self.config(&format!("maxmemory {bytes}"))
             .config(&format!("maxmemory-policy {policy}"))
     }
 
-    /// Allows the `DEBUG` command.
+    /// Enables the `DEBUG` command.
     pub fn debug_command(self) -> Self {
         self.config("enable-debug-command local")
     }
@@ -99,13 +100,13 @@ impl RedisBuilder {
         self
     }
 
-    /// Makes it a sentinel, whose orders are in the configuration.
+    /// Makes it a sentinel, which is configured by its configuration lines.
     pub(super) fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
     }
 
-    /// The arguments of the program.
+    /// Returns the arguments of the program.
     pub(super) fn args(&self) -> Vec<String> {
         let sentinel = self.sentinel.then_some("--sentinel");
         [CONFIG]
@@ -115,7 +116,7 @@ impl RedisBuilder {
             .collect()
     }
 
-    /// Starts the server and returns once it answers.
+    /// Starts the server and returns once it replies.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl RedisBuilder {
         RedisServer::start_as(self)
     }
 
-    /// The text of the configuration file.
+    /// Returns the text of the configuration file.
     pub(super) fn text(
         &self,
         folder: &Path,
@@ -157,7 +158,7 @@ impl RedisBuilder {
         text
     }
 
-    /// What a sentinel does not know.
+    /// Adds the settings that a sentinel does not know.
     fn server_only(&self, folder: &Path, text: &mut String) {
         text.push_str(
             "save \"\"\nrepl-diskless-sync yes\nrepl-diskless-sync-delay 0\nshutdown-timeout 2\n",
@@ -177,7 +178,7 @@ impl RedisBuilder {
     }
 }
 
-/// The lines that name the files of the certificates.
+/// Returns the lines that name the files of the certificates.
 fn tls_lines(files: &Tls, client: ClientCertificate) -> String {
     let path = |path: PathBuf| quoted(&path.display().to_string());
     let ask = match client {
@@ -192,13 +193,13 @@ fn tls_lines(files: &Tls, client: ClientCertificate) -> String {
     )
 }
 
-/// A value for the configuration file, whatever is in it.
+/// Quotes any value for the configuration file.
 pub(super) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The user by which the kit asks a server that has users of its own.
+/// The user by which the kit logs in to a server that has its own users.
 pub(super) const ADMIN: &str = "tenure-testkit";
 
-/// The Unix socket's name in the server's folder.
+/// The name of the Unix socket in the server's directory.
 pub(super) const SOCKET: &str = "redis.sock";

@@ -1,4 +1,4 @@
-//! A Redis cluster, made by the commands that `redis-cli --cluster` sends.
+//! A Redis cluster, created by the commands that `redis-cli --cluster` sends.
 
 use super::builder::RedisBuilder;
 use super::server::RedisServer;
@@ -9,8 +9,9 @@ use crate::wait;
 
 /// A cluster of Redis servers on loopback ports.
 ///
-/// The first servers are made masters, those after them replicas: with three masters, server 3 is a replica of server 0,
-/// server 4 of server 1, and so on. Failovers change that; ask [`master_of`](Self::master_of).
+/// The first servers become masters, those after them replicas: with three masters, server 3 is a
+/// replica of server 0, server 4 of server 1, and so on. Failovers change that; ask
+/// [`master_of`](Self::master_of).
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
@@ -19,7 +20,7 @@ pub struct RedisCluster {
     bus: Vec<Port>,
 }
 
-/// A slot on its way from one master to another.
+/// A slot that is being moved from one master to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the move is not done until it is finished"]
 pub struct SlotMove {
@@ -29,16 +30,17 @@ pub struct SlotMove {
 }
 
 impl RedisCluster {
-    /// Starts that many masters, each with so many replicas, and returns once all agree that all is well.
+    /// Starts this many masters, each with this many replicas, and returns once all agree that the
+    /// cluster is healthy.
     ///
     /// # Errors
     ///
-    /// Those of [`RedisBuilder::start`]; also if the servers do not come to terms.
+    /// Those of [`RedisBuilder::start`]; also if the servers do not agree.
     pub fn start(masters: usize, replicas_each: usize) -> Result<Self> {
         Self::start_with(masters, replicas_each, &RedisServer::builder())
     }
 
-    /// The same, each server with these options.
+    /// Starts a cluster in which each server has these options.
     ///
     /// # Errors
     ///
@@ -70,7 +72,7 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Returns the URLs of all servers, also of those that do not run.
+    /// Returns the URLs of all servers, including those that do not run.
     pub fn nodes(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
     }
@@ -84,28 +86,29 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there is no server with this index.
     pub fn server(&self, index: usize) -> &RedisServer {
         &self.servers[index]
     }
 
-    /// Returns a server, to kill it or to start it again.
+    /// Returns a server, to kill it or to restart it.
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there is no server with this index.
     pub fn server_mut(&mut self, index: usize) -> &mut RedisServer {
         &mut self.servers[index]
     }
 
-    /// Returns which server is the master of a slot; that of a key is [`slot_of`](super::slot_of) it.
+    /// Returns which server is the master of a slot; the slot of a key is
+    /// [`slot_of`](super::slot_of) it.
     ///
-    /// Each server is asked about itself. If two claim the slot, as an old master does until it hears of the new one, the
-    /// later claim counts.
+    /// Each server is asked about itself. If two claim the slot, as an old master does until it
+    /// learns of the new one, the later claim counts.
     ///
     /// # Errors
     ///
-    /// If no server that runs claims the slot.
+    /// If no running server claims the slot.
     pub fn master_of(&self, slot: u16) -> Result<usize> {
         let claims =
             (0..self.servers.len()).filter_map(|index| Some((self.claim(index, slot)?, index)));
@@ -118,7 +121,8 @@ impl RedisCluster {
             })
     }
 
-    /// Waits until another server than `old` is the master of a slot, and all that run agree.
+    /// Waits until a server other than `old` is the master of a slot, and all running servers
+    /// agree.
     ///
     /// # Errors
     ///
@@ -135,7 +139,8 @@ impl RedisCluster {
         Ok(new)
     }
 
-    /// Makes a replica the master in place of its master, which must run; returns once all that run agree.
+    /// Promotes a replica in place of its master, which must be running; returns once all running
+    /// servers agree.
     ///
     /// # Errors
     ///
@@ -158,11 +163,12 @@ impl RedisCluster {
         self.finish_move(moving)
     }
 
-    /// Begins to move a slot: from now on the old master answers `ASK` for keys that it does not have.
+    /// Starts to move a slot: from now on the old master replies `ASK` for keys that it does not
+    /// have.
     ///
     /// # Errors
     ///
-    /// If `to` is not a master, or has the slot.
+    /// If `to` is not a master, or already has the slot.
     pub fn begin_move(&self, slot: u16, to: usize) -> Result<SlotMove> {
         let from = self.master_of(slot)?;
         let (text, from_id, to_id) = (slot.to_string(), self.id(from)?, self.id(to)?);
@@ -173,7 +179,7 @@ impl RedisCluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the keys that the slot has now.
+    /// Moves the keys that are currently in the slot.
     ///
     /// # Errors
     ///
@@ -200,14 +206,14 @@ impl RedisCluster {
         }
     }
 
-    /// Gives the slot to its new master, and returns once all that run agree.
+    /// Assigns the slot to its new master, and returns once all running servers agree.
     ///
     /// # Errors
     ///
     /// If keys are left behind, or a server refuses.
     pub fn finish_move(&self, moving: SlotMove) -> Result<()> {
         let (slot, id) = (moving.slot.to_string(), self.id(moving.to)?);
-        // The new master first: should we end here, somebody has the slot.
+        // The new master first: if this stops halfway, somebody has the slot.
         for index in [moving.to, moving.from] {
             self.server(index)
                 .command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
@@ -215,15 +221,15 @@ impl RedisCluster {
         self.wait_until_agreed(moving.slot, moving.to)
     }
 
-    /// Joins servers that know nothing of each other.
+    /// Joins servers that do not know each other yet.
     fn form(&self, masters: usize) -> Result<()> {
-        // Different epochs from the start, since servers of the same one would have to settle who is first. A server
-        // takes one only while it knows no other.
+        // Different epochs from the start, because servers with the same epoch would have to settle
+        // who is first. A server accepts an epoch only while it knows no other server.
         for (index, server) in self.servers.iter().enumerate() {
             let epoch = (index + 1).to_string();
             server.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
         }
-        // Each meets each, because hearsay takes seconds.
+        // Each server meets each other directly, because gossip takes seconds.
         for (index, server) in self.servers.iter().enumerate() {
             for (other, bus) in self.servers.iter().zip(&self.bus).skip(index + 1) {
                 let (port, bus) = (other.plain_port().to_string(), bus.number().to_string());
@@ -251,7 +257,7 @@ impl RedisCluster {
             .try_for_each(RedisServer::wait_until_linked)
     }
 
-    /// Checks that each server finds all well and knows of each other what it is.
+    /// Checks that each server finds the cluster healthy and knows the role of each other server.
     fn check_formed(&self, masters: usize) -> Result<(), String> {
         for server in &self.servers {
             let state = server.field(&["CLUSTER", "INFO"], "cluster_state");
@@ -279,7 +285,8 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Waits until each server that runs has `slot` at the server `master`, and finds all well.
+    /// Waits until each running server assigns `slot` to the server `master`, and finds the cluster
+    /// healthy.
     fn wait_until_agreed(&self, slot: u16, master: usize) -> Result<()> {
         let id = self.id(master)?;
         wait::until(
@@ -336,7 +343,8 @@ impl RedisCluster {
         })
     }
 
-    /// Since when, by the cluster's own count, a server has a slot; `None` if it is not its master.
+    /// Returns since when, by the cluster's own count, a server has a slot; `None` if it is not its
+    /// master.
     fn claim(&self, index: usize, slot: u16) -> Option<u64> {
         let server = self.server(index);
         let nodes = if server.is_awake() {
@@ -355,7 +363,7 @@ impl SlotMove {
         self.from
     }
 
-    /// Returns the server that will have it.
+    /// Returns the server that will have the slot.
     pub fn to(self) -> usize {
         self.to
     }
@@ -369,7 +377,7 @@ struct Node {
     master: String,
     epoch: u64,
     connected: bool,
-    /// First and last.
+    /// The first and the last slot of each range.
     slots: Vec<(u16, u16)>,
 }
 
@@ -381,7 +389,7 @@ impl Node {
         };
         let range = |word: &&str| {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
-            // Slots on the move stand in brackets, and are no numbers.
+            // Slots that are being moved are in brackets, and do not parse as numbers.
             Some((first.parse().ok()?, last.parse().ok()?))
         };
         Some(Self {
@@ -410,5 +418,5 @@ fn nodes(server: &RedisServer) -> Result<Vec<Node>> {
     Ok(text.lines().filter_map(Node::parse).collect())
 }
 
-/// After this long a server that does not answer is taken for dead.
+/// A server that does not reply for this long is considered dead.
 const NODE_TIMEOUT_MS: u32 = 1000;

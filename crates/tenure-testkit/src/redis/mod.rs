@@ -1,4 +1,4 @@
-//! Redis in all its shapes: one server, a cluster, and sentinels.
+//! Redis in all its forms: one server, a cluster, and sentinels.
 
 mod builder;
 mod cluster;

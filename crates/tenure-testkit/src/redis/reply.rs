@@ -1,15 +1,15 @@
-//! As much of the Redis protocol as it takes to send a command and read its answer.
+//! The part of the Redis protocol that is needed to send a command and read its reply.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What a Redis server answers.
+/// A reply of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// Several answers in one.
+    /// Several replies in one.
     Array(Vec<Self>),
     /// A value.
     Bulk(Vec<u8>),
@@ -17,14 +17,14 @@ pub enum Reply {
     Error(String),
     /// A number.
     Integer(i64),
-    /// Nothing there.
+    /// No value.
     Nil,
     /// A short word, such as `OK`.
     Status(String),
 }
 
 impl Reply {
-    /// Returns the parts of an array; of anything else, none.
+    /// Returns the parts of an array; an empty slice for anything else.
     pub fn parts(&self) -> &[Self] {
         match self {
             Self::Array(parts) => parts,
@@ -61,7 +61,7 @@ impl Reply {
     }
 }
 
-/// The answer as text: nothing for `Nil`, one line for each part of an array.
+/// Writes the reply as text: nothing for `Nil`, one line for each part of an array.
 impl Display for Reply {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,9 +80,9 @@ impl Display for Reply {
     }
 }
 
-/// Sends commands on one connection to a loopback port and returns their answers.
+/// Sends commands on one connection to a loopback port, and returns the last reply.
 ///
-/// The last answer is the caller's; an earlier one that is an error ends the exchange and is returned instead.
+/// If an earlier reply is an error, the exchange ends and returns that error instead.
 pub(super) fn ask(port: u16, commands: &[Vec<&str>]) -> io::Result<Reply> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
@@ -123,7 +123,7 @@ fn garbled(line: &str) -> io::Error {
     )
 }
 
-/// No command of a test takes longer on a server that runs.
+/// No command of a test takes longer on a running server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

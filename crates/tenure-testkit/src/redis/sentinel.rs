@@ -1,11 +1,11 @@
-//! A master with replicas, watched by sentinels.
+//! A master with replicas, monitored by sentinels.
 
 use super::builder::{RedisBuilder, quoted};
 use super::server::RedisServer;
 use crate::error::{Error, Result};
 use crate::wait;
 
-/// One master, two replicas, and three sentinels, two of which decide.
+/// One master, two replicas, and three sentinels with a quorum of two.
 #[derive(Debug)]
 pub struct RedisSentinel {
     sentinels: Vec<RedisServer>,
@@ -25,7 +25,7 @@ impl RedisSentinel {
         Self::start_with(&RedisServer::builder(), None)
     }
 
-    /// The same with these options for the servers, and a password of the sentinels' own.
+    /// Starts them with these options for the servers, and a separate password for the sentinels.
     ///
     /// # Errors
     ///
@@ -52,9 +52,10 @@ impl RedisSentinel {
         Ok(all)
     }
 
-    /// Starts one more sentinel, which knows the server on a loopback port by the same name, and no other sentinel.
+    /// Starts an additional sentinel, which knows the server on a loopback port by the same name,
+    /// and no other sentinel.
     ///
-    /// It never hears what the others decide, as one that is cut off from them.
+    /// It never learns what the others decide, like a sentinel that is cut off from them.
     ///
     /// # Errors
     ///
@@ -73,26 +74,26 @@ impl RedisSentinel {
         &self.sentinels
     }
 
-    /// Returns the sentinels, to kill them or to start them again.
+    /// Returns the sentinels, to kill or restart them.
     pub fn sentinels_mut(&mut self) -> &mut [RedisServer] {
         &mut self.sentinels
     }
 
-    /// Returns the servers: first the one that was the master at the start.
+    /// Returns the servers, starting with the one that was the master at the start.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// Returns the servers, to kill them or to start them again.
+    /// Returns the servers, to kill or restart them.
     pub fn servers_mut(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
 
-    /// Returns the port of the master, as the first sentinel that runs knows it.
+    /// Returns the port of the master, according to the first running sentinel.
     ///
     /// # Errors
     ///
-    /// If no sentinel runs, or it does not answer.
+    /// If no sentinel runs, or it does not reply.
     pub fn master_port(&self) -> Result<u16> {
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::MASTER];
         let awake = self.sentinels.iter().find(|sentinel| sentinel.is_awake());
@@ -126,7 +127,8 @@ impl RedisSentinel {
         Ok(port)
     }
 
-    /// Waits until all sentinels that run name another master than `old`, and that one takes itself for the master.
+    /// Waits until all running sentinels name a master other than `old`, and that server considers
+    /// itself the master.
     ///
     /// # Errors
     ///
@@ -169,10 +171,11 @@ impl RedisSentinel {
         }
     }
 
-    /// Has the sentinels talk more often than every few seconds.
+    /// Makes the sentinels talk more often than every few seconds.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Only for speed, and new in Redis 7.0: without it, all takes a few seconds longer.
+            // Only for speed, and new in Redis 7.0: without it, everything takes a few seconds
+            // longer.
             let _ = sentinel.command(&[
                 "SENTINEL",
                 "DEBUG",
@@ -239,11 +242,11 @@ const REPLICAS: usize = 2;
 
 const SENTINELS: usize = 3;
 
-/// How many sentinels have to find the master dead.
+/// How many sentinels must find the master dead.
 const QUORUM: usize = 2;
 
-/// After this long a master that does not answer is taken for dead.
+/// A master that does not reply for this long is considered dead.
 const DOWN_AFTER_MS: u32 = 500;
 
-/// A failover that did not work is tried again after twice this long.
+/// A failed failover is retried after twice this long.
 const FAILOVER_TIMEOUT_MS: u32 = 2000;

@@ -16,7 +16,7 @@ use crate::tls::Tls;
 use crate::url::escaped;
 use crate::wait;
 
-/// A Redis server of one's own, on a loopback port and in a temporary folder; killed on drop.
+/// A private Redis server, on a loopback port and in a temporary directory; killed on drop.
 #[derive(Debug)]
 pub struct RedisServer {
     // Dropped first, before the ports are free for others.
@@ -28,7 +28,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server without password and without anything on disk.
+    /// Starts a server without a password and without persistence.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// Returns the options of a server that is to be started.
+    /// Returns a builder with the default options.
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
     }
@@ -87,7 +87,8 @@ impl RedisServer {
         self.url_on(self.port())
     }
 
-    /// Returns the URL for clients that come by another port, such as a [`Proxy`](crate::Proxy)'s.
+    /// Returns the URL for clients that use another port, such as that of a
+    /// [`Proxy`](crate::Proxy).
     pub fn url_on(&self, port: u16) -> String {
         let user = self
             .options
@@ -97,7 +98,7 @@ impl RedisServer {
         self.url_with(&user.unwrap_or_default(), port)
     }
 
-    /// Returns the URL for clients that come as a user of [`RedisBuilder::user`].
+    /// Returns the URL for clients that log in as a user of [`RedisBuilder::user`].
     pub fn url_as(&self, user: &str, password: &str) -> String {
         self.url_with(
             &format!("{}:{}@", escaped(user), escaped(password)),
@@ -114,7 +115,7 @@ impl RedisServer {
         format!("{scheme}://{user}127.0.0.1:{port}/")
     }
 
-    /// Returns the port for clients; with TLS, the port that speaks it.
+    /// Returns the port for clients; with TLS, the port that uses it.
     pub fn port(&self) -> u16 {
         let secure = self.secure.as_ref().map(|(port, _)| port);
         secure.unwrap_or(&self.plain).number()
@@ -125,7 +126,7 @@ impl RedisServer {
         self.plain.number()
     }
 
-    /// Returns the files of the certificates, if the server speaks TLS.
+    /// Returns the files of the certificates, if the server uses TLS.
     pub fn tls(&self) -> Option<&Tls> {
         self.secure.as_ref().map(|(_, files)| files)
     }
@@ -140,18 +141,19 @@ impl RedisServer {
         self.server.is_awake()
     }
 
-    /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it; returns once the server
-    /// says so. The server's next start finds the clock as it was left.
+    /// Sets the server's wall clock this many milliseconds ahead of the machine's, or behind it.
+    ///
+    /// Returns once the server's clock shows it. The server's next start keeps this offset.
     ///
     /// # Errors
     ///
-    /// If the server does not answer, or was started without a
-    /// [movable clock](RedisBuilder::movable_clock).
+    /// If the server does not reply, or was started without a [movable
+    /// clock](RedisBuilder::movable_clock).
     pub fn move_clock(&self, ahead_ms: i64) -> Result<()> {
         self.server.move_clock(ahead_ms, || self.clock_ms())
     }
 
-    /// The same for a server that is not running: its next start finds the clock like that.
+    /// Does the same for a server that is not running: its next start has this offset.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl RedisServer {
         self.server.clock()?.set(ahead_ms * 1000)
     }
 
-    /// The server's wall clock.
+    /// Returns the server's wall clock.
     fn clock_ms(&self) -> Result<i64> {
         let text = self.command(&["TIME"])?.to_string();
         let mut numbers = text.lines().map_while(|line| line.parse::<i64>().ok());
@@ -173,11 +175,12 @@ impl RedisServer {
         }
     }
 
-    /// Sends one command and returns the text of its answer.
+    /// Sends one command and returns the text of its reply.
     ///
     /// # Panics
     ///
-    /// If the server does not answer, or with an error: [`command`](Self::command) returns these.
+    /// If the server does not reply, or replies with an error: [`command`](Self::command) returns
+    /// these.
     pub fn cli(&self, command: &[&str]) -> String {
         match self.command(command) {
             Ok(reply) => reply.to_string(),
@@ -185,11 +188,11 @@ impl RedisServer {
         }
     }
 
-    /// Sends one command, on a connection of its own that is allowed everything, and returns its answer.
+    /// Sends one command on a new connection with all permissions, and returns its reply.
     ///
     /// # Errors
     ///
-    /// If the server does not answer within a few seconds, or answers with an error.
+    /// If the server does not reply within a few seconds, or replies with an error.
     pub fn command(&self, command: &[&str]) -> Result<Reply> {
         let login = if !self.options.acl.is_empty() {
             Some(vec!["AUTH", ADMIN, &self.admin_password])
@@ -200,7 +203,7 @@ impl RedisServer {
                 .map(|password| vec!["AUTH", password])
         };
         let exchange: Vec<Vec<&str>> = login.into_iter().chain([command.to_vec()]).collect();
-        // A value can be long, and the reader wants to see the answer.
+        // A value can be long, and the reader wants to see the reply.
         let named = || command.join(" ").chars().take(100).collect::<String>();
         match reply::ask(self.plain_port(), &exchange) {
             Ok(Reply::Error(text)) => Err(Error::Answer {
@@ -228,7 +231,7 @@ impl RedisServer {
         self.field(&["INFO"], field)
     }
 
-    /// Returns a field of an answer that consists of lines `field:value`.
+    /// Returns a field of a reply that consists of lines `field:value`.
     pub(super) fn field(&self, command: &[&str], field: &str) -> Result<String> {
         let text = self.command(command)?.to_string();
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -241,7 +244,7 @@ impl RedisServer {
             })
     }
 
-    /// Waits until a replica has all of its master's data and is told of new data.
+    /// Waits until a replica has all of its master's data and receives new data.
     ///
     /// # Errors
     ///
@@ -271,5 +274,5 @@ impl RedisServer {
 
 server_methods!(impl RedisServer);
 
-/// The configuration's name in the server's folder.
+/// The name of the configuration file in the server's directory.
 pub(super) const CONFIG: &str = "redis.conf";

@@ -1,6 +1,6 @@
-//! Which of a cluster's slots a key is in.
+//! The cluster slot of a key.
 
-/// Returns the slot of `key`: its hash tag, or all of it, by CRC16 (XMODEM).
+/// Returns the slot of `key`, by the CRC16 (XMODEM) of its hash tag or of the whole key.
 pub fn slot_of(key: &str) -> u16 {
     let bytes = key.as_bytes();
     let open = bytes.iter().position(|byte| *byte == b'{');

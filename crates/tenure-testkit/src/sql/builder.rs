@@ -1,4 +1,4 @@
-//! How an SQL server is to be started.
+//! The options of an SQL server.
 
 use std::marker::PhantomData;
 
@@ -7,24 +7,26 @@ use super::server::SqlServer;
 use crate::error::Result;
 use crate::tls::{Certificate, ClientCertificate};
 
-/// What an SQL server keeps of the transactions that it has confirmed.
+/// Which confirmed transactions an SQL server keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Not even all when the *process* is killed: it confirms before it writes. The files are in memory if there is room.
+    /// Not all, even if only the *process* is killed: it confirms before it writes. The files are
+    /// in memory if there is room.
     Delayed,
-    /// All, also when the machine loses power: it flushes before it confirms. The default of both servers.
+    /// All, even if the machine loses power: it flushes before it confirms. The default of both
+    /// servers.
     Flushed,
-    /// All when the process is killed, but not when the machine loses power: it confirms what it has not flushed. The
-    /// files are in memory if there is room.
+    /// All if the process is killed, but not if the machine loses power: it confirms before it
+    /// flushes. The files are in memory if there is room.
     #[default]
     Written,
 }
 
 /// The options of an [`SqlServer`].
 ///
-/// By default: no TLS, no users but the two of [`SqlServer`], [`Durability::Written`], and otherwise the server's own
-/// defaults.
+/// The default is no TLS, only the two users of [`SqlServer`], [`Durability::Written`], and
+/// otherwise the server's own defaults.
 #[derive(Debug)]
 #[must_use = "it starts nothing until `start` is called"]
 pub struct SqlBuilder<K> {
@@ -32,7 +34,7 @@ pub struct SqlBuilder<K> {
     kind: PhantomData<K>,
 }
 
-/// What a builder was told.
+/// The options that a builder has collected.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) durability: Durability,
@@ -45,7 +47,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the files may be in memory. What is there cannot always be executed, as the library of a clock is.
+    /// Returns whether the files may be in memory. Files there cannot always be executed, but the
+    /// library of a movable clock must be.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.durability != Durability::Flushed && !self.movable_clock
     }
@@ -56,7 +59,7 @@ impl Options {
 pub(crate) struct Account {
     pub(crate) name: String,
     pub(crate) password: String,
-    /// What stands between `GRANT` and `TO`.
+    /// The text between `GRANT` and `TO`.
     pub(crate) grants: Vec<String>,
 }
 
@@ -68,29 +71,30 @@ impl<K: Kind> SqlBuilder<K> {
         }
     }
 
-    /// Chooses which confirmed transactions are still there after a crash.
+    /// Chooses which confirmed transactions survive a crash.
     pub fn persistence(mut self, durability: Durability) -> Self {
         self.options.durability = durability;
         self
     }
 
-    /// Sets the isolation of transactions that do not choose one, such as `REPEATABLE-READ`.
+    /// Sets the isolation level of transactions that do not choose one, such as `REPEATABLE-READ`.
     ///
-    /// Both `READ-COMMITTED` and `read committed` will do.
+    /// Accepts both `READ-COMMITTED` and `read committed`.
     pub fn isolation(mut self, level: &str) -> Self {
         self.options.isolation = Some(level.to_uppercase().replace([' ', '_'], "-"));
         self
     }
 
-    /// Limits the number of connections; a few more are kept for the admin.
+    /// Limits the number of connections; a few more are reserved for the admin.
     pub fn max_connections(mut self, count: u32) -> Self {
         self.options.max_connections = Some(count);
         self
     }
 
-    /// Adds a user with a password and with these grants: what stands between `GRANT` and `TO`.
+    /// Adds a user with a password and with these grants, each the text between `GRANT` and `TO`.
     ///
-    /// May be called often. Such as `SELECT ON test.*` on MariaDB, and `USAGE ON SCHEMA public` on PostgreSQL.
+    /// May be called several times. Examples of grants are `SELECT ON test.*` on MariaDB, and
+    /// `USAGE ON SCHEMA public` on PostgreSQL.
     pub fn user(mut self, name: &str, password: &str, grants: &[&str]) -> Self {
         self.options.accounts.push(Account {
             name: name.into(),
@@ -100,15 +104,16 @@ impl<K: Kind> SqlBuilder<K> {
         self
     }
 
-    /// Speaks only TLS on the port; the files are in [`SqlServer::tls`].
+    /// Requires TLS on the port; the files are in [`SqlServer::tls`].
     ///
-    /// The Unix socket has no TLS. A client's certificate is asked of all users but the admin.
+    /// The Unix socket has no TLS. If client certificates are required, this applies to all users
+    /// except the admin.
     pub fn tls(mut self, certificate: Certificate, client: ClientCertificate) -> Self {
         self.options.tls = Some((certificate, client));
         self
     }
 
-    /// Lets [`SqlServer::move_clock`] move the server's wall clock.
+    /// Makes the server's wall clock movable by [`SqlServer::move_clock`].
     pub fn movable_clock(mut self) -> Self {
         self.options.movable_clock = true;
         self
@@ -120,7 +125,7 @@ impl<K: Kind> SqlBuilder<K> {
         self
     }
 
-    /// Starts the server and returns once it answers.
+    /// Starts the server and returns once it replies.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Programs that are run to their end: they make data and ask servers.
+//! Programs that run to their end: they create data and query servers.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::wait::PATIENCE;
 
-/// Runs a program with this input, and returns what it wrote.
+/// Runs a program with this input, and returns its output.
 pub(crate) fn run(command: &mut Command, input: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match run_to_end(command, input).map_err(Error::io(format!("run {program}")))? {
@@ -18,9 +18,9 @@ pub(crate) fn run(command: &mut Command, input: &str) -> Result<String> {
     }
 }
 
-/// Asks a server by its client program.
+/// Sends statements to a server with its client program.
 pub(crate) fn ask(client: &mut Command, statements: &str) -> Result<String> {
-    // It can be long, and the reader wants to see the answer.
+    // Statements can be long, and the reader wants to see the reply.
     let named = || statements.chars().take(200).collect::<String>();
     match run_to_end(client, statements) {
         Ok(Ok(rows)) => Ok(rows.strip_suffix('\n').unwrap_or(&rows).to_owned()),
@@ -35,7 +35,8 @@ pub(crate) fn ask(client: &mut Command, statements: &str) -> Result<String> {
     }
 }
 
-/// The output, or all that it wrote if it failed. All in files, so that none waits for the other.
+/// Returns the output, or everything that the program wrote if it failed. Uses files for all of it,
+/// so that neither side waits for the other.
 fn run_to_end(command: &mut Command, input: &str) -> io::Result<Result<String, String>> {
     let (mut stdin, mut stdout, mut stderr) = (
         tempfile::tempfile()?,
@@ -80,5 +81,5 @@ fn read(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Between two looks at a process.
+/// The interval between two checks of a process.
 const TICK: Duration = Duration::from_millis(1);

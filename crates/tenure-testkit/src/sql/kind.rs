@@ -1,4 +1,4 @@
-//! What tells one kind of SQL server from another.
+//! The differences between the kinds of SQL servers.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -25,43 +25,44 @@ pub trait Kind: Debug + Send + Sized + Sync + 'static {
     /// A query for the server's wall clock in whole milliseconds since 1970.
     const CLOCK: &'static str;
 
-    /// Writes the files of a new server, its data as well, and returns how it is started.
+    /// Writes the files of a new server, including its data, and returns how to start it.
     #[doc(hidden)]
     fn prepare(start: &Start<'_>) -> Result<Launch>;
 
-    /// Says why a server that runs is not yet ready.
+    /// Returns why a running server is not ready yet.
     #[doc(hidden)]
     fn check_ready(server: &Server) -> Result<(), String>;
 
-    /// Does what is to be done after each start.
+    /// Does what is necessary after each start.
     #[doc(hidden)]
     fn after_start(server: &Server) -> Result<()>;
 
-    /// The client program, which reads statements and writes rows without a header, their values separated by tabs.
+    /// Returns the client program, which reads statements and writes rows without a header, with
+    /// values separated by tabs.
     #[doc(hidden)]
     fn client(folder: &Path, port: u16, way: Way<'_>) -> Result<Command>;
 
-    /// The statements that make the users of a new server; none if there is nothing to do.
+    /// Returns the statements that create the users of a new server; empty if there are none.
     #[doc(hidden)]
     fn users(options: &Options) -> String;
 }
 
-/// What a new server is made of.
+/// The parameters of a new server.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// The server's folder.
+    /// The server's directory.
     pub(crate) folder: &'a Path,
     pub(crate) port: u16,
     pub(crate) options: &'a Options,
     pub(crate) tls: Option<&'a Tls>,
 }
 
-/// How a client comes to the server.
+/// How a client connects to the server.
 #[derive(Clone, Copy, Debug)]
 pub enum Way<'a> {
-    /// As the admin, by the Unix socket.
+    /// As the admin, over the Unix socket.
     Admin,
-    /// As a user by TCP, with TLS if the server speaks it.
+    /// As a user over TCP, with TLS if the server uses it.
     User {
         name: &'a str,
         password: &'a str,

@@ -1,4 +1,4 @@
-//! Servers that are asked in SQL: what MariaDB and PostgreSQL have in common.
+//! SQL servers: what MariaDB and PostgreSQL have in common.
 
 mod builder;
 mod client;

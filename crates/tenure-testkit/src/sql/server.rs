@@ -1,4 +1,4 @@
-//! One SQL server, whatever its kind.
+//! One SQL server of any kind.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use crate::server::{Launch, Server, server_methods};
 use crate::tls::Tls;
 use crate::url::escaped;
 
-/// An SQL server of one's own, on a loopback port and in a temporary folder; killed on drop.
+/// A private SQL server, on a loopback port and in a temporary directory; killed on drop.
 ///
 /// It has a database `test` and two users: an admin who may do everything, and `tenure`, whose password is
 /// [`PASSWORD`](Self::PASSWORD) and who may do everything in that database.
@@ -44,7 +44,7 @@ impl<K: Kind> SqlServer<K> {
         Self::builder().start()
     }
 
-    /// Returns the options of a server that is to be started.
+    /// Returns a builder with the default options.
     pub fn builder() -> SqlBuilder<K> {
         SqlBuilder::new()
     }
@@ -58,7 +58,7 @@ impl<K: Kind> SqlServer<K> {
         Ok(server)
     }
 
-    /// Starts a server whose files `prepare` makes.
+    /// Starts a server whose files `prepare` creates.
     pub(crate) fn start_prepared(
         options: Options,
         prepare: impl Fn(&Start<'_>) -> Result<Launch>,
@@ -91,22 +91,23 @@ impl<K: Kind> SqlServer<K> {
         })
     }
 
-    /// Returns the URL of the database `test` for clients that come as the user `tenure`.
+    /// Returns the URL of the database `test` for the user `tenure`.
     pub fn url(&self) -> String {
         self.url_on(self.port())
     }
 
-    /// Returns the URL for clients that come by another port, such as a [`Proxy`](crate::Proxy)'s.
+    /// Returns the URL for clients that use another port, such as that of a
+    /// [`Proxy`](crate::Proxy).
     pub fn url_on(&self, port: u16) -> String {
         Self::url_with(Self::USER, Self::PASSWORD, port)
     }
 
-    /// Returns the URL for clients that come as another user, such as one of [`SqlBuilder::user`].
+    /// Returns the URL for another user, such as one of [`SqlBuilder::user`].
     pub fn url_as(&self, user: &str, password: &str) -> String {
         Self::url_with(user, password, self.port())
     }
 
-    /// Returns the URL for clients that come as the admin.
+    /// Returns the URL for the admin.
     pub fn admin_url(&self) -> String {
         self.url_as(K::ADMIN, Self::ADMIN_PASSWORD)
     }
@@ -121,16 +122,18 @@ impl<K: Kind> SqlServer<K> {
         self.port.number()
     }
 
-    /// Returns the files of the certificates, if the server speaks TLS.
+    /// Returns the files of the certificates, if the server uses TLS.
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// Runs statements in the database `test` as the admin; returns the rows, a line for each, with tabs between values.
+    /// Runs statements in the database `test` as the admin; returns the rows, one per line, with
+    /// tabs between values.
     ///
     /// # Panics
     ///
-    /// If the server does not answer, or with an error: [`query`](Self::query) returns these.
+    /// If the server does not reply, or replies with an error: [`query`](Self::query) returns
+    /// these.
     pub fn sql(&self, statements: &str) -> String {
         match self.query(statements) {
             Ok(rows) => rows,
@@ -138,18 +141,19 @@ impl<K: Kind> SqlServer<K> {
         }
     }
 
-    /// The same, but returns errors.
+    /// Does the same, but returns errors.
     ///
-    /// Each call has a connection of its own, and stops at the first error.
+    /// Each call uses a new connection, and stops at the first error.
     ///
     /// # Errors
     ///
-    /// If the server does not answer within 20 seconds, or answers with an error.
+    /// If the server does not reply within 20 seconds, or replies with an error.
     pub fn query(&self, statements: &str) -> Result<String> {
         self.ask(Way::Admin, statements)
     }
 
-    /// The same as another user, who comes by TCP; with TLS and a certificate of the client if the server speaks it.
+    /// Does the same as another user over TCP; with TLS and a client certificate if the server uses
+    /// TLS.
     ///
     /// # Errors
     ///
@@ -168,12 +172,14 @@ impl<K: Kind> SqlServer<K> {
         client::ask(&mut client, statements)
     }
 
-    /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it; returns once the server
-    /// says so. The server's next start finds the clock as it was left.
+    /// Sets the server's wall clock this many milliseconds ahead of the machine's, or behind it.
+    ///
+    /// Returns once the server's clock shows it. The server's next start keeps this offset.
     ///
     /// # Errors
     ///
-    /// If the server does not answer, or was started without a [movable clock](SqlBuilder::movable_clock).
+    /// If the server does not reply, or was started without a [movable
+    /// clock](SqlBuilder::movable_clock).
     pub fn move_clock(&self, ahead_ms: i64) -> Result<()> {
         self.server.move_clock(ahead_ms, || {
             let text = self.query(K::CLOCK)?;
@@ -184,7 +190,7 @@ impl<K: Kind> SqlServer<K> {
         })
     }
 
-    /// The same for a server that is not running: its next start finds the clock like that.
+    /// Does the same for a server that is not running: its next start has this offset.
     ///
     /// # Errors
     ///

@@ -1,6 +1,8 @@
-//! The data of new servers, made once and then copied, because making it takes longer than starting a server.
+//! The data of new servers, created once and then copied, because creating it takes longer than
+//! starting a server.
 //!
-//! It is an archive in a folder beside the servers' own, shared by all processes of one user and kept for later runs.
+//! It is an archive in a directory beside those of the servers. All processes of one user share it,
+//! and it is kept for later runs.
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,8 +18,10 @@ use crate::process;
 use crate::server::Server;
 use crate::user::User;
 
-/// Makes the folder `data`, owned by `user`, from a template. If there is none, `make` makes the data in the folder
-/// that it is given; a template is for one `recipe`, which therefore names all that influences the data.
+/// Creates the directory `data`, owned by `user`, from a template.
+///
+/// If there is no template, `make` creates the data in the directory that it is given. A template
+/// belongs to one `recipe`, which therefore names everything that influences the data.
 pub(crate) fn unpack(
     name: &str,
     recipe: &str,
@@ -29,7 +33,7 @@ pub(crate) fn unpack(
     if !template.exists() {
         pack(name, &template, user, make)?;
     }
-    // Servers want it like that.
+    // Servers require these permissions.
     let made = DirBuilder::new().mode(0o700).create(data);
     made.map_err(Error::io("make the folder for data"))?;
     User::give(user, data)?;
@@ -57,7 +61,7 @@ fn pack(
     user: Option<User>,
     make: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
-    // One process makes it, and the others wait. The lock ends with its process.
+    // One process creates it, and the others wait. The lock ends with its process.
     let lock = File::create(template.with_extension("lock"));
     let lock = lock.map_err(Error::io("make the lock of a template"))?;
     lock.lock().map_err(Error::io("lock a template"))?;
@@ -73,7 +77,7 @@ fn pack(
     let mut copy = Command::new(process::find("cp", "coreutils")?);
     let copy = copy.args(["--archive", "--sparse=always"]);
     run(copy.arg(&data).arg(&sparse), "")?;
-    // It has its name only when it is complete.
+    // It gets its name only when it is complete.
     let draft = template.with_extension("draft");
     let mut pack = Command::new(process::find("tar", "tar")?);
     let pack = pack.args(["--create", "--sparse", "--file"]).arg(&draft);
@@ -81,12 +85,12 @@ fn pack(
     fs::rename(draft, template).map_err(Error::io("name a template"))
 }
 
-/// The folder for templates, which is ours alone.
+/// Returns the directory for templates, which belongs to this user alone.
 fn templates() -> Result<PathBuf> {
     let uid = geteuid().as_raw();
     let folder = std::env::temp_dir().join(format!("tenure-testkit-{uid}"));
     let action = || format!("use {} as the folder for templates", folder.display());
-    // Another process may make it at the same time.
+    // Another process may create it at the same time.
     let _ = DirBuilder::new().mode(0o700).create(&folder);
     let owner = fs::symlink_metadata(&folder).map_err(Error::io(action()))?;
     if owner.is_dir() && owner.uid() == uid {
@@ -102,5 +106,5 @@ fn hash(recipe: &str) -> u64 {
     hasher.finish()
 }
 
-/// Counts the ways in which templates were packed.
+/// The version of the way in which templates are packed.
 const FORMAT: u32 = 1;

@@ -1,4 +1,4 @@
-//! What both kinds of servers can do: each test is for both.
+//! What both kinds of servers can do: each test runs for both.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use tenure_testkit::{
 use crate::session::Session;
 use crate::{children, is_alive};
 
-/// Makes a test for each kind of server.
+/// Generates a test for each kind of server.
 macro_rules! for_each_kind {
     ($($(#[$attribute:meta])* $test:ident)+) => {
         mod mariadb { $(#[test] $(#[$attribute])* fn $test() { super::$test::<super::MariaDb>(); })+ }
@@ -197,7 +197,7 @@ fn helper_that_starts_servers_and_hangs<K: Kind>() {
     let (one, frozen) = (start(), start());
     frozen.freeze().unwrap();
     let trace = |server: &SqlServer<K>| {
-        // Not its children that may end while it runs.
+        // Only of the frozen server, because children of a running one may end.
         let pids: Vec<_> = match server.folder() == frozen.folder() {
             true => children(server.pid()),
             false => vec![],
@@ -210,7 +210,7 @@ fn helper_that_starts_servers_and_hangs<K: Kind>() {
 }
 
 fn a_missing_program_is_an_error_that_says_what_to_install<K: Kind>() {
-    // In a process of its own, because the path is the whole process's.
+    // In a separate process, because the `PATH` belongs to the whole process.
     let output = again::<K>("a_server_answers_and_is_gone_with_its_value")
         .env("PATH", "/nonexistent")
         .output()
@@ -226,7 +226,7 @@ fn a_missing_program_is_an_error_that_says_what_to_install<K: Kind>() {
 
 fn a_template_is_made_once<K: Kind>() {
     let folder = tempfile::tempdir().unwrap();
-    // Who the server runs as has to get there.
+    // The user that runs the server needs access to it.
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
     let output = again::<K>("helper_that_starts_two_servers_at_once")
@@ -261,7 +261,7 @@ fn helper_that_starts_two_servers_at_once<K: Kind>() {
 
 fn a_server_starts_for_a_user_who_is_not_root<K: Kind>() {
     if !geteuid().is_root() {
-        // Then all the other tests say so.
+        // Then all other tests show it.
         return;
     }
     let mut again = again::<K>("a_killed_server_is_gone_and_starts_again_with_its_data");
@@ -404,7 +404,7 @@ fn a_clients_certificate_can_be_required<K: Kind>() {
         .start()
         .unwrap();
     for user in [SqlServer::<K>::USER, "ann"] {
-        // MariaDB lets nobody into a database who may do nothing there.
+        // MariaDB does not let users into a database in which they have no permissions.
         if user == "ann" && K::NAME == MariaDb::NAME {
             server.sql("GRANT SELECT ON test.* TO ann");
         }
@@ -453,7 +453,7 @@ fn a_reply_is_lost_by_a_proxy<K: Kind>() {
     assert_eq!(proxy.connections_cut(), 1);
 }
 
-/// The same program, which runs one of its tests.
+/// Returns the same program, which runs one of its tests.
 fn again<K: Kind>(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -462,7 +462,7 @@ fn again<K: Kind>(test: &str) -> Command {
     command
 }
 
-/// Comes as a client that does not want TLS.
+/// Connects as a client without TLS.
 fn without_tls<K: Kind>(server: &SqlServer<K>) -> Output {
     let port = server.port().to_string();
     match K::NAME == MariaDb::NAME {
@@ -471,7 +471,7 @@ fn without_tls<K: Kind>(server: &SqlServer<K>) -> Output {
     }
 }
 
-/// Comes as a client that wants TLS and shows no certificate.
+/// Connects as a client with TLS and without a certificate.
 fn without_certificate<K: Kind>(server: &SqlServer<K>, user: &str) -> Output {
     let port = server.port().to_string();
     match K::NAME == MariaDb::NAME {
@@ -505,7 +505,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Those of the processes that have not ended.
+/// Returns those of the processes that have not ended.
 fn alive(pids: &[u32]) -> Vec<u32> {
     pids.iter().copied().filter(|pid| is_alive(*pid)).collect()
 }

@@ -1,4 +1,4 @@
-//! MariaDB and PostgreSQL servers: started in all ways, broken, and gone.
+//! MariaDB and PostgreSQL servers: started with all options, broken, and removed.
 
 mod both;
 mod mariadb;
@@ -7,7 +7,7 @@ mod session;
 
 use std::path::Path;
 
-/// Whether there is such a process that has not ended.
+/// Returns whether there is such a process that has not ended.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -16,7 +16,7 @@ fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// The processes that a process has started and not yet reaped.
+/// Returns the processes that a process has started and not yet reaped.
 fn children(pid: u32) -> Vec<u32> {
     let entries = Path::new("/proc").read_dir().unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

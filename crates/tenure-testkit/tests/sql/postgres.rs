@@ -154,7 +154,8 @@ fn a_pooler_is_broken_as_a_server_is() {
     assert_eq!(session.ask("SELECT 3"), "3");
 }
 
-/// The backends of two transactions of a client, between which another client has begun one.
+/// Returns the backends of two transactions of a client, between which another client has started
+/// one.
 fn backends_of_one_client(pooler: &PgBouncer) -> (String, String) {
     let backend = "SELECT pg_backend_pid()";
     let mut one = Session::open::<Postgres>(pooler.port());

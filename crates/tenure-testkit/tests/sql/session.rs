@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_testkit::{Kind, MariaDb, SqlServer};
 
-/// A client program as the user `tenure`, to be asked line by line; killed on drop.
+/// A client program as the user `tenure`, queried line by line; killed on drop.
 pub(crate) struct Session {
     program: Child,
     input: ChildStdin,
@@ -15,7 +15,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects by a port: the server's, or that of something before it.
+    /// Connects to a port: the server's, or that of something in front of it.
     pub(crate) fn open<K: Kind>(port: u16) -> Self {
         let mut command = match K::NAME == MariaDb::NAME {
             true => {
@@ -44,7 +44,7 @@ impl Session {
         let (sender, output) = mpsc::channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // Nobody listens to a session that was dropped.
+                // Nobody receives the rows of a session that was dropped.
                 let _ = sender.send(line);
             }
         });
@@ -65,7 +65,8 @@ impl Session {
         self.output.recv_timeout(Duration::from_secs(30)).unwrap()
     }
 
-    /// Nothing comes, for a while: a test that something does not happen cannot be sure sooner.
+    /// Checks that nothing arrives for a while. A test that something does not happen cannot be
+    /// certain any sooner.
     pub(crate) fn assert_silent(&self) {
         let row = self.output.recv_timeout(Duration::from_millis(100));
         assert_eq!(row, Err(mpsc::RecvTimeoutError::Timeout));
@@ -80,7 +81,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // It fails only if there is nothing left to kill.
+        // This fails only if there is nothing left to kill.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
