@@ -180,7 +180,7 @@ pub trait Driver: Debug + Send + Sync + 'static {
     ///
     /// A program that ends earlier may leave behind grants that it has not heard of.
     ///
-    /// Takes no longer than the request timeout. Does not wait for retries to unresponsive servers.
+    /// Takes no longer than requests may take. Does not wait for retries to unresponsive servers.
     ///
     /// # Cancel safety
     ///
