@@ -1,4 +1,4 @@
-//! The rules of the contract, kept by the memory store.
+//! The rules of the contract for the memory store.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the engine counts, as a program's recorder sees it.
+//! The metrics of the engine, as a program's recorder sees them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use metrics::{
     SharedString, Unit,
 };
 
-/// Adds everything up by name: counters and gauges by value, histograms by count.
+/// Sums everything up by name: counters and gauges by value, histograms by count.
 #[derive(Debug, Default)]
 struct Sums(Mutex<HashMap<String, f64>>);
 

@@ -1,7 +1,7 @@
-//! A driver outside the crate: everything that it has to build can be built from here.
+//! A driver outside the crate: everything that it needs to build can be built from here.
 //!
-//! The store is a map in memory: exclusive locks alone, and whoever asks first after a release gets in. It keeps every rule that its
-//! capabilities do not take back.
+//! The store is a map in memory. It has exclusive locks only, and the first claim that asks after a
+//! release gets the lock. It keeps every rule that its capabilities do not exclude.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ async fn a_program_uses_a_driver_of_its_own() {
     assert!(locks.list(None).await.unwrap().is_empty());
 }
 
-/// What all clients share.
+/// The state that all clients share.
 #[derive(Debug, Clone)]
 struct Store {
     state: Arc<Mutex<State>>,
@@ -47,7 +47,7 @@ struct Store {
 #[derive(Debug, Default)]
 struct State {
     leases: BTreeMap<Name, Lease>,
-    /// Who waits in which client, and since when.
+    /// The waiting claims with their clients, and since when they wait.
     waiting: Vec<(usize, Claim, Instant)>,
     last_fence: u64,
     clients: usize,
@@ -91,7 +91,7 @@ impl Tiny {
         }
     }
 
-    /// The state without what has run out.
+    /// Returns the state without expired leases.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.store.state.lock().unwrap();
         let now = Instant::now();
@@ -100,11 +100,11 @@ impl Tiny {
     }
 
     fn tell(&self, client: usize, news: News) {
-        // Fails only if nobody listens.
+        // This fails only if nobody listens.
         let _ = self.store.news.send((client, news));
     }
 
-    /// The lease that a request is about, or why there is none.
+    /// Returns the lease that a request names, or why there is none.
     fn held<'a>(&self, state: &'a mut State, wanted: &Release) -> Result<&'a mut Lease, Loss> {
         let lease = state.leases.get_mut(&wanted.name).ok_or(Loss::Gone)?;
         if lease.claim.id != wanted.claim {

@@ -1,4 +1,5 @@
-//! Many tasks on several threads, calls cut short, answers lost: exclusion, order of fences, nothing left.
+//! Many tasks on several threads, with dropped calls and lost replies: exclusion, growing fences,
+//! nothing left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ const CROWD: usize = 12;
 
 const RUN: Duration = Duration::from_secs(4);
 
-/// What the locks protect: says who is inside.
+/// What the locks protect: counts who is inside.
 #[derive(Debug, Default)]
 struct Room {
     writers: AtomicU32,
@@ -30,7 +31,7 @@ impl Room {
     async fn write(&self, guard: Guard, owner: &Owner) {
         let fence = guard.fence().get();
         let before = self.largest_fence.swap(fence, Ordering::SeqCst);
-        // The release of its last use may still be in flight, so that an owner joins itself.
+        // The release of its last use may still be in flight, so an owner may join its own lease.
         let joins = guard.owner().as_ref() == Some(owner) && before == fence;
         assert!(
             before < fence || joins,
@@ -83,7 +84,7 @@ async fn leave(guard: Guard) {
     }
 }
 
-/// A lock without more, one that is kept after its release, or one of an owner: at random.
+/// Returns a plain lock, one that is kept after its release, or one with an owner, at random.
 fn mutex(client: &Client, name: &str, owner: &Owner) -> Lock {
     let mutex = client.mutex(name);
     match fastrand::u32(..3) {
@@ -93,7 +94,7 @@ fn mutex(client: &Client, name: &str, owner: &Owner) -> Lock {
     }
 }
 
-/// A lock for reading, of an owner or without, at random.
+/// Returns a lock for reading, with or without an owner, at random.
 fn reader(client: &Client, name: &str, owner: &Owner) -> Lock {
     let read = client.rwlock(name).read();
     match fastrand::bool() {
@@ -102,10 +103,10 @@ fn reader(client: &Client, name: &str, owner: &Owner) -> Lock {
     }
 }
 
-/// One task's day: asks in every way, and gives up at random.
+/// Runs one task: asks in every way, and gives up at random.
 async fn work(client: Client, rooms: Arc<[Room; NAMES]>) {
     let end = Instant::now() + RUN;
-    // The same in every call: what one of them gives up must not undo what the next one gets.
+    // The same in every call: giving up one call must not undo the grant of the next.
     let owner = Owner::unique();
     while goes_on(end, &rooms) {
         let number = fastrand::usize(..NAMES);
@@ -169,7 +170,7 @@ async fn run(crowd: usize, trouble: impl Fn(&FaultyDriver)) {
     }
     let end = Instant::now() + RUN;
     while goes_on(end, &rooms) {
-        // Seldom enough that most requests get through.
+        // Rarely enough that most requests get through.
         trouble(&faults[fastrand::usize(..faults.len())]);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -184,7 +185,8 @@ async fn run(crowd: usize, trouble: impl Fn(&FaultyDriver)) {
     assert!(left.is_empty(), "left in the store: {left:?}");
 }
 
-/// Whether there is time left, or too little has happened to show anything on a slow machine.
+/// Returns whether there is time left, or too little has happened to show anything on a slow
+/// machine.
 fn goes_on(end: Instant, rooms: &[Room; NAMES]) -> bool {
     let mut visits = rooms.iter().map(|room| room.visits.load(Ordering::SeqCst));
     Instant::now() < end || visits.any(|visits| visits <= 50)
@@ -229,7 +231,7 @@ async fn the_store_is_away_at_times() {
     .await;
 }
 
-/// With few tasks most leases are kept for a while before others call for them.
+/// With few tasks most leases are kept for a while before others ask for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn few_tasks_call_each_others_leases_back() {
     run(1, |_| {}).await;

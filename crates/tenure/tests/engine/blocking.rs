@@ -1,4 +1,4 @@
-//! The blocking module: the same words, with and without a runtime.
+//! The blocking module: the same API, with and without a runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

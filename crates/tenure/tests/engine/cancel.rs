@@ -9,7 +9,7 @@ use tenure::conformance::faults::{Fault, Request};
 
 use crate::{World, millis, secs};
 
-/// Polls a future up to so many times; returns its output if it was done by then.
+/// Polls a future up to this many times; returns its output if it was done by then.
 async fn polls<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = times;
@@ -27,7 +27,7 @@ async fn polls<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// A world in which every request takes a while to get there, and its answer to come back.
+/// Returns a world in which every request takes a while to arrive, and so does its reply.
 fn slow_world(late: Fault) -> World {
     let world = World::new();
     for call in [Request::Acquire, Request::Withdraw, Request::Release] {
@@ -41,7 +41,7 @@ const LATE: [Fault; 2] = [
     Fault::LateAnswer(millis(10)),
 ];
 
-/// Cuts a call short after 0, 1, 2 … polls, until it ends by itself: `case` says whether it did.
+/// Drops a call after 0, 1, 2 … polls, until it completes by itself; `case` returns whether it did.
 async fn at_every_poll(case: impl AsyncFn(usize) -> bool) {
     for times in 0..100 {
         if case(times).await {
@@ -80,7 +80,7 @@ async fn lock_in_line() {
                 first.release().await.unwrap();
                 std::future::pending::<()>().await;
             };
-            // Cut off together with the call if that ends first: then it frees on drop.
+            // Dropped together with the call if that ends first: then it releases on drop.
             let done = tokio::select! {
                 done = polls(times, lock.lock()) => done.is_some(),
                 () = release => unreachable!(),

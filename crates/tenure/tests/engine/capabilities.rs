@@ -1,4 +1,5 @@
-//! What a store cannot do is refused before anything is sent, and what it grants is what counts.
+//! What a store does not support is refused before anything is sent, and what it grants is what
+//! counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{millis, secs};
 
-/// A store whose leases belong to a session that is shorter than what is asked for.
+/// A store whose leases belong to a session that is shorter than the requested ttl.
 #[derive(Debug)]
 struct Session {
     inner: Memory,

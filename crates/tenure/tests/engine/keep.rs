@@ -1,4 +1,5 @@
-//! A lease that nobody wants stays with the process for a while, and is given back on call.
+//! A lease that nobody wants stays with the process for a while, and is given back when others ask
+//! for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{World, millis, pair, secs};
 
-/// How many fences a lock that is kept reserves with one request, in peace and after a call.
+/// How many fences a kept lock reserves with one request: normally, and after others have asked for
+/// it.
 const MANY: u64 = 16_384;
 const SOME: u64 = 64;
 
@@ -20,7 +22,7 @@ fn lock(client: &Client) -> Lock {
 }
 
 impl World {
-    /// A world in which the name is kept here.
+    /// Returns a world in which the name is kept here.
     async fn with_a_kept_lease() -> Self {
         let world = Self::new();
         pair(&lock(&world.here)).await;
@@ -255,7 +257,7 @@ async fn who_may_have_missed_a_call_keeps_nothing_that_it_held() {
     assert_eq!(world.holders("a").await, 1, "the next lease is kept again");
 }
 
-/// The claims whose answer is still on its way when they are called for.
+/// Tests claims whose reply is still in flight when others ask for them.
 async fn early(world: &World, call: impl AsyncFn()) {
     for waits in [true, false] {
         let late = Fault::LateAnswer(millis(100));

@@ -1,4 +1,5 @@
-//! A lease is counted from before its request was sent, and its loss is told first.
+//! A lease counts from before its request was sent, and its loss is reported before others can get
+//! it.
 
 use tenure::conformance::faults::{Fault, Request};
 use tenure::{Health, Loss};

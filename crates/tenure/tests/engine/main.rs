@@ -1,4 +1,4 @@
-//! The engine's rules, each with a test that fails when the rule is broken. Time is paused.
+//! The engine's rules, each with a test that fails if the rule is broken. Time is paused.
 
 mod blocking;
 mod cancel;
@@ -24,7 +24,7 @@ use tenure::driver::Driver;
 use tenure::store::memory::Memory;
 use tenure::{ClaimId, Client, Lock, Name};
 
-/// One store with two clients: one that faults can be made for, one as another process.
+/// One store with two clients: one with fault injection, and one that acts as another process.
 struct World {
     fault: Arc<FaultyDriver>,
     here: Client,
@@ -46,12 +46,12 @@ impl World {
         }
     }
 
-    /// Whether nobody holds or waits, as the store sees it.
+    /// Returns whether nobody holds or waits, according to the store.
     async fn is_empty(&self) -> bool {
         self.store.list(None).await.unwrap().is_empty()
     }
 
-    /// Lets background work finish, and fails if anything is left in the store after that.
+    /// Waits for background work to finish, and fails if anything is left in the store after that.
     async fn assert_nothing_left(&self, case: &str) {
         for _ in 0..1000 {
             if self.is_empty().await {
@@ -63,7 +63,7 @@ impl World {
         panic!("{case}: left in the store: {left:?}");
     }
 
-    /// Waits until so many stand in the store's line for a name.
+    /// Waits until this many claims are in the store's line for a name.
     async fn until_waiting(&self, name: &str, count: usize) {
         let name: Name = name.parse().unwrap();
         for _ in 0..10_000 {
@@ -76,14 +76,14 @@ impl World {
         panic!("never {count} in line for {name}");
     }
 
-    /// How many claims hold a name.
+    /// Returns how many claims hold a name.
     async fn holders(&self, name: &str) -> usize {
         let name: Name = name.parse().unwrap();
         let entries = self.store.list(Some(&name)).await.unwrap();
         entries.first().map_or(0, |entry| entry.holders.len())
     }
 
-    /// The claim that holds a name.
+    /// Returns the claim that holds a name.
     async fn claim(&self, name: &str) -> ClaimId {
         let name: Name = name.parse().unwrap();
         let entries = self.store.list(Some(&name)).await.unwrap();

@@ -1,4 +1,4 @@
-//! News may be late, old or repeated: it is believed only as far as it is certain.
+//! News may be late, outdated or repeated: the engine trusts it only as far as it is certain.
 
 use tenure::conformance::faults::{Fault, Request};
 use tenure::driver::{Grant, News};
@@ -39,7 +39,7 @@ async fn a_call_to_ask_again_while_a_request_is_out_is_not_forgotten() {
         let waiting = world.here.mutex("a");
         let waiting = tokio::spawn(async move { waiting.lock().await });
         world.until_waiting("a", 1).await;
-        // It came after the store had answered, and overtakes the answer.
+        // It was sent after the store's reply, and overtakes the reply.
         world.fault.tell(News::AskAgain(only));
         sleep(secs(4)).await;
         assert_eq!(world.fault.requests(Request::Acquire), 1);

@@ -1,4 +1,4 @@
-//! One makes a result, the others wait for it or take the one before.
+//! Single-flight: one caller computes a result, the others wait for it or use the stale value.
 
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{World, millis, secs};
 
-/// A cache with one entry, which refuses writers that come with a smaller fence.
+/// A cache with one entry, which refuses writers with a smaller fence.
 #[derive(Debug, Clone, Default)]
 struct Cache(Arc<Mutex<Entry>>);
 
@@ -36,7 +36,7 @@ impl Cache {
         ready(Ok(self.seen()))
     }
 
-    /// Makes the next value, which takes a while.
+    /// Computes the next value, which takes a while.
     async fn make(&self, fence: Fence) -> Result<u32> {
         sleep(millis(500)).await;
         let mut entry = self.0.lock().unwrap();
@@ -66,7 +66,7 @@ impl Cache {
     }
 }
 
-/// Many callers of two clients at once.
+/// Runs many concurrent callers of two clients.
 async fn many(world: &World, cache: &Cache, or_stale: bool) -> Vec<Once<u32>> {
     let mut callers = JoinSet::new();
     for caller in 0..200 {

@@ -1,4 +1,4 @@
-//! A store that does not answer is not taken for a lock that others hold.
+//! A store that does not answer is not mistaken for a lock that others hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,7 @@ async fn a_lease_whose_renewal_gets_no_answer_is_lost_to_the_outage() {
     assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
 }
 
-/// The runtime of the client ends while somebody waits on another one.
+/// The runtime of the client ends while a task on another runtime waits.
 #[test]
 fn who_waits_for_a_client_whose_runtime_has_ended_is_told() {
     let own = Builder::new_multi_thread()

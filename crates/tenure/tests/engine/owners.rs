@@ -1,4 +1,4 @@
-//! An owner that is used more than once never lets a second holder in: each claim has an id of its own.
+//! An owner that is used more than once never lets a second holder in: each claim has its own id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,8 @@ fn job() -> Owner {
     Owner::named("job").unwrap()
 }
 
-/// Fails unless the guard's lease is the one that the store lists, so that nobody else gets in.
+/// Fails unless the guard's lease is the one that the store lists, so that nobody else gets the
+/// lock.
 async fn assert_held(world: &World, guard: &tenure::Guard) {
     assert_eq!(guard.health(), Health::Held);
     assert_eq!(world.holders("a").await, 1, "listed in the store");
@@ -91,7 +92,7 @@ async fn the_last_release_does_not_free_what_another_call_of_the_owner_has_got()
             world.fault.always(late, delay);
             drop(one);
             drop(two);
-            // The releases are under way.
+            // The releases are in flight.
             sleep(millis(1)).await;
             let third = timeout(secs(5), lock.lock()).await.expect("free").unwrap();
             world.fault.heal();
@@ -117,7 +118,7 @@ async fn two_tries_of_one_owner_at_once_have_a_lease_each() {
     world.assert_nothing_left("both let go").await;
 }
 
-/// Counts how many tasks of ten have the lock at once.
+/// Returns how many of ten tasks have the lock at once.
 async fn most_at_once(lock: Lock) -> usize {
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();

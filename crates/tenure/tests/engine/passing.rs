@@ -1,4 +1,5 @@
-//! A lease is passed on inside a process: bounded in count and time, a fence for each pass.
+//! A lease is passed on inside a process: with a limit on count and time, and a new fence each
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{World, millis, pair, secs};
 
-/// How many fences a claim asks for that nobody here waits behind, and one that others do.
+/// How many fences a claim reserves that nobody here waits behind, and how many if others do.
 const FEW: u64 = 8;
 const SOME: u64 = 64;
 
@@ -102,7 +103,7 @@ async fn a_claim_that_others_wait_behind_sets_more_fences_aside() {
         let (second, third) = (wait("same"), behind.map(wait));
         sleep(millis(1)).await;
         holder.release().await.unwrap();
-        // Each is held for so long that it is not passed on.
+        // Each holds for so long that the lease is not passed on.
         let first = first.await.unwrap();
         sleep(millis(6)).await;
         first.release().await.unwrap();
@@ -133,7 +134,7 @@ async fn those_who_come_during_the_first_request_are_served_by_two_grants() {
     let first = fences[0];
     assert_eq!(fences, (first..first + 20).collect::<Vec<_>>());
     let aside = pair(&world.there.mutex("a")).await - first;
-    // The place in line that nobody needed at last may have been granted before it was given up.
+    // The last place in line, which nobody needed, may have been granted before it was withdrawn.
     assert!(
         [FEW + SOME, FEW + 2 * SOME].contains(&aside),
         "{aside} were set aside"

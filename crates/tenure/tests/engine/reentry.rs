@@ -1,4 +1,4 @@
-//! The same owner locks again and again, and lets go as often.
+//! The same owner locks several times, and releases as often.
 
 use std::time::Duration;
 

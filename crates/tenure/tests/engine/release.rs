@@ -1,4 +1,4 @@
-//! Letting go names its outcome, keeps what it was told to keep, and works on drop.
+//! A release reports its outcome, keeps what it was told to keep, and works on drop.
 
 use tenure::conformance::faults::{Fault, Request};
 use tenure::{ClaimId, Loss, Outcome};

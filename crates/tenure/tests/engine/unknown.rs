@@ -1,4 +1,4 @@
-//! After an unknown outcome the engine asks again or cleans up; it never guesses.
+//! After an unknown outcome the engine retries or cleans up; it never guesses.
 
 use tenure::Error;
 use tenure::conformance::faults::{Fault, Request};
@@ -43,7 +43,7 @@ async fn an_unknown_outcome_is_undone_also_if_the_next_try_fails_cleanly() {
         .lock()
         .await
         .unwrap_err();
-    // The last try changed nothing, the first one may have.
+    // The last attempt changed nothing, but the first one may have.
     assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}");
     world
         .assert_nothing_left("the first try had taken effect")

@@ -1,4 +1,4 @@
-//! Files that make no sense are refused with a sentence, and end no process.
+//! Invalid files are refused with an error message, and crash no process.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn flipped_bits_in_the_state_never_end_the_process() {
         let mut flipped = whole.clone();
         for _ in 0..random.usize(1..10) {
             let page = random.usize(..whole.len() / 4096) * 4096;
-            // Most of what LMDB relies on stands at the beginning of a page.
+            // Most of what LMDB relies on is at the beginning of a page.
             let reach = [200, 4096][random.usize(..2)];
             flipped[page + random.usize(..reach)] ^= 1 << random.u8(..8);
         }
@@ -193,7 +193,7 @@ fn a_file_in_place_of_the_folder_is_refused() {
     }
 }
 
-/// A folder with a state of many pages, which nobody has open.
+/// Returns a directory with a state of many pages, which nobody has open.
 fn used() -> TempDir {
     let folder = folder();
     run(async {
@@ -207,7 +207,7 @@ fn used() -> TempDir {
     folder
 }
 
-/// Opens the folder and uses it; what fails must fail with an error.
+/// Opens the directory and uses it; a failure must be an error.
 fn uses(folder: &Path) -> Result<(), Error> {
     run(async {
         let locks = tenure::open(&url(folder)).await?;
@@ -221,7 +221,7 @@ fn uses(folder: &Path) -> Result<(), Error> {
     })
 }
 
-/// Fails unless the folder is as good as new; returns a fence.
+/// Fails unless the directory works as if it were new; returns a fence.
 fn works(folder: &Path) -> u64 {
     run(async {
         let locks = tenure::open(&url(folder)).await.unwrap();
@@ -232,7 +232,7 @@ fn works(folder: &Path) -> u64 {
     })
 }
 
-/// Fails unless the folder is refused as damaged; returns the sentence that says so.
+/// Fails unless the directory is refused as damaged; returns the message.
 fn damaged(folder: &Path) -> String {
     let error = run(tenure::open(&url(folder))).unwrap_err();
     let Error::Damaged { source, .. } = error else {

@@ -1,6 +1,6 @@
 //! The store of one machine: the rules of the contract, and what happens to its files.
 //!
-//! What needs a second process is in `tests/processes`.
+//! Tests that need a second process are in `tests/processes`.
 #![cfg(target_os = "linux")]
 
 mod damage;
@@ -55,7 +55,7 @@ fn a_reboot_ends_every_lease_also_those_by_hand() {
     });
 }
 
-/// A folder of its own, which is removed with the test.
+/// A separate directory, which is removed with the test.
 struct Folder(TempDir);
 
 #[async_trait]
@@ -78,21 +78,21 @@ fn url(folder: &Path) -> String {
     format!("local:{}", folder.display())
 }
 
-/// Runs a future on a runtime of its own: at its end nothing is open any more, as at the end of a
+/// Runs a future on a separate runtime: after it nothing is open any more, as at the end of a
 /// process.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(future)
 }
 
-/// The state file of this boot.
+/// Returns the state file of the current boot.
 fn state_file(folder: &Path) -> PathBuf {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
     let mut states = files.filter(|file| file.file_name().to_string_lossy().starts_with("state-"));
     states.next().expect("a folder in use has a state").path()
 }
 
-/// Lets the state look like that of an earlier boot.
+/// Makes the state look like that of an earlier boot.
 fn reboot(folder: &Path) {
     fs::rename(state_file(folder), folder.join("state-0.mdb")).unwrap();
 }

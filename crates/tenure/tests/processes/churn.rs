@@ -1,4 +1,4 @@
-//! Processes that take and leave locks as fast as they can, killed and stopped at any point.
+//! Processes that lock and release as fast as they can, killed and stopped at any point.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,11 +26,11 @@ async fn a_process_killed_at_any_point_breaks_nothing() {
     for _ in 0..500 {
         let victim = fastrand::usize(..VICTIMS);
         scene.kill(victim);
-        // Some die while they open the store, some in the middle of things.
+        // Some die while they open the store, some in the middle of a request.
         sleep(Duration::from_micros(fastrand::u64(..25_000))).await;
         scene.look().await;
     }
-    // The last ones are killed as well, so that all the dead have to be swept away.
+    // The last ones are killed as well, so that all dead processes have to be cleaned up.
     for victim in 0..VICTIMS {
         scene.kill(victim);
     }
@@ -60,15 +60,15 @@ async fn a_process_stopped_at_any_point_breaks_nothing() {
     scene.end("stopped", stops).await;
 }
 
-/// A folder, the processes that get into trouble, and two that only want to get on.
+/// A directory, the processes that faults hit, and two that only want to make progress.
 struct Scene {
     folder: TempDir,
     client: Client,
     steady: Vec<Worker>,
     victims: Vec<Worker>,
-    /// When each of them was still alive.
+    /// A time at which each of them was still alive.
     killed: BTreeMap<u32, u64>,
-    /// How each name looked last.
+    /// The last observed state of each name.
     seen: BTreeMap<Name, Entry>,
     waiting_seen: usize,
 }
@@ -93,12 +93,12 @@ impl Scene {
     fn kill(&mut self, victim: usize) {
         let pid = self.victims[victim].pid();
         let alive = self.victims[victim].kill();
-        // A number comes back only after tens of thousands of processes.
+        // A process id is reused only after tens of thousands of processes.
         assert_eq!(self.killed.insert(pid, alive), None);
         self.victims[victim] = Worker::start("churner", self.folder.path());
     }
 
-    /// Looks at who holds and who waits, and compares with what was there before.
+    /// Checks who holds and who waits, and compares it with the previous state.
     async fn look(&mut self) {
         for entry in self.client.list(None).await.unwrap() {
             self.waiting_seen += usize::from(entry.waiters.len() > 1);
@@ -119,7 +119,7 @@ impl Scene {
         }
     }
 
-    /// Lets those that are alive finish, and looks at what everybody has written down.
+    /// Lets the living processes finish, and checks what all of them have recorded.
     async fn end(mut self, what: &str, count: usize) {
         self.until_enough().await;
         let (path, mut longest) = (self.folder.path(), Duration::ZERO);
@@ -138,7 +138,7 @@ impl Scene {
     }
 }
 
-/// Takes and leaves locks until told to end; answers the longest wait in milliseconds.
+/// Locks and releases until told to end; answers the longest wait in milliseconds.
 pub(crate) async fn churner(folder: PathBuf, commands: Parent) {
     let churner = Churner {
         diary: Diary::open(&folder),
@@ -159,7 +159,7 @@ struct Churner {
 }
 
 impl Churner {
-    /// With the driver alone: every request there is, with nothing in between.
+    /// Uses the driver directly: every kind of request, without the engine.
     async fn by_driver(&self) -> Duration {
         let local = Local::open(Some(&self.folder)).await.unwrap();
         let mut longest = Duration::ZERO;
@@ -201,7 +201,7 @@ impl Churner {
         }
     }
 
-    /// With the engine: two tasks, which wait, give up waiting, and pass locks to each other.
+    /// Uses the engine: two tasks, which wait, give up waiting, and pass locks on to each other.
     async fn by_client(&self) -> Duration {
         let client = open(&self.folder).await;
         let (one, other) = tokio::join!(self.task(&client), self.task(&client));
@@ -210,7 +210,7 @@ impl Churner {
 
     async fn task(&self, client: &Client) -> Duration {
         let mut longest = Duration::ZERO;
-        // The same in every call: what one of them gives up must not undo what the next one gets.
+        // The same in every call: giving up one call must not undo the grant of the next.
         let owner = Owner::unique();
         while !self.commands.is_next_ready() {
             let name = *fastrand::choice(&NAMES).unwrap();
@@ -224,7 +224,7 @@ impl Churner {
                 1 => {
                     let patience = Duration::from_micros(fastrand::u64(..3_000));
                     match lock.lock_timeout(patience).await {
-                        // On a busy machine the store may be silent for as long as an outage.
+                        // On a busy machine the store may be silent for as long as in an outage.
                         Err(Error::TimedOut { .. } | Error::Indeterminate { .. }) => None,
                         granted => Some(granted.unwrap()),
                     }
@@ -241,11 +241,13 @@ impl Churner {
                 self.diary.releases(name, fence);
                 let is_owned = guard.owner().as_ref() == Some(&owner);
                 match fastrand::u32(..4) {
-                    // An owner would join its own lease, with the same fence, until it is released.
+                    // An owner would join its own lease, with the same fence, until that is
+                    // released.
                     0 if !is_owned => drop(guard),
                     _ => {
                         let outcome = guard.release().await.unwrap();
-                        // What the owner gave up last may have been granted, and not be undone yet.
+                        // The claim that the owner gave up last may have been granted, and may not
+                        // be undone yet.
                         let is_last = outcome == Outcome::Released;
                         let is_lowered = outcome == Outcome::Lowered { depth: 1 };
                         assert!(is_last || is_owned && is_lowered, "{outcome:?}");

@@ -15,7 +15,7 @@ const WORKERS: usize = 8;
 const SHORTEST_TTL_MS: u64 = 300;
 const LONGEST_TTL_MS: u64 = 700;
 
-/// How often each fault is made.
+/// How often each fault is injected.
 const ROUNDS: usize = 12;
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_holder_that_was_stopped_past_its_lease_is_refused_and_knows_it() {
     ann.answer().await;
     let released = ann.answer().await;
     assert!(released.starts_with("NotHeld"), "{released}");
-    // Her release has not touched his lease.
+    // Her release has not affected his lease.
     let holders = entry(&client, "a").await.unwrap().holders;
     assert_eq!(holders.len(), 1);
     assert_eq!(holders[0].fence.get(), his);
@@ -95,7 +95,7 @@ async fn a_waiter_that_sleeps_through_its_lease_asks_again() {
     until_waiting(&client, "a", 1).await;
     ann.stop();
     guard.release().await.unwrap();
-    // Granted to her, who does not know, and over after 300 ms.
+    // It is granted to her process, which does not know it, and expires after 300 ms.
     let guard = client.mutex("a").lock().await.unwrap();
     let ours = guard.fence().get();
     ann.go_on();
@@ -111,11 +111,11 @@ enum Fault {
     KillAnybody,
     KillHolder,
     StopAnybody,
-    /// For longer than its lease lasts.
+    /// Stops it for longer than its lease lasts.
     StopHolder,
 }
 
-/// Every fault in every round, in an order that nobody knows.
+/// Injects every fault in every round, in random order.
 async fn storm(client: &Client, workers: &mut [Worker], folder: &Path) {
     use Fault::{KillAnybody, KillHolder, StopAnybody, StopHolder};
     for _ in 0..ROUNDS {
@@ -169,12 +169,12 @@ async fn pause_for(worker: &Worker, pause_ms: u64) {
     worker.go_on();
 }
 
-/// Counts up at the register until told to end.
+/// Increments the register until told to end.
 pub(crate) async fn counter(folder: PathBuf, commands: Parent) {
     let client = tenure::open(&url(&folder)).await.unwrap();
     let register = Register::open(&folder);
     while !commands.is_next_ready() {
-        // Few different ones, so that a lease which was kept often serves the next order.
+        // Few different values, so that a kept lease often serves the next request.
         let ttl = fastrand::choice([SHORTEST_TTL_MS, LONGEST_TTL_MS]).unwrap();
         let lock = client.mutex(NAME).ttl(millis(ttl));
         let keep = millis(fastrand::choice([0, 20, 200]).unwrap());
@@ -197,7 +197,7 @@ async fn count_once(lock: Lock, register: &Register) {
     }
     let health = guard.health();
     if refused {
-        // Somebody else has held the lock since, so this holder must know that it is over.
+        // Somebody else has held the lock since, so this holder must know that its lease is over.
         assert!(matches!(health, Health::Lost(_)), "refused, but {health:?}");
     }
     guard.release().await.unwrap();

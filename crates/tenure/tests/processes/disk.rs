@@ -1,4 +1,4 @@
-//! A disk without space: nothing is lost, and all goes on when there is space again.
+//! A full disk: nothing is lost, and everything continues when there is space again.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ async fn locks_that_are_held_are_released_on_a_full_disk() {
     let before = ann.granted("lock a").await;
     assert_eq!(ann.ask("fill").await, "done");
     assert_eq!(ann.ask("release a").await, "Released");
-    // The state has space of its own, so that a few locks always work.
+    // The state has reserved space, so a few locks always work.
     let after = ann.granted("lock a").await;
     assert!(before < after, "{before} was granted before {after}");
     assert_eq!(ann.ask("health a").await, "Held");
@@ -63,9 +63,9 @@ async fn a_client_that_finds_no_space_is_refused_and_leaves_nothing() {
     assert_eq!(ann.ask("health a").await, "Held");
 }
 
-/// Starts a hand that sees a disk of two megabytes in place of the folder.
+/// Starts a worker that sees a disk of two megabytes in place of the directory.
 ///
-/// The disk is mounted in a namespace of its own, and so ends with the hand.
+/// The disk is mounted in a separate namespace, so it disappears with the worker.
 async fn on_a_small_disk(folder: &Path) -> Worker {
     let mut command = Command::new("unshare");
     command.arg("--mount");

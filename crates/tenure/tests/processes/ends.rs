@@ -68,7 +68,7 @@ async fn a_killed_waiter_is_passed_over() {
     assert!(first < second, "{first} was granted before {second}");
 }
 
-/// The grant reaches a process that is stopped, and then killed before it could take it in.
+/// The grant reaches a stopped process, which is then killed before it could read it.
 #[tokio::test]
 async fn a_waiter_killed_right_after_its_grant_holds_nobody_up() {
     let folder = folder();
@@ -93,7 +93,7 @@ async fn a_waiter_killed_right_after_its_grant_holds_nobody_up() {
     }
 }
 
-/// As before, but nobody knows what comes first: the release, the grant or the death.
+/// As before, but the order of the release, the grant and the kill is random.
 #[tokio::test]
 async fn a_waiter_killed_while_it_is_granted_holds_nobody_up() {
     let folder = folder();
@@ -120,7 +120,7 @@ async fn a_waiter_killed_while_it_is_granted_holds_nobody_up() {
     assert_nothing_left(client, folder.path()).await;
 }
 
-/// The waiter learns of the second holder only by news: it was not there when it asked.
+/// The waiter learns of the second holder only from news: that holder was not there when it asked.
 #[tokio::test]
 async fn a_chain_of_killed_holders_holds_nobody_up() {
     let folder = folder();
@@ -167,7 +167,7 @@ async fn a_lease_by_hand_survives_its_process_and_ends_by_its_ttl() {
     ann.kill();
     let asked = Instant::now();
     let busy = client.mutex("a").try_lock().await.unwrap().is_none();
-    // A machine that stood still for so long proves nothing.
+    // A machine that stalled for this long proves nothing.
     if asked.elapsed() + (asked - begun) < millis(1400) {
         assert!(busy);
     }

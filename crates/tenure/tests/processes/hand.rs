@@ -1,4 +1,4 @@
-//! A process that does what it is told, one command after the other.
+//! A process that follows commands, one after the other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::register::Register;
 use crate::worker::answer;
 use crate::{millis, url};
 
-/// Opens the store and obeys.
+/// Opens the store and follows commands.
 ///
-/// Commands are a verb, a name, and options such as `ttl=500`.
+/// A command is a verb, a name, and options such as `ttl=500`.
 pub(crate) async fn hand(folder: PathBuf, mut commands: Parent) {
     let client = match tenure::open(&url(&folder)).await {
         Ok(client) => client,
@@ -139,7 +139,7 @@ impl Hand {
         lock
     }
 
-    /// Waits for a short time, again and again; answers each time that it was too short.
+    /// Waits with a short timeout in a loop; answers each time that it timed out.
     async fn insist(&mut self, command: &Command<'_>) -> Result<String, Error> {
         let lock = self.lock(command, command.name);
         let patience = command.duration("patience").expect("how long to wait");
@@ -187,7 +187,7 @@ impl Hand {
         format!("lost {}", self.guards.len())
     }
 
-    /// Takes lock after lock until the store refuses; answers how many, and why no more.
+    /// Takes lock after lock until the store refuses; answers how many, and why there are no more.
     async fn hold_until_full(&mut self, prefix: &str) -> String {
         let reason = "x".repeat(1000);
         for count in 0..100_000 {
@@ -214,10 +214,10 @@ impl Hand {
     }
 }
 
-/// What takes up the space of a full disk.
+/// The file that takes up the space of a full disk.
 const FILLING: &str = "filling";
 
-/// An error on one line, with its variant and its sentence.
+/// Returns an error on one line, with its variant and its message.
 fn failed(error: &Error) -> String {
     format!("error {error:?}")
 }

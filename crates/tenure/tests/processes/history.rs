@@ -1,4 +1,4 @@
-//! What many processes have seen of a lock, and whether that can have been.
+//! What many processes have seen of a lock, and whether that is possible.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use tenure::driver::Entry;
 
 use crate::boot_time;
 
-/// What one process writes down, in a file of its own: a killed process leaves whole lines and at
-/// most one that is not.
+/// The events that one process records, in a separate file. A killed process leaves complete lines
+/// and at most one incomplete one.
 #[derive(Debug)]
 pub(crate) struct Diary(File);
 
@@ -20,12 +20,12 @@ impl Diary {
         Self(File::create_new(path).expect("a process has one diary"))
     }
 
-    /// Notes a grant; called as soon as it is known.
+    /// Records a grant; called as soon as it is known.
     pub(crate) fn granted(&self, name: &str, fence: u64) {
         self.note(&format!("granted {name} {fence} {}\n", boot_time()));
     }
 
-    /// Notes the end of a hold; called before the release.
+    /// Records the end of a hold; called before the release.
     pub(crate) fn releases(&self, name: &str, fence: u64) {
         self.note(&format!("releases {name} {fence} {}\n", boot_time()));
     }
@@ -36,7 +36,7 @@ impl Diary {
     }
 }
 
-/// A time in which a process believed that it holds a name.
+/// A period in which a process believed that it held a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hold {
     name: String,
@@ -46,7 +46,7 @@ pub(crate) struct Hold {
     until: u64,
 }
 
-/// How many grants the diaries tell of so far.
+/// Returns how many grants the files contain so far.
 pub(crate) fn grants(folder: &Path) -> usize {
     let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let diaries = files.filter(|file| file.file_name().to_string_lossy().starts_with("diary-"));
@@ -54,7 +54,7 @@ pub(crate) fn grants(folder: &Path) -> usize {
     texts.map(|text| text.matches("granted ").count()).sum()
 }
 
-/// Reads all diaries; who was killed while it held, held at least until then.
+/// Reads all files. A process that was killed while it held a name held it at least until then.
 pub(crate) fn holds(folder: &Path, killed: &BTreeMap<u32, u64>) -> Vec<Hold> {
     let mut holds = Vec::new();
     for file in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -113,7 +113,7 @@ fn read(text: &str, pid: u32, killed: &BTreeMap<u32, u64>) -> Vec<Hold> {
     holds
 }
 
-/// Finds two holds of one name at the same time, or a fence that does not grow.
+/// Fails if two holds of one name overlap, or if a fence does not grow.
 pub(crate) fn check(mut holds: Vec<Hold>) -> Result<usize, String> {
     holds.sort_by(|one, other| {
         (&one.name, one.fence, one.from).cmp(&(&other.name, other.fence, other.from))
@@ -137,7 +137,7 @@ pub(crate) fn check(mut holds: Vec<Hold>) -> Result<usize, String> {
     Ok(holds.len())
 }
 
-/// Finds a waiter that was passed over, between two looks at one name.
+/// Fails if a waiter was passed over between two snapshots of one name.
 pub(crate) fn check_order(before: &Entry, after: &Entry) -> Result<(), String> {
     let line = |entry: &Entry| -> Vec<_> {
         entry

@@ -1,4 +1,4 @@
-//! A lease that a process keeps comes back when another process wants it.
+//! A lease that a process keeps is given back when another process wants it.
 
 use crate::worker::Worker;
 use crate::{LONG_MS, PATIENCE, entry, folder, open, until};
@@ -63,7 +63,7 @@ async fn a_kept_lease_ends_with_its_process() {
     }
 }
 
-/// The calls do not fit into its inbox, so that it has to give back everything.
+/// The recalls do not fit into its inbox, so it has to give back everything.
 #[tokio::test]
 async fn a_process_that_was_stopped_gives_back_whatever_was_called_for() {
     let folder = folder();

@@ -1,6 +1,6 @@
 //! Many real processes on the store of one machine, with kill -9 and SIGSTOP.
 //!
-//! The other process is this program once more, in one of the roles below.
+//! The other processes are this program again, in one of the roles below.
 #![cfg(target_os = "linux")]
 
 mod churn;
@@ -26,19 +26,19 @@ use tenure::{Client, Name};
 
 use crate::worker::play;
 
-/// Not a test: a process that does what it is told, one order after the other.
+/// Not a test: a process that follows commands, one after the other.
 #[test]
 fn hand() {
     play(hand::hand);
 }
 
-/// Not a test: a process that counts up at a resource outside the lock.
+/// Not a test: a process that increments a resource outside the lock.
 #[test]
 fn counter() {
     play(counting::counter);
 }
 
-/// Not a test: a process that takes and leaves locks as fast as it can.
+/// Not a test: a process that locks and releases as fast as it can.
 #[test]
 fn churner() {
     play(churn::churner);
@@ -57,13 +57,13 @@ fn url(folder: &Path) -> String {
     format!("local:{}", folder.display())
 }
 
-/// Who holds a name, and who waits for it.
+/// Returns who holds a name, and who waits for it.
 async fn entry(client: &Client, name: &str) -> Option<Entry> {
     let name: Name = name.parse().unwrap();
     client.list(Some(&name)).await.unwrap().pop()
 }
 
-/// Waits until so many stand in line for a name.
+/// Waits until this many claims are in line for a name.
 async fn until_waiting(client: &Client, name: &str, count: usize) {
     until(&format!("{count} in line for {name}"), async || {
         let entry = entry(client, name).await;
@@ -72,7 +72,7 @@ async fn until_waiting(client: &Client, name: &str, count: usize) {
     .await;
 }
 
-/// Asks until the answer is yes.
+/// Retries until `found` returns `true`.
 async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     let deadline = boot_time() + nanos(PATIENCE);
     while !found().await {
@@ -81,7 +81,7 @@ async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Ends this process's client, and fails if the next one finds anything of the others.
+/// Ends this process's client, and fails if the next one finds anything that the others left.
 async fn assert_nothing_left(client: Client, folder: &Path) {
     drop(client);
     until("the end of the client", async || is_closed(folder)).await;
@@ -91,7 +91,7 @@ async fn assert_nothing_left(client: Client, folder: &Path) {
     assert_eq!(files, 2, "only this client's");
 }
 
-/// Whether this process has no client in the folder any more.
+/// Returns whether this process no longer has a client in the directory.
 fn is_closed(folder: &Path) -> bool {
     let own = format!(" {} ", std::process::id());
     let clients = folder.join("clients").read_dir().unwrap();
@@ -99,7 +99,7 @@ fn is_closed(folder: &Path) -> bool {
     !texts.any(|text| text.is_ok_and(|text| text.contains(&own)))
 }
 
-/// The clock that all processes of a machine share, in nanoseconds.
+/// Returns the clock that all processes of a machine share, in nanoseconds.
 fn boot_time() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
@@ -113,9 +113,9 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How long a test waits for what has to happen before it fails: far less than [`LONG_MS`], and far
-/// more than a machine takes that stands still for a while.
+/// How long a test waits for a condition before it fails: far less than [`LONG_MS`], and far more
+/// than a stalled machine needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lease that outlives every test, so that nothing but an end of the process frees it.
+/// A lease that outlives every test, so that only the end of the process frees it.
 const LONG_MS: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! A process that was stopped while much happened to it catches up.
+//! A process that was stopped while much happened catches up.
 
 use crate::worker::Worker;
 use crate::{LONG_MS, folder, open, until_waiting};
@@ -44,7 +44,7 @@ async fn a_stopped_holder_finds_out_about_all_its_losses() {
     assert_eq!(ann.ask("all-lost").await, format!("lost {MANY}"));
 }
 
-/// News that nobody can read must not keep those from working who send it.
+/// News that nobody reads must not block those who send it.
 #[tokio::test]
 async fn a_process_stopped_for_good_holds_up_nobody_elses_news() {
     let folder = folder();

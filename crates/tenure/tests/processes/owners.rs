@@ -1,4 +1,4 @@
-//! Two processes of one job, which share an owner and so a lock.
+//! Two processes of one job, which share an owner and therefore a lock.
 
 use tenure::Client;
 use tokio::time::sleep;
@@ -49,7 +49,7 @@ async fn the_death_of_one_of_them_leaves_the_lock_to_the_other() {
     cid.told_granted().await;
 }
 
-/// The waiter has asked when only the first of them was there.
+/// The waiter asked when only the first of them was there.
 #[tokio::test]
 async fn a_killed_process_that_entered_past_a_waiter_frees_the_lock_at_once() {
     let folder = folder();
@@ -68,7 +68,7 @@ async fn a_killed_process_that_entered_past_a_waiter_frees_the_lock_at_once() {
     cid.told_granted().await;
 }
 
-/// What it gave up must not undo what it asks for next, although both have one owner.
+/// Giving up a call must not undo the next one, although both have the same owner.
 #[tokio::test]
 async fn a_process_that_gives_up_and_asks_again_holds_what_it_gets() {
     let folder = folder();
@@ -86,7 +86,7 @@ async fn a_process_that_gives_up_and_asks_again_holds_what_it_gets() {
         let hers = ann.insists().await;
         assert!(last < his && his < hers, "{last}, {his}, {hers}");
         last = hers;
-        // Long enough for whatever was still under way.
+        // Long enough for every request that was still in flight.
         for _ in 0..10 {
             assert_eq!(bob.ask(&format!("try a ttl={LONG_MS}")).await, "busy");
             assert_eq!(bob.ask("try a owner=other").await, "busy");
@@ -123,7 +123,7 @@ async fn processes_of_one_owner_that_give_up_and_ask_again_get_in_together() {
         until_held_by(&client, 2).await;
         let holders = entry(&client, "a").await.unwrap().holders;
         assert!(holders.iter().all(|holder| holder.depth == 2));
-        // The first to leave, by turns, takes nothing from the other.
+        // The first to leave, in turns, takes nothing away from the other.
         let (first, other) = match patience % 2 {
             0 => (&mut ann, &mut bob),
             _ => (&mut bob, &mut ann),
@@ -136,7 +136,7 @@ async fn processes_of_one_owner_that_give_up_and_ask_again_get_in_together() {
     }
 }
 
-/// One of them holds the lock, and the other goes in and out beside it.
+/// One of them holds the lock, and the other joins and leaves it repeatedly.
 #[tokio::test]
 async fn a_process_that_joins_and_leaves_takes_nothing_from_its_owner() {
     let folder = folder();
@@ -162,7 +162,7 @@ async fn a_process_that_joins_and_leaves_takes_nothing_from_its_owner() {
     assert_eq!(bob.ask("try a owner=job").await, "busy");
 }
 
-/// Waits until so many claims hold the lock: one that was given up may have been granted before.
+/// Waits until this many claims hold the lock: one that was given up may have been granted before.
 async fn until_held_by(client: &Client, claims: usize) {
     until(&format!("{claims} holders"), async || {
         let entry = entry(client, "a").await;
@@ -171,7 +171,7 @@ async fn until_held_by(client: &Client, claims: usize) {
     .await;
 }
 
-/// What a release comes to while the other process has the lock.
+/// The outcome of a release while the other process still holds the lock.
 const STILL_HELD: &str = "Lowered { depth: 1 }";
 
 fn insist(owner: &str, patience_ms: u64) -> String {

@@ -1,24 +1,24 @@
 //! A resource outside the lock: a number that refuses fences smaller than the largest it has seen.
 //!
-//! It is one file of lines, each with the whole state after one request, so that a process which
-//! is killed at any point leaves a request done or not done. It does not compare a write with what
-//! it was based on: whether an update was lost is for [`check`] to find out.
+//! It is one file of lines. Each line has the whole state after one request, so that a process that
+//! is killed at any point leaves a request either done or not done. The register does not compare a
+//! write with the value that it was based on: [`check`] finds out whether an update was lost.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The register of a folder.
+/// The register of a directory.
 #[derive(Debug)]
 pub(crate) struct Register(PathBuf);
 
-/// What one request was, and what came of it.
+/// A request and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Read, by a holder that had to wait for the lock, or did not.
+    /// Read by a holder; `contended` if it had to wait for the lock.
     Read { contended: bool },
-    /// Written, on the base of a value read before.
+    /// Written, based on a value that was read before.
     Wrote { base: u64 },
     /// Refused: the fence was too small.
     Refused { fence: u64 },
@@ -39,7 +39,8 @@ impl Register {
         Self(folder.join("register"))
     }
 
-    /// Reads the value, which counts as a use of the fence; `None` if it is too small.
+    /// Reads the value, which counts as a use of the fence; returns `None` if the fence is too
+    /// small.
     pub(crate) fn read(&self, fence: u64, contended: bool) -> Option<u64> {
         self.access(fence, |line| Line {
             what: What::Read { contended },
@@ -47,7 +48,7 @@ impl Register {
         })
     }
 
-    /// Writes one more than `base`; returns whether the fence was large enough.
+    /// Writes `base` plus one; returns whether the fence was large enough.
     pub(crate) fn write(&self, fence: u64, base: u64) -> bool {
         let written = self.access(fence, |line| Line {
             value: base + 1,
@@ -57,10 +58,10 @@ impl Register {
         written.is_some()
     }
 
-    /// Every request there was so far.
+    /// Returns every request so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let mut file = File::open(&self.0).expect("the register can be opened");
-        // Or the line that is being written is seen in part.
+        // Otherwise a line that is being written would be seen in part.
         file.lock_shared().expect("the register can be locked");
         let mut text = String::new();
         file.read_to_string(&mut text)
@@ -100,7 +101,7 @@ impl Register {
     }
 }
 
-/// The last line, after what a killed writer left of its own is cut off.
+/// Returns the last line, after removing an incomplete line of a killed writer.
 fn last_whole(file: &File) -> Option<Line> {
     let length = file.metadata().expect("the register has a length").len();
     let from = length.saturating_sub(500);
@@ -149,7 +150,7 @@ fn parse(line: &str) -> Line {
     }
 }
 
-/// What a register has seen.
+/// The counts of a register.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// How many grants have used it.
@@ -157,11 +158,11 @@ pub(crate) struct Tally {
     /// How many of them had to wait.
     pub(crate) contended: usize,
     pub(crate) written: u64,
-    /// How many writes and reads came too late.
+    /// How many reads and writes came too late.
     pub(crate) refused: usize,
 }
 
-/// Finds out whether an update was lost or two grants had the same fence.
+/// Fails if an update was lost or two grants had the same fence.
 pub(crate) fn check(lines: &[Line]) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let (mut largest, mut value, mut pid) = (0, 0, 0);

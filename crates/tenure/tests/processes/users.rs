@@ -1,6 +1,7 @@
 //! Processes of different users.
 //!
-//! Only root can play other users. Elsewhere all of them are one user, and the tests prove less.
+//! Only root can act as other users. Without root all of them are the same user, and the tests
+//! prove less.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -49,7 +50,7 @@ async fn two_users_of_a_group_exclude_each_other_and_hand_over() {
     }
 }
 
-/// Whoever comes first makes the files; nobody may meet one that is not yet theirs to use.
+/// The first process creates the files; nobody may find one that they cannot use yet.
 #[tokio::test]
 async fn users_who_open_a_new_folder_at_once_all_get_in() {
     for _ in 0..20 {
@@ -85,7 +86,7 @@ async fn the_death_of_one_user_is_noticed_by_the_other() {
     ann.kill();
     bob.told_granted().await;
     bob.kill();
-    // The files of the dead are taken away, though they belonged to others.
+    // The files of dead processes are removed, although they belonged to others.
     let mut dan = shared.start(ANN, GROUP);
     assert_eq!(dan.answer().await, "ready");
     let files = fs::read_dir(shared.folder.join("clients")).unwrap().count();
@@ -108,7 +109,7 @@ async fn a_stranger_to_the_group_is_kept_out() {
     assert_eq!(ann.ask("health a").await, "Held");
 }
 
-/// Like /tmp: everybody may write, but only remove what is their own.
+/// Like /tmp: everybody may write, but only remove their own files.
 #[tokio::test]
 async fn users_share_a_folder_that_is_open_to_all() {
     let shared = SharedFolder::with_mode(0o1777);
@@ -122,7 +123,7 @@ async fn users_share_a_folder_that_is_open_to_all() {
     eve.told_granted().await;
 }
 
-/// A folder for several users, and this program where they can all start it.
+/// A directory for several users, and this program where all of them can start it.
 struct SharedFolder {
     _whole: TempDir,
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! Another process: this program once more, in a role that it plays by the lines it reads.
+//! Another process: this program again, in a role that is controlled by the lines it reads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::{PATIENCE, boot_time};
 
-/// The folder of the store; set only in workers.
+/// The directory of the store; set only in workers.
 const FOLDER: &str = "TENURE_TEST_FOLDER";
 
-/// A process of ours, which is killed when dropped.
+/// A process that this test started, killed when dropped.
 ///
 /// It also dies with the thread that started it, so only a test's own thread starts one.
 #[derive(Debug)]
@@ -25,20 +25,20 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a process in a role of this program, with the store in a folder.
+    /// Starts this program in a role, with the store in a directory.
     pub(crate) fn start(role: &str, folder: &Path) -> Self {
         let program = std::env::current_exe().expect("a running program has a file");
         Self::start_by(Command::new(program), role, folder)
     }
 
-    /// The same by a command that runs what is given to it, maybe as another user.
+    /// Does the same with a command that runs its arguments, possibly as another user.
     pub(crate) fn start_by(mut command: Command, role: &str, folder: &Path) -> Self {
         command.args(["--exact", role, "--nocapture"]);
         let child = Child::start("a worker", command.env(FOLDER, folder));
         let mut child = child.expect("a worker starts");
         let (sender, answers) = mpsc::unbounded_channel();
         child.on_message(move |answer| {
-            // What else there is was printed by the test harness.
+            // Everything else was printed by the test harness.
             if let Ok(answer) = answer {
                 // Nobody may be listening any more.
                 let _ = sender.send(answer);
@@ -58,7 +58,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Gives a command without waiting for the answer.
+    /// Sends a command without waiting for the answer.
     pub(crate) fn tell(&mut self, command: &str) {
         self.child.send(&command).expect("a worker listens");
     }
@@ -70,13 +70,13 @@ impl Worker {
         answer.expect("a worker answers before it ends")
     }
 
-    /// Gives a command, and waits for the answer.
+    /// Sends a command, and waits for the answer.
     pub(crate) async fn ask(&mut self, command: &str) -> String {
         self.tell(command);
         self.answer().await
     }
 
-    /// Gives a command that ends in a grant; returns its fence.
+    /// Sends a command that ends in a grant; returns its fence.
     pub(crate) async fn granted(&mut self, command: &str) -> u64 {
         self.tell(command);
         self.told_granted().await
@@ -89,7 +89,7 @@ impl Worker {
         fence.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
     }
 
-    /// Waits until it has given up waiting so many times, and waits again.
+    /// Waits until it has given up waiting this many times, and waits again.
     pub(crate) async fn gives_up(&mut self, times: usize) {
         for _ in 0..times {
             assert_eq!(self.answer().await, "too short");
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Kills the process; returns a moment at which it was still alive.
+    /// Kills the process; returns a time at which it was still alive.
     pub(crate) fn kill(&mut self) -> u64 {
         let ended = self.child.wait_until(Instant::now());
         let ended = ended.expect("a child can be asked for");
@@ -117,13 +117,13 @@ impl Worker {
         alive
     }
 
-    /// Kills the process, and leaves it to the kernel when it ends.
+    /// Kills the process without waiting for its end.
     pub(crate) fn kill_without_waiting(&self) {
         let killed = self.child.signal(Signal::KILL);
         killed.expect("a child can be killed");
     }
 
-    /// Stops the process, and waits until none of its threads runs any more.
+    /// Stops the process, and waits until all of its threads have stopped.
     pub(crate) fn stop(&self) {
         let stopped = self.child.stop().expect("a child can be stopped");
         assert!(stopped, "a worker ends only when it is told to");
@@ -149,7 +149,7 @@ impl Worker {
     }
 }
 
-/// Plays a role, if this process was started for that.
+/// Runs a role, if this process was started for it.
 pub(crate) fn play<F: Future<Output = ()>>(role: impl FnOnce(PathBuf, Parent) -> F) {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
@@ -161,7 +161,7 @@ pub(crate) fn play<F: Future<Output = ()>>(role: impl FnOnce(PathBuf, Parent) ->
     runtime.block_on(role(folder.into(), commands));
 }
 
-/// Answers a command; on a line of its own, whatever the harness has printed before.
+/// Answers a command on a separate line, whatever the harness has printed before.
 pub(crate) fn answer(text: &str) {
     println!();
     Parent::send(&text).expect("the test listens");

@@ -1,4 +1,4 @@
-//! Compares what a store tells and lists with what the model does.
+//! Compares the news and the lists of a store with those of the model.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::run::{Run, pid};
 use crate::steps::{CLIENTS, Clock, NAMES};
 
 impl Run<'_> {
-    /// Every client was told what the model told it, in the same order.
+    /// Checks that every client got the same news as in the model, in the same order.
     pub(crate) async fn compare_news(&mut self) {
         let patience = match self.clock {
             Clock::Real => PATIENCE,
-            // It is there.
+            // It is already there.
             Clock::Paused | Clock::Moved => Duration::ZERO,
         };
         for client in 0..CLIENTS {
@@ -36,16 +36,16 @@ impl Run<'_> {
         }
     }
 
-    /// The client's next news that is compared.
+    /// Returns the client's next news that is compared.
     async fn next_news(&self, client: usize, patience: Duration) -> Option<News> {
         let client = &self.clients[client];
         loop {
             let news = match self.clock {
-                // Does not wait: that would let the paused time pass.
+                // Does not wait, because that would advance the paused time.
                 Clock::Paused => tokio::select! {
                     biased;
-                    // A long run without a wait would use up Tokio's budget for one task, and
-                    // news that is there would look missing.
+                    // A long run without a wait would use up Tokio's budget for one task, and news
+                    // that is there would seem to be missing.
                     news = unconstrained(client.news()) => Some(news),
                     () = std::future::ready(()) => None,
                 },
@@ -58,8 +58,9 @@ impl Run<'_> {
         }
     }
 
-    /// Whether news is not compared: the time at which a waiter is to ask again moves with a real
-    /// clock; and whether a holder is told of a place depends on when the store forgets a client.
+    /// Returns whether news is not compared. The time at which a waiter should ask again depends on
+    /// a real clock. Whether a holder is notified of a place depends on when the store forgets a
+    /// client.
     fn passes_over(&self, news: &News) -> bool {
         let names = || self.names.iter().zip(&self.model.locks);
         self.clock != Clock::Paused
@@ -83,8 +84,9 @@ impl Run<'_> {
             }
     }
 
-    /// Which of the things still to be told this news must be: the first, or in a server the one of
-    /// several leases of a client that an eviction ended, whose order means nothing.
+    /// Returns the index of the expected news that this must be. It is the first. On a server it
+    /// may also be any of several leases of a client that an eviction ended, whose order has no
+    /// meaning.
     fn next_of(&self, told: &[Told], news: &News) -> usize {
         let News::Lost { claim: lost, .. } = news else {
             return 0;
@@ -155,12 +157,12 @@ impl Run<'_> {
         assert_eq!(claim, Some(expected), "{}: another claim", self.so_far);
     }
 
-    /// The list has the model's holders and waiters.
+    /// Checks that the list has the model's holders and waiters.
     pub(crate) async fn compare_lists(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         let listed = loop {
             let listed = self.list().await;
-            // A real store may need a moment to see that a client has ended.
+            // A real store may need a moment to notice that a client has ended.
             let agrees = (0..NAMES).all(|name| self.has_as_many(name, &listed));
             if agrees || self.clock != Clock::Real || Instant::now() > deadline {
                 break listed;
@@ -185,7 +187,7 @@ impl Run<'_> {
         }
     }
 
-    /// Owners are shown, and claims without one are their own.
+    /// Checks the owner; a claim without an owner is its own.
     fn same_owner(&self, claim: usize, found: &Owner) {
         let expected = match self.model.claims[claim].owner {
             Some(owner) => self.owners[owner].as_str(),
@@ -199,7 +201,7 @@ impl Run<'_> {
             let listed = self.clients[0].list(None).await;
             return listed.expect("the store answers");
         }
-        // What earlier cases left behind in the same server need not be looked through.
+        // Does not list what earlier cases left behind on the same server.
         let mut all = Vec::new();
         for name in &self.names {
             let listed = self.clients[0].list(Some(name)).await;
@@ -224,7 +226,7 @@ impl Run<'_> {
         );
         let mut found = found.to_vec();
         if self.clock == Clock::Moved {
-            // Claims that were let in by one request came at the same microsecond, and none is older.
+            // Claims that were granted by one request have the same microsecond, and none is older.
             let order = |holder: &Holder| {
                 let mut claims = expected.iter();
                 claims.position(|held| self.ids[held.claim] == holder.claim)
@@ -248,8 +250,8 @@ impl Run<'_> {
             assert_eq!(holder.about.pid, pid(held.claim), "{}", self.so_far);
             self.same_fence(name, held.fence, holder.fence);
             let now = self.model.now;
-            // A server knows from its fence since when a lone holder has the name, and fences stay
-            // when time is moved.
+            // A server derives from the fence since when a lone holder has the name, and fences
+            // stay the same when time is moved.
             if self.clock != Clock::Moved || held.mode != Mode::Exclusive {
                 self.same_time("held", now - held.since, holder.held);
             }
@@ -257,7 +259,8 @@ impl Run<'_> {
         }
     }
 
-    /// Fences need not be the model's numbers, but grow like them and leave as much room.
+    /// Checks a fence. It need not be the model's number, but must grow like it and leave as much
+    /// room.
     pub(crate) fn same_fence(&mut self, name: usize, expected: u64, found: Fence) {
         let known = &mut self.fences[name];
         if let Some(known) = known.get(&expected) {
@@ -300,5 +303,5 @@ impl Run<'_> {
 /// How far off times may be that pass while a case runs on a real clock.
 const ROUGHLY: Duration = Duration::from_secs(600);
 
-/// How long a real store may take to say what the model says at once.
+/// How long a real store may take to do what the model does at once.
 const PATIENCE: Duration = Duration::from_secs(10);

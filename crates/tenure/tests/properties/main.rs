@@ -84,15 +84,15 @@ fn runtime(clock: Clock) -> Runtime {
     runtime.build().expect("a runtime starts")
 }
 
-/// So many cases, or as many as `PROPTEST_CASES` says.
+/// Returns a configuration with this many cases, or as many as `PROPTEST_CASES` says.
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let is_told = std::env::var_os("PROPTEST_CASES").is_some();
     ProptestConfig {
         cases: if is_told { default.cases } else { cases },
-        // The shrunken steps are printed, and become a test of their own.
+        // The shrunken steps are printed, and become a separate test.
         failure_persistence: None,
-        // A store with a clock of its own takes long to fail.
+        // A store with its own clock takes long to fail.
         max_shrink_time: 60_000,
         ..default
     }

@@ -5,23 +5,23 @@
 
 use tenure::driver::{Life, Loss, Mode, Wait};
 
-/// One claim. Its number in [`Model::claims`] is its id.
+/// One claim. Its index in [`Model::claims`] is its id.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) client: usize,
     pub(crate) name: usize,
-    /// Whose claims it holds together with, if it has an owner.
+    /// The owner, whose claims hold together; `None` if it has no owner.
     pub(crate) owner: Option<usize>,
     pub(crate) mode: Mode,
     pub(crate) ttl: u64,
     pub(crate) wait: Wait,
     pub(crate) life: Life,
     pub(crate) fences: u32,
-    /// Whether the client wants to know when another asks for the name.
+    /// Whether the client wants to be notified when another client asks for the name.
     pub(crate) tells: bool,
 }
 
-/// The lease that a renewal or a release names, and who sends it.
+/// The lease that a renewal or a release names, and its sender.
 #[derive(Debug, Clone)]
 pub(crate) struct Which {
     pub(crate) claim: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Which {
     pub(crate) fence: Option<u64>,
 }
 
-/// What is granted.
+/// A grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) fence: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Given {
     pub(crate) valid: u64,
 }
 
-/// What the model says to a claim.
+/// The model's answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Said {
     Busy,
@@ -47,7 +47,7 @@ pub(crate) enum Said {
     Queued { ask_again: u64 },
 }
 
-/// What a client is told.
+/// News to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     AskAgain {
@@ -72,17 +72,17 @@ pub(crate) enum Told {
 pub(crate) struct Held {
     pub(crate) claim: usize,
     pub(crate) owner: Option<usize>,
-    /// Released, and nobody's while the name stays taken.
+    /// Whether it was released, and the name stays taken by nobody.
     pub(crate) stays: bool,
-    /// Nobody's if it lasts its ttl whoever ends.
+    /// `None` if it lasts for its ttl, whichever client ends.
     pub(crate) client: Option<usize>,
     pub(crate) mode: Mode,
     pub(crate) fence: u64,
-    /// How many it may use, from this one on.
+    /// How many fences it may use, from this one on.
     pub(crate) fences: u32,
     pub(crate) since: u64,
     pub(crate) ends: u64,
-    /// Not told yet that another client wants the name, and wants to know.
+    /// Whether its client still wants to be notified that another client wants the name.
     tells: bool,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Waits {
     pub(crate) mode: Mode,
     pub(crate) since: u64,
     asks_at: u64,
-    /// Whether its client has ended, where the store passes over those.
+    /// Whether its client has ended, if the store passes over those.
     away: bool,
 }
 
@@ -102,9 +102,9 @@ pub(crate) struct Waits {
 pub(crate) struct Lock {
     held: Vec<Held>,
     line: Vec<Waits>,
-    /// The largest fence that was set aside.
+    /// The largest reserved fence.
     fence: u64,
-    /// Whether the store may know of places whose client has ended.
+    /// Whether the store may still have places whose client has ended.
     pub(crate) left_behind: bool,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Model {
     /// What each claim asks for, which never changes.
     pub(crate) claims: Vec<Ask>,
     pub(crate) locks: Vec<Lock>,
-    /// The news of each client that it has not read yet; those that have ended stand last.
+    /// The unread news of each client; clients that have ended come last.
     pub(crate) told: Vec<Vec<Told>>,
     ends: Ends,
 }
@@ -125,7 +125,7 @@ pub(crate) enum Ends {
     /// Its leases and places end with it.
     Seen,
     /// Its leases last for their ttl. Its places are passed over while it does not listen, and a
-    /// holder may be told of them; they end when it does not ask again in time.
+    /// holder may be notified of them; they end when it does not ask again in time.
     PassedOver,
 }
 
@@ -147,8 +147,8 @@ impl Model {
         if said == Said::Busy {
             self.call_back(name, client);
         }
-        // Whose turn it is by this grant has the same owner and waits in a client that has ended;
-        // a store that does not see that may look for it with the next request.
+        // A claim whose turn comes because of this grant has the same owner and waits in a client
+        // that has ended. A store that does not notice this may find it with the next request.
         if self.ends == Ends::Seen {
             self.let_in(name);
         }
@@ -156,13 +156,13 @@ impl Model {
         said
     }
 
-    /// Whether the claim stands in line.
+    /// Returns whether the claim is in line.
     pub(crate) fn waits(&self, claim: usize) -> bool {
         let line = &self.locks[self.claims[claim].name].line;
         line.iter().any(|waits| waits.claim == claim)
     }
 
-    /// Undoes a claim, if it is the client's own or nobody's.
+    /// Withdraws a claim, if it belongs to this client or to none.
     pub(crate) fn withdraw(&mut self, claim: usize, client: usize) {
         let Ask { name, life, .. } = self.claims[claim];
         let lock = &mut self.locks[name];
@@ -188,7 +188,7 @@ impl Model {
         renewed
     }
 
-    /// Frees a lease; returns how many others its owner still has.
+    /// Releases a lease; returns how many others its owner still has.
     pub(crate) fn release(&mut self, which: &Which, stays: u64) -> Result<u32, Loss> {
         let Ask { name, owner, .. } = self.claims[which.claim];
         self.let_in(name);
@@ -203,7 +203,8 @@ impl Model {
                 held.client = None;
                 held.tells = false;
                 held.ends = now + stays;
-                // What stays of an earlier grant of the claim, if it was asked for after its release.
+                // Removes what stays of an earlier grant of the claim, if it was asked for after
+                // its release.
                 let claim = which.claim;
                 let mut number = 0..;
                 lock.held.retain(|held| {
@@ -255,7 +256,7 @@ impl Model {
         }
     }
 
-    /// Gives what an ended client has to a number that nobody uses again.
+    /// Moves everything of an ended client to a number that nobody uses again.
     fn leave_behind(&mut self, client: usize) {
         let ended = self.told.len();
         let unread = std::mem::take(&mut self.told[client]);
@@ -276,13 +277,13 @@ impl Model {
         }
     }
 
-    /// Who waits for the name and can be reached, first to last.
+    /// Returns who waits for the name and can be reached, first to last.
     pub(crate) fn waiters(&self, name: usize) -> Vec<&Waits> {
         let line = self.locks[name].line.iter();
         line.filter(|waits| !waits.away).collect()
     }
 
-    /// Who holds the name now, oldest first.
+    /// Returns who holds the name now, oldest first.
     pub(crate) fn holders(&self, name: usize) -> Vec<Held> {
         let mut holders = self.locks[name].held.clone();
         holders.retain(|held| held.ends > self.now);
@@ -358,7 +359,7 @@ impl Model {
         }
     }
 
-    /// Ends what has run out, and lets in whose turn it is, one after the other.
+    /// Ends expired leases, and grants to those whose turn it is, one after the other.
     fn let_in(&mut self, name: usize) {
         let now = self.now;
         self.locks[name].held.retain(|held| held.ends > now);
@@ -376,7 +377,8 @@ impl Model {
         }
     }
 
-    /// Adds the lease of a claim: with the fence and the mode of its owner, if that is in.
+    /// Adds the lease of a claim, with the fence and the mode of its owner if that already holds
+    /// the name.
     fn give(&mut self, claim: usize) -> Given {
         let ask = self.claims[claim].clone();
         let lock = &mut self.locks[ask.name];
@@ -405,7 +407,7 @@ impl Model {
         let given = held.given(ask.ttl);
         lock.held.push(held);
         if beside.is_some() && ask.life == Life::Client {
-            // It went in past the line.
+            // It bypassed the line.
             for waits in &self.locks[ask.name].line {
                 self.told[waits.client].push(Told::AskAgain { name: ask.name });
             }
@@ -413,7 +415,7 @@ impl Model {
         given
     }
 
-    /// Tells the holders in other clients that this one wants the name, those who want to know.
+    /// Notifies holders in other clients that want it that this client wants the name.
     fn call_back(&mut self, name: usize, asks: usize) {
         for held in &mut self.locks[name].held {
             let Some(client) = held.client.filter(|client| held.tells && *client != asks) else {
@@ -427,8 +429,8 @@ impl Model {
         }
     }
 
-    /// Tells holders who waits, and the first in line to ask again if it would ask after a lease
-    /// may have ended.
+    /// Notifies holders of who waits, and tells the first in line to ask again if it would
+    /// otherwise ask after a lease may have ended.
     fn remind(&mut self, name: usize) {
         for place in 0..self.locks[name].line.len() {
             self.call_back(name, self.locks[name].line[place].client);
@@ -446,7 +448,7 @@ impl Model {
 }
 
 impl Lock {
-    /// The lease that a request names, or why there is none.
+    /// Returns the lease that a request names, or why there is none.
     fn find(&self, which: &Which) -> Result<usize, Loss> {
         let holder = holder_of(which.client, which.life);
         let found = self.held.iter().position(|held| {
@@ -462,14 +464,15 @@ impl Lock {
         }
     }
 
-    /// How an owner is in.
+    /// Returns the mode in which an owner holds the name.
     fn mode_of(&self, owner: Option<usize>) -> Option<Mode> {
         let mut held = self.held.iter();
         let mine = held.find(|held| held.is_of(owner));
         mine.map(|held| held.mode)
     }
 
-    /// Whose turn it is: a claim whose owner is in already, else the first in line.
+    /// Returns whose turn it is: a claim whose owner already holds the name, otherwise the first in
+    /// line.
     fn next(&self) -> Option<usize> {
         for (index, waits) in self.line.iter().enumerate() {
             let own_mode = self.mode_of(waits.owner);
@@ -479,7 +482,7 @@ impl Lock {
         }
         let first = self.line.iter().position(|waits| !waits.away)?;
         let Waits { owner, mode, .. } = self.line[first];
-        // An owner has one mode: one that is in for something else has to leave first.
+        // An owner has one mode: if it holds the name in another mode, it has to release first.
         (self.mode_of(owner).is_none() && self.has_room(mode)).then_some(first)
     }
 
@@ -510,7 +513,7 @@ impl Lock {
 }
 
 impl Held {
-    /// Whether the owner may enter because of this lease.
+    /// Returns whether the owner may join because of this lease.
     fn is_of(&self, owner: Option<usize>) -> bool {
         !self.stays && owner.is_some() && self.owner == owner
     }
@@ -524,13 +527,14 @@ impl Held {
     }
 }
 
-/// How many claims of an owner are in.
+/// Returns how many claims of an owner hold the name.
 pub(crate) fn depth(held: &[Held], owner: Option<usize>) -> u32 {
     let claims = held.iter().filter(|held| held.is_of(owner));
     u32::try_from(claims.count()).expect("few claims")
 }
 
-/// Whether the permits of all grants are enough; claims with one fence have one grant.
+/// Returns whether there are enough permits for all grants; claims with the same fence are one
+/// grant.
 fn permits_suffice(held: &[Held]) -> bool {
     let mut counted = Vec::new();
     let (mut taken, mut smallest) = (0, u32::MAX);
@@ -564,7 +568,7 @@ fn check_pair(one: &Held, other: &Held) {
     assert!(together, "{one:?} and {other:?} hold the name together");
 }
 
-/// Whether two owners can hold a name in these modes, given enough permits.
+/// Returns whether two owners can hold a name in these modes, given enough permits.
 fn go_together(one: Mode, other: Mode) -> bool {
     matches!(
         (one, other),
@@ -579,7 +583,7 @@ fn covers(held: Mode, asked: Mode) -> bool {
     }
 }
 
-/// Whose a lease is that a client asked for.
+/// Returns which client a lease belongs to.
 fn holder_of(client: usize, life: Life) -> Option<usize> {
     match life {
         Life::Client => Some(client),

@@ -1,11 +1,11 @@
-//! Sequences that were told apart once, on every store.
+//! Sequences that once had different results on different stores, for every store.
 
 use tenure::driver::{Life, Mode, Wait};
 
 use crate::model::Ask;
 use crate::steps::{By, Case, Named, Pick, Step, Target};
 
-/// Makes a test of each case for each store.
+/// Generates a test of each case for each store.
 macro_rules! on_every_store {
     ($($case:ident,)+) => {
         mod memory {$(
@@ -43,7 +43,7 @@ on_every_store!(
     one_owner_has_its_permits_once,
 );
 
-/// An acquire that comes late asks once more; nothing that is over comes back with it.
+/// A late acquire asks once more; nothing that is over comes back with it.
 fn a_claim_asked_for_after_its_release_is_a_claim_like_any_other() -> Case {
     let claims = vec![
         ask(0, Some(0), Mode::Exclusive),
@@ -67,7 +67,8 @@ fn a_claim_asked_for_after_its_release_is_a_claim_like_any_other() -> Case {
     Case { claims, steps }
 }
 
-/// The fourth fits beside its owner's other claim, but would share the grant of less than it asks for.
+/// The fourth fits beside its owner's other claim, but would share a grant of fewer permits than it
+/// asks for.
 fn a_claim_for_more_permits_waits_until_its_owner_is_out() -> Case {
     let claims = vec![
         ask(0, None, Mode::Exclusive),
@@ -162,7 +163,7 @@ fn a_late_withdrawal_undoes_its_own_claim_alone() -> Case {
     Case { claims, steps }
 }
 
-/// A lease has run out that the claim waited for, and another has not; nobody has asked since.
+/// One lease that the claim waited for has expired, and another has not; nobody has asked since.
 fn a_release_ends_what_its_claim_got_by_then() -> Case {
     let short = Ask {
         ttl: 40,

@@ -1,4 +1,4 @@
-//! The same random requests, decided by the scripts in a real server.
+//! The same random requests, decided by the scripts on a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn redis_agrees_with_the_model() {
     let store = Store(RedisServer::start().unwrap());
     let mut runner = TestRunner::new(super::config(CASES));
     let result = runner.run(&cases(), |case| {
-        // What the case before left is of no use, and would make each end of a client slower.
+        // What the previous case left is useless, and would slow down each end of a client.
         store.0.cli(&["FLUSHALL"]);
         let runtime = super::runtime(Clock::Moved);
         runtime.block_on(agrees_with_the_model(&store, Clock::Moved, &case));
@@ -29,7 +29,7 @@ fn redis_agrees_with_the_model() {
     }
 }
 
-/// The same on a server of its own.
+/// Runs a case on a separate server.
 pub(crate) fn redis_agrees(case: &Case) {
     let store = Store(RedisServer::start().unwrap());
     super::runtime(Clock::Moved).block_on(agrees_with_the_model(&store, Clock::Moved, case));
@@ -59,14 +59,15 @@ impl Subject for Store {
     }
 
     fn ends(&self) -> Ends {
-        // A server sees neither a client's end nor, before its deadline, that of a place.
+        // A server notices neither the end of a client nor, before its deadline, the end of a
+        // place.
         Ends::PassedOver
     }
 }
 
-/// So many random cases take some 10 seconds.
+/// This many random cases take about 10 seconds.
 const CASES: u32 = 64;
 
-/// Moves all times but the deadlines of places into the past: the model's waiters live forever,
-/// and nobody in a case asks again only to say that it is alive.
+/// Moves all times except the deadlines of places into the past: the model's waiters live for ever,
+/// and nobody in a case asks again only to show that it is alive.
 const PASS: &str = include_str!("pass.lua");

@@ -1,4 +1,4 @@
-//! Puts requests to a store and to the model, whose answers must be the same.
+//! Sends requests to a store and to the model, whose answers must be the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::advance;
 use crate::model::{Ends, Given, Model, Said, Told, Which};
 use crate::steps::{By, CLIENTS, Case, Clock, NAMES, Named, OWNERS, Pick, Step, Target};
 
-/// A store, and what else the steps need of it.
+/// A store, and what else the steps need from it.
 #[async_trait]
 pub(crate) trait Subject: Send + Sync {
     /// Opens another client of the store.
@@ -23,7 +23,7 @@ pub(crate) trait Subject: Send + Sync {
         advance(time).await;
     }
 
-    /// Waits until the store knows that all but so many clients have ended, if it ever does.
+    /// Waits until the store knows that all but this many clients have ended, if it ever does.
     async fn is_left_with(&self, _clients: usize) {}
 
     /// Returns what the store does when a client ends.
@@ -32,7 +32,7 @@ pub(crate) trait Subject: Send + Sync {
     }
 }
 
-/// Puts a case to a store and to the model, and fails where they differ.
+/// Runs a case on a store and on the model, and fails where they differ.
 ///
 /// With [`Clock::Paused`] the runtime's time must be paused and the store must use it.
 pub(crate) async fn agrees_with_the_model(subject: &dyn Subject, clock: Clock, case: &Case) {
@@ -60,7 +60,7 @@ pub(crate) async fn agrees_with_the_model(subject: &dyn Subject, clock: Clock, c
     }
 }
 
-/// A step that says which claim, which client and which fence.
+/// A step with a specific claim, client and fence.
 #[derive(Debug, Clone)]
 enum Request {
     Acquire(usize),
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a step comes to at this point.
+    /// Returns the request of a step at this point.
     fn request(&self, step: &Step) -> Option<Request> {
         Some(match step {
             Step::Acquire(number) => Request::Acquire(self.claim_of(*number)),
@@ -152,8 +152,8 @@ impl<'a> Run<'a> {
             which.client = client;
         }
         if self.clock == Clock::Moved {
-            // A server may see to one lease of a request before another, so one that is named
-            // twice has the time of either.
+            // A server may handle one lease of a request before another, so a lease that is named
+            // twice may get the time of either.
             let mut seen = Vec::new();
             renewals.retain(|(which, _)| {
                 let is_new = !seen.contains(&which.claim);
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether there is somebody who can send it: a claim is asked for by its own client alone.
+    /// Returns whether somebody can send it: only its own client asks for a claim.
     fn is_possible(&self, request: &Request) -> bool {
         !matches!(request, Request::Acquire(claim) if self.is_gone[*claim])
     }
@@ -249,7 +249,8 @@ impl<'a> Run<'a> {
             self.model.claims[claim].client,
         );
         if self.clock == Clock::Moved && waited && matches!(expected, Said::Granted(_)) {
-            // Its turn came with this request: the answer says so, and no message besides.
+            // Its turn came with this request: the reply says so, and there is no message in
+            // addition.
             let answered =
                 |told: &Told| matches!(told, Told::Granted { claim: told, .. } if *told == claim);
             self.model.told[client].retain(|told| !answered(told));
@@ -324,7 +325,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends a client. The one that takes its number asks for claims of its own.
+    /// Ends a client. The one that takes its number asks for its own claims.
     async fn end(&mut self, client: usize) {
         self.model.end(client);
         for claim in 0..self.model.claims.len() {
@@ -339,8 +340,8 @@ impl<'a> Run<'a> {
         self.subject.is_left_with(CLIENTS).await;
     }
 
-    /// Lets each client ask something: what the store told it comes before the answer, so that news
-    /// that is not there then will not come.
+    /// Makes each client send a request. What the store sent to it arrives before the reply, so
+    /// news that is not there by then will not arrive.
     async fn hear(&self) {
         for client in &self.clients {
             let listed = client.list(Some(&self.names[0])).await;
@@ -367,7 +368,7 @@ impl<'a> Run<'a> {
         &self.names[self.model.claims[claim].name]
     }
 
-    /// The store's fence that a request names.
+    /// Returns the store's fence that a request names.
     fn known(&self, which: &Which) -> Option<Fence> {
         let name = self.model.claims[which.claim].name;
         which.fence.map(|fence| self.fences[name][&fence])
@@ -391,7 +392,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Tells claims apart for people who look at the lock.
+/// Returns a process id that distinguishes claims for people who look at the lock.
 pub(crate) fn pid(claim: usize) -> u32 {
     u32::try_from(claim).expect("few claims") + 1
 }

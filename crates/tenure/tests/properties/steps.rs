@@ -12,10 +12,10 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One thing that happens. Claims stand for their number, round and round.
+/// One step. Claims are given by their number, modulo the number of claims.
 ///
-/// Nothing says when a claim is asked for or that it still lives: every request also comes early,
-/// twice, and long after its claim is over.
+/// Nothing determines when a claim is asked for or that it is still alive: every request also comes
+/// early, twice, and long after its claim is over.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(usize),
@@ -32,7 +32,7 @@ pub(crate) enum Step {
         stays: u64,
     },
     Renew(Vec<(Target, u64)>),
-    /// The same request as so many steps ago, as if its answer had been lost.
+    /// The same request as this many steps ago, as if its reply had been lost.
     Repeat {
         back: usize,
     },
@@ -42,7 +42,7 @@ pub(crate) enum Step {
     },
 }
 
-/// Which lease a request names, and who sends it.
+/// The lease that a request names, and its sender.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) claim: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Target {
     pub(crate) fence: Pick,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By {
     /// The client of the claim.
@@ -67,13 +67,13 @@ pub(crate) enum Named {
     Wrong,
 }
 
-/// Which fence a request names.
+/// The fence that a request names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pick {
     Any,
     /// The last one that the claim was granted.
     Own,
-    /// So many grants of the name ago.
+    /// The fence of this many grants of the name ago.
     Ago(usize),
 }
 
@@ -83,11 +83,11 @@ pub(crate) enum Clock {
     /// Only when a step says so: every time and every message must be the model's. A tick is a
     /// millisecond.
     Paused,
-    /// As it does, while the model's stands still: steps leave out time, and times are compared
-    /// roughly. A tick is an hour.
+    /// In real time, while the model's time stands still: steps leave out time, and times are
+    /// compared roughly. A tick is an hour.
     Real,
-    /// As it does, and in a step by as much as the step says: [`Subject::pass`] moves what the
-    /// store knows into the past. A tick is an hour.
+    /// In real time, and additionally by as much as a step says: [`Subject::pass`] moves the times
+    /// of the store into the past. A tick is an hour.
     Moved,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
         1 => (4..30_usize).prop_map(|back| Step::Repeat { back }),
         4 => prop_oneof![Just(1), Just(39), Just(40), Just(60), Just(500)].prop_map(Step::Advance),
     ];
-    // What two claims of one mode do is rare where all modes meet.
+    // Interactions of two claims of one mode are rare if all modes are mixed.
     let claims = prop_oneof![
         3 => asks(prop_oneof![3 => exclusive(), 2 => shared(), 2 => permits()]),
         1 => asks(prop_oneof![exclusive(), shared()]),
@@ -142,7 +142,8 @@ fn ask(mode: impl Strategy<Value = Mode>) -> impl Strategy<Value = Ask> {
     )
 }
 
-/// A client, a name and an owner. Some owners keep to a client, others have claims in several.
+/// Returns a client, a name and an owner. Some owners stay in one client, others have claims in
+/// several.
 fn who() -> impl Strategy<Value = (usize, usize, Option<usize>)> {
     let name = prop_oneof![3 => Just(0), 1 => 0..NAMES];
     let owner = prop_oneof![2 => Just(None), 3 => (0..OWNERS).prop_map(Some)];

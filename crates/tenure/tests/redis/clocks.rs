@@ -19,17 +19,17 @@ async fn lock_and_release(client: &Client) -> u64 {
     fence
 }
 
-/// The key and the text of the place of the only waiter.
+/// Returns the key and the text of the only waiter's place.
 fn place(server: &RedisServer) -> (String, String) {
     let waiter = server.cli(&["LINDEX", "tenure:{a}:line", "0"]);
     let place = server.cli(&["HGET", "tenure:{a}:places", &waiter]);
     (waiter, place)
 }
 
-/// Cuts all clients off, and waits until the only waiter has asked again.
+/// Disconnects all clients, and waits until the only waiter has asked again.
 async fn until_asked_again(server: &RedisServer) {
     let (waiter, place) = place(server);
-    // Another deadline, which is written anew with each question.
+    // Another deadline, which each request overwrites.
     let mut words: Vec<&str> = place.split(' ').collect();
     words[7] = MARK;
     server.cli(&["HSET", "tenure:{a}:places", &waiter, &words.join(" ")]);
@@ -40,7 +40,7 @@ async fn until_asked_again(server: &RedisServer) {
     .await;
 }
 
-/// A time in milliseconds that is far away.
+/// A time in milliseconds in the far future.
 const MARK: &str = "99999999999999";
 
 /// When a waiter last asks before the clock jumps.
@@ -50,7 +50,7 @@ enum Asks {
     Again,
 }
 
-/// Lets one wait behind another with this ttl while the clock jumps, and returns the grant.
+/// Lets one client wait behind another with this ttl while the clock jumps, and returns the grant.
 async fn handed_over_after_a_jump(
     server: &RedisServer,
     ttl: Duration,
@@ -71,7 +71,7 @@ async fn handed_over_after_a_jump(
     timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap()
 }
 
-/// By the server's clock the grant was made long after the claim was taken in.
+/// By the server's clock, the grant was made long after the claim was queued.
 #[tokio::test]
 async fn a_jump_forwards_before_a_grant_does_not_lengthen_the_lease() {
     let server = start();
@@ -91,8 +91,8 @@ async fn a_jump_forwards_before_a_grant_does_not_lengthen_the_lease() {
     }
 }
 
-/// By the server's clock the grant was made before the claim was taken in. The lease is long, so
-/// that a waiter that ignores the news does not find out by its end.
+/// By the server's clock, the grant was made before the claim was queued. The lease is long, so
+/// that a waiter that ignores the news does not notice it by the end of the lease.
 #[tokio::test]
 async fn a_jump_backwards_before_a_grant_leaves_nobody_unaware_of_it() {
     let server = start();
@@ -104,7 +104,7 @@ async fn a_jump_backwards_before_a_grant_leaves_nobody_unaware_of_it() {
     }
 }
 
-/// The last fence is remembered, whatever the clock shows.
+/// The server remembers the last fence, whatever the clock shows.
 #[tokio::test]
 async fn fences_grow_while_a_clock_that_jumped_back_catches_up() {
     let server = start();
@@ -139,7 +139,7 @@ async fn fences_grow_after_a_failover_to_a_replica_that_saw_them_whatever_its_cl
     assert!(older < lock_and_release(&open(&replica.url()).await).await);
 }
 
-/// What the docs say of a replica that lags: its clock has to be past the last grant.
+/// What the docs say about a replica that lags: its clock must be past the last grant.
 #[tokio::test]
 async fn fences_grow_after_a_failover_to_a_replica_that_lags_once_its_clock_is_past_the_last_grant()
 {

@@ -13,7 +13,7 @@ use crate::{
     until_waiting,
 };
 
-/// A URL that names all nodes.
+/// Returns a URL that names all nodes.
 pub(crate) fn url(cluster: &RedisCluster) -> String {
     let hosts: Vec<String> = cluster
         .servers()
@@ -23,7 +23,7 @@ pub(crate) fn url(cluster: &RedisCluster) -> String {
     format!("redis+cluster://{}", hosts.join(","))
 }
 
-/// How often the servers answered with this error.
+/// Returns how often the servers replied with this error.
 fn answers(cluster: &RedisCluster, code: &str) -> u64 {
     let count = |text: String| {
         let line = format!("errorstat_{code}:count=");
@@ -78,7 +78,7 @@ async fn all_keys_of_a_name_live_in_one_slot_and_the_list_sees_every_master() {
     assert_eq!(listed, expected);
 }
 
-/// The node has freed the lock, so the same request once more would find nothing to free.
+/// The node has released the lock, so the same request again would find nothing to release.
 #[tokio::test]
 async fn a_release_whose_answer_is_lost_is_not_taken_for_a_lost_lock() {
     for options in ["", "?layout=string", "?layout=string&fences=off"] {
@@ -88,7 +88,7 @@ async fn a_release_whose_answer_is_lost_is_not_taken_for_a_lost_lock() {
         let port = proxy.port().to_string();
         node.cli(&["CONFIG", "SET", "cluster-announce-port", &port]);
         let client = open(&format!("redis+cluster://127.0.0.1:{port}/{options}")).await;
-        // The node knows the scripts afterwards, so that a release is one request.
+        // Afterwards the node knows the scripts, so that a release is one request.
         let warm = client.mutex("b").lock().await.unwrap();
         assert_eq!(warm.release().await.unwrap(), Outcome::Released);
         let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
@@ -104,7 +104,8 @@ async fn a_release_whose_answer_is_lost_is_not_taken_for_a_lost_lock() {
     }
 }
 
-/// While a slot moves, its scripts are told to try again: five keys, and never all of them there.
+/// While a slot moves, its scripts get a TRYAGAIN: they need five keys, and the keys are never all
+/// on one node.
 #[tokio::test]
 async fn a_slot_that_moves_loses_neither_holder_nor_waiters() {
     let cluster = RedisCluster::start(3, 0).unwrap();
@@ -189,7 +190,7 @@ async fn a_failover_on_order_loses_neither_holder_nor_waiter() {
     assert!(older < next.fence());
 }
 
-/// A killed master takes what its replica has not yet with it: a second holder is possible, so
+/// A killed master loses what its replica has not received yet: a second holder is possible, so
 /// only the fences are checked.
 #[tokio::test]
 async fn clients_go_on_after_a_master_was_killed() {
@@ -216,7 +217,7 @@ async fn clients_go_on_after_a_master_was_killed() {
     assert_eq!(next.release().await.unwrap(), Outcome::Released);
 }
 
-/// Its own leases end, since nobody takes its place here.
+/// Its own leases end, because nobody takes its place here.
 #[tokio::test]
 async fn a_master_that_is_gone_does_not_end_the_leases_of_the_others() {
     let options = RedisServer::builder().config("cluster-require-full-coverage no");
@@ -228,7 +229,7 @@ async fn a_master_that_is_gone_does_not_end_the_leases_of_the_others() {
         let master = cluster
             .master_of(slot_of(&format!("tenure:{{{name}}}")))
             .unwrap();
-        // Those of the others are renewed before long, and live through a machine that stands still.
+        // The leases of the others are renewed before long, and survive a machine that stalls.
         let ttl = if master == 0 { 2000 } else { 12_000 };
         let guard = client.mutex(&name).ttl(millis(ttl)).lock().await.unwrap();
         guards[master].push(guard);

@@ -11,7 +11,7 @@ use tenure_testkit::{Certificate, ClientCertificate, RedisCluster, RedisSentinel
 use crate::cluster;
 use crate::sentinel;
 
-/// Whatever has to run for as long as the clients do, and how these are opened.
+/// Everything that has to run as long as the clients, and the URL to open them.
 struct Deployment<T> {
     _alive: T,
     url: String,
@@ -34,9 +34,9 @@ async fn keeps_every_rule<T: Send + Sync + 'static>(alive: T, url: String) {
 }
 
 fn deployment<T>(alive: T, url: String) -> Deployment<T> {
-    // Handshakes of rules that run at once must not outlast a lease, and take long in a debug build.
+    // Handshakes of concurrent rules must not outlast a lease, and they take long in a debug build.
     let short = if url.starts_with("rediss") { 2000 } else { 300 };
-    // Nor are they to fail because the machine has other things to do.
+    // They must also not fail on a busy machine.
     let url = crate::patient(&url);
     Deployment {
         _alive: alive,
@@ -55,7 +55,7 @@ async fn a_server_with_a_password_keeps_every_rule() {
     keeps_every_rule(server, url).await;
 }
 
-/// The line that the documentation of the store gives, and no permission more.
+/// The line in the documentation of the store, without any further permission.
 #[tokio::test]
 async fn a_user_with_the_least_permissions_keeps_every_rule() {
     let server = RedisServer::builder()
@@ -114,7 +114,7 @@ async fn a_master_named_by_sentinels_keeps_every_rule() {
     keeps_every_rule(group, format!("{url}?sentinel_password=watch")).await;
 }
 
-/// The rules that tell and hand over; a handshake takes long in a debug build.
+/// The rules about news and handovers; a handshake takes long in a debug build.
 mod tls_without_client_certificates {
     tenure::conformance!(
         std::future::ready(super::tls());
@@ -135,7 +135,7 @@ fn tls() -> Deployment<RedisServer> {
     deployment(server, url)
 }
 
-/// Besides the connection's own: scripts, and what stands in them.
+/// In addition to those of the connection: scripts, and the commands in them.
 const LEAST: &str = "resetchannels ~tenure:* &tenure:inbox:* -@all +@connection +eval +evalsha \
     +time +exists +set +get +del +hget +hmget +hset +hdel +hgetall +hkeys +hexists +hincrby \
     +pttl +pexpire +pexpireat +lindex +lpos +lrange +lrem +rpush +zadd +zcard +zrange +zrangebyscore \

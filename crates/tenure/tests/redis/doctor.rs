@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::{Error, Finding, Verdict};
 use tenure_testkit::{Persistence, RedisCluster, RedisSentinel, RedisServer};
 
-/// The findings of one check.
+/// Returns the findings of one check.
 async fn find(url: &str, check: &str) -> Vec<Finding> {
     let mut found = tenure::doctor(url).await.unwrap();
     for finding in &found {
@@ -70,7 +70,7 @@ async fn replicas_are_counted_against_the_url() {
         .start()
         .unwrap();
     replica.wait_until_linked().unwrap();
-    // The master takes it for a replica a little later.
+    // The master recognizes it as a replica a little later.
     let give_up = Instant::now() + Duration::from_secs(20);
     while !server
         .cli(&["INFO", "replication"])
@@ -195,7 +195,7 @@ async fn a_cluster_is_looked_at_as_a_whole() {
     assert_eq!(alone[0].verdict, Verdict::Warning, "{alone:?}");
     assert_eq!(verdict(&url, "failover").await, Verdict::Fine);
     assert_eq!(verdict(&url, "clock").await, Verdict::Fine);
-    // Only one of them evicts: that one is named.
+    // Only one of them evicts, and the finding names that one.
     let server = cluster.server(1);
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
@@ -215,7 +215,7 @@ async fn a_cluster_is_looked_at_as_a_whole() {
 async fn a_cluster_with_a_hole_is_a_problem() {
     let cluster = RedisCluster::start(1, 1).unwrap();
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.server(0).port());
-    // A replica that has nothing yet is not in the map.
+    // A replica that has no data yet is not in the map.
     cluster.server(0).cli(&["SET", "a", "1"]);
     let give_up = Instant::now() + Duration::from_secs(20);
     while verdict(&url, "cluster").await != Verdict::Fine {

@@ -11,8 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{LONG, open, until};
 
-/// Runs a `main` on a runtime of one thread and on one of two, and returns how many of the locks
-/// that [`locked`] takes are still held afterwards.
+/// Runs a `main` on a runtime with one thread and on one with two, and returns how many of the
+/// locks that [`locked`] takes are still held afterwards.
 fn left_behind<F: Future<Output = ()>>(url: &str, main: impl Fn(String) -> F) -> [usize; 2] {
     runtimes().map(|runtime| {
         runtime.block_on(main(url.to_owned()));
@@ -29,7 +29,7 @@ fn left_behind<F: Future<Output = ()>>(url: &str, main: impl Fn(String) -> F) ->
     })
 }
 
-/// How many locks a test takes at the most.
+/// The maximum number of locks that a test takes.
 const LOCKS: usize = 100;
 
 fn name(number: usize) -> String {
@@ -137,7 +137,7 @@ fn a_claim_in_flight_at_the_end_is_withdrawn() {
     for runtime in runtimes() {
         runtime.block_on(async {
             let client = open(&url).await;
-            // The server knows the scripts from now on.
+            // From now on the server knows the scripts.
             locked(&client, 1).await.release().await.unwrap();
             let before = proxy.replies_swallowed();
             proxy.set(Fault::LoseReplies);
@@ -152,7 +152,7 @@ fn a_claim_in_flight_at_the_end_is_withdrawn() {
     assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
 }
 
-/// Not a speed: without a bound a program could hang at its end.
+/// Not about speed: without a limit a program could hang when it ends.
 #[test]
 fn a_server_that_stands_still_does_not_keep_a_program_from_ending() {
     let server = RedisServer::start().unwrap();
@@ -181,7 +181,7 @@ fn blocking_program() {
     }
 }
 
-/// Where the store of a program is; without it the programs do nothing.
+/// The variable with the store of a program; without it the programs do nothing.
 const PROGRAM: &str = "TENURE_TEST_PROGRAM";
 
 /// Runs one of the programs to its end.
@@ -213,18 +213,18 @@ fn a_blocking_client_can_wait_for_what_it_keeps() {
     assert!(other.list(None).unwrap().is_empty());
 }
 
-/// Forks; the child does what it is told and ends, and this process waits for it.
+/// Forks; the child runs `act` and ends, and this process waits for it.
 #[allow(
     unsafe_code,
     reason = "the test has one thread, so that the child may do anything"
 )]
 fn in_a_child(act: impl FnOnce()) {
-    // SAFETY: no other thread exists that could hold a lock which the child needs.
+    // SAFETY: there is no other thread that could hold a lock that the child needs.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let failed = catch_unwind(AssertUnwindSafe(act)).is_err();
-        // SAFETY: ends the process without running what the parent registered.
+        // SAFETY: ends the process without running the exit handlers of the parent.
         unsafe { libc::_exit(i32::from(failed)) };
     }
     let mut status = 0;
@@ -250,7 +250,7 @@ fn a_forked_child_gives_nothing_back_that_is_its_parents() {
     });
     let mut inherited = Some((runtime, client, guard));
     in_a_child(|| {
-        // It may even go on with the runtime for a while before all ends.
+        // It may even use the runtime for a while before everything ends.
         if let Some((runtime, client, guard)) = inherited.take() {
             drop(guard);
             runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
@@ -333,7 +333,7 @@ fn a_forked_child_of_blocking_code_can_open_its_own_client() {
     assert_eq!(left_behind(&server.url(), |_| async {}), [0, 0]);
 }
 
-/// Not a test: a program whose client has guards to give back twice after the end of its runtime.
+/// Not a test: a program whose client has guards to release twice after the end of its runtime.
 #[test]
 fn goodbye_program() {
     if let Ok(url) = std::env::var(PROGRAM) {
@@ -357,7 +357,7 @@ fn a_client_says_goodbye_more_than_once() {
     }
 }
 
-/// Not a speed: ten clients would take ten times as long.
+/// Not about speed: ten clients would take ten times as long.
 #[test]
 fn the_end_takes_no_longer_for_many_clients() {
     let server = RedisServer::start().unwrap();

@@ -1,4 +1,4 @@
-//! A server that dies, forgets or stands still.
+//! A server that dies, loses its data or freezes.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::{
     LONG, PATIENCE, chain, millis, open, open_hasty, until, until_waiting, until_waiting_or_granted,
 };
 
-/// Documented: without persistence a restart forgets who holds what.
+/// Documented: without persistence a restart loses all locks.
 #[tokio::test]
 async fn a_restart_without_persistence_can_make_a_second_holder_with_a_larger_fence() {
     let mut server = RedisServer::start().unwrap();
@@ -26,7 +26,7 @@ async fn a_restart_without_persistence_can_make_a_second_holder_with_a_larger_fe
     let his = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
     println!("the waiter went on {:?} after the restart", back.elapsed());
     assert!(hers.fence() < his.fence());
-    // She asks as soon as she is back, and is told.
+    // She asks as soon as she is reconnected, and learns of it.
     let loss = timeout(PATIENCE, hers.lost()).await.unwrap();
     assert!(matches!(loss, Loss::TakenOver | Loss::Gone), "{loss:?}");
     assert_eq!(his.release().await.unwrap(), Outcome::Released);
@@ -108,7 +108,7 @@ async fn a_server_that_stands_still_past_the_ttl_is_noticed_without_it() {
     until_waiting_or_granted(&ann, "a", &waiting).await;
     server.freeze().unwrap();
     let frozen = Instant::now();
-    // The server can say nothing, so both are told by their own clock.
+    // The server does not reply, so both learn of it by their own clock.
     let loss = timeout(PATIENCE, guard.lost()).await.unwrap();
     assert!(is_own_word(loss), "{loss:?}");
     let error = ann.mutex("b").try_lock().await.unwrap_err();
@@ -124,7 +124,8 @@ async fn a_server_that_stands_still_past_the_ttl_is_noticed_without_it() {
     assert_eq!(free.release().await.unwrap(), Outcome::Released);
 }
 
-/// Whether the holder knows it by itself; which of the two depends on what it has tried by then.
+/// Returns whether the holder noticed it by itself; which of the two it is depends on what it has
+/// tried by then.
 fn is_own_word(loss: Loss) -> bool {
     matches!(loss, Loss::Unreachable | Loss::Expired)
 }

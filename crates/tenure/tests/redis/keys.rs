@@ -1,4 +1,4 @@
-//! What names leave in the server.
+//! The keys that names leave on the server.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ async fn a_lease_is_a_hash_of_owner_and_depth_that_ends_with_it() {
         left <= LONG.as_millis() && left > LONG.as_millis() / 2,
         "{left} ms"
     );
-    // A stranger is told so, and changes nothing.
+    // A request of another client reports this, and changes nothing.
     let before = server.cli(&["HGETALL", key]);
     let stranger = tenure::store::redis::open(&server.url()).await.unwrap();
     let release = Release::new(
@@ -48,7 +48,7 @@ async fn three_leases_by_hand_of_one_owner_are_a_depth_of_three() {
     let (key, owner) = ("tenure:{inventory:001}", Owner::named("job-7").unwrap());
     let mut leases = Vec::new();
     for _ in 0..3 {
-        // Each by a process of its own, as a script would.
+        // Each in a separate process, as in a script.
         let client = open(&server.url()).await;
         let lock = client.mutex("inventory:001").ttl(LONG);
         leases.push(lock.owner(owner.clone()).lease().await.unwrap());
@@ -58,7 +58,7 @@ async fn three_leases_by_hand_of_one_owner_are_a_depth_of_three() {
     let name = Name::new("inventory:001").unwrap();
     let found = client.leases(&name, "job-7").await.unwrap();
     assert_eq!(found.len(), 3);
-    // Asked for once more, because the first answer was lost.
+    // Requested once more, because the first reply was lost.
     let lowered = client.release(&leases[1]).await.unwrap();
     assert_eq!(lowered, Outcome::Lowered { depth: 2 });
     let again = client.release(&leases[1]).await.unwrap();
@@ -104,7 +104,7 @@ fn claim(mode: Mode) -> Claim {
 async fn a_lock_and_its_release_are_two_commands_also_when_others_wait() {
     let server = RedisServer::start().unwrap();
     let clients = [open(&server.url()).await, open(&server.url()).await];
-    // The first call of each script is sent once more, in full.
+    // The first call of each script is repeated with its full text.
     for client in &clients {
         client
             .mutex("warm")

@@ -1,4 +1,4 @@
-//! Redis: the contract on real servers of every kind, and what only Redis does.
+//! Redis: the contract on all kinds of real servers, and what only Redis does.
 #![cfg(target_os = "linux")]
 
 mod clocks;
@@ -37,7 +37,7 @@ mod rules {
     tenure::conformance!(std::future::ready(super::store::Store::shared()));
 }
 
-/// Not a test: a process that does what it is told, one order after the other.
+/// Not a test: a process that follows commands, one after the other.
 #[test]
 fn hand() {
     worker::play(processes::hand);
@@ -45,7 +45,7 @@ fn hand() {
 
 async fn open(url: &str) -> Client {
     let mut url = patient(url);
-    // Sentinels and nodes that stand still are to be passed over before long.
+    // Sentinels and nodes that are frozen should be skipped soon.
     if url.starts_with("redis://") {
         url += "&connect_timeout=20s";
     }
@@ -53,13 +53,13 @@ async fn open(url: &str) -> Client {
     opened.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// The URL with time for answers that also a machine has which stands still for some seconds.
+/// Returns the URL with timeouts that are long enough for a machine that stalls for some seconds.
 fn patient(url: &str) -> String {
     let sign = if url.contains('?') { '&' } else { '?' };
     format!("{url}{sign}timeout=20s")
 }
 
-/// A client whose requests fail soon; opened again if the machine stood still just then.
+/// Returns a client whose requests time out soon; opens it again if the machine stalled just then.
 async fn open_hasty(url: &str) -> Client {
     let sign = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{sign}timeout=300ms&connect_timeout=300ms");
@@ -72,9 +72,9 @@ async fn open_hasty(url: &str) -> Client {
     opened.unwrap()
 }
 
-/// Waits until somebody stands in line for a name, or has got it.
+/// Waits until a claim is in line for a name, or was granted it.
 ///
-/// For a wait behind a short lease, which is over if the machine stands still.
+/// For a wait behind a short lease, which expires if the machine stalls.
 async fn until_waiting_or_granted<T>(client: &Client, name: &str, waiting: &JoinHandle<T>) {
     until(&format!("a place in line for {name}"), async || {
         waiting.is_finished() || entry(client, name).await.waiters.len() == 1
@@ -82,8 +82,8 @@ async fn until_waiting_or_granted<T>(client: &Client, name: &str, waiting: &Join
     .await;
 }
 
-/// Cuts all clients off, who renew their leases as soon as they are back, and waits until this one
-/// is renewed.
+/// Disconnects all clients, which renew their leases as soon as they are reconnected, and waits
+/// until this lease is renewed.
 async fn until_renewed(server: &RedisServer, guard: &Guard) {
     let end = ends_by(guard);
     for kind in ["normal", "pubsub"] {
@@ -92,7 +92,7 @@ async fn until_renewed(server: &RedisServer, guard: &Guard) {
     until_longer_than(end, guard).await;
 }
 
-/// Waits until a lease has been renewed, and so lasts longer than it did.
+/// Waits until a lease has been renewed, and therefore lasts longer than it did.
 async fn until_longer_than(end: Instant, guard: &Guard) {
     until("a renewal", async || {
         Instant::now() + guard.time_left() > end
@@ -100,24 +100,24 @@ async fn until_longer_than(end: Instant, guard: &Guard) {
     .await;
 }
 
-/// When a lease is over at the latest, if it is not renewed.
+/// Returns when a lease ends at the latest, if it is not renewed.
 fn ends_by(guard: &Guard) -> Instant {
     let left = guard.time_left();
     Instant::now() + left
 }
 
-/// Who holds a name, and who waits for it.
+/// Returns who holds a name, and who waits for it.
 async fn entry(client: &Client, name: &str) -> Entry {
     let name: Name = name.parse().unwrap();
     let listed = client.list(Some(&name)).await.unwrap().pop();
     listed.unwrap_or_else(|| Entry::new(name))
 }
 
-/// Waits until so many stand in line for a name.
+/// Waits until this many claims are in line for a name.
 async fn until_waiting(client: &Client, name: &str, count: usize) {
     let only: Name = name.parse().unwrap();
     until(&format!("{count} in line for {name}"), async || {
-        // Asked again after a fault: the server may just be away.
+        // Retried after a fault: the server may be down at the moment.
         let listed = client.list(Some(&only)).await;
         listed.is_ok_and(|listed| {
             listed
@@ -139,7 +139,7 @@ async fn until_free(client: &Client, name: &str) {
     .await;
 }
 
-/// Asks until the answer is yes.
+/// Retries until `found` returns `true`.
 async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !found().await {
@@ -151,7 +151,7 @@ async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// An error with all its sources, as a program prints it.
+/// Returns an error with all its sources, as a program prints it.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -162,7 +162,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// The clock that all processes of a machine share, in nanoseconds.
+/// Returns the clock that all processes of a machine share, in nanoseconds.
 fn boot_time() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
@@ -172,9 +172,9 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How long a test waits for what has to happen before it fails: far less than [`LONG`], and far
-/// more than a machine takes that stands still for a while.
+/// How long a test waits for a condition before it fails: far less than [`LONG`], and far more than
+/// a stalled machine needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lease that outlives every test, so that its end explains nothing.
+/// A lease that outlives every test, so that its expiry explains nothing.
 const LONG: Duration = Duration::from_secs(1000);

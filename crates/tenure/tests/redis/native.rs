@@ -1,7 +1,8 @@
-//! Servers that compare and delete by a command of their own: Redis 8.4 and Valkey 9.
+//! Servers with native commands for compare-and-delete: Redis 8.4 and Valkey 9.
 //!
-//! Debian has neither yet. An interpreter in front of the server turns their commands into scripts that do what
-//! their manuals say, so that what we send and how we take the answers is tested all the same.
+//! Debian has neither yet. An interpreter in front of the server translates their commands into
+//! scripts that do what their manuals say. This still tests what we send and how we handle the
+//! replies.
 
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +26,7 @@ async fn a_lock_is_released_by_the_command_that_the_server_has() {
         assert_eq!(calls(&server, "eval"), evaluated + 1, "by {native}");
         assert_eq!(calls(&server, "evalsha"), 0, "by {native}");
         assert_eq!(server.cli(&["EXISTS", "a"]), "0");
-        // Another's lock stays as it is.
+        // The lock of another client stays as it is.
         let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
         server.cli(&["SET", "a", "another", "PX", "100000"]);
         let released = guard.release().await.unwrap();
@@ -47,7 +48,7 @@ async fn a_lock_is_renewed_by_the_command_that_the_server_has() {
         assert!(client.renew(&lease).await.unwrap().fence().is_some());
         let left: u64 = server.cli(&["PTTL", "a"]).parse().unwrap();
         assert!(left > 5000, "{left} ms: a renewal extends it");
-        // A lock that is gone is not made anew.
+        // A lock that is gone is not created again.
         server.cli(&["SET", "a", "another", "PX", "100000"]);
         assert!(client.renew(&lease).await.unwrap().fence().is_none());
         assert_eq!(server.cli(&["GET", "a"]), "another");
@@ -59,7 +60,7 @@ async fn a_lock_is_renewed_by_the_command_that_the_server_has() {
     }
 }
 
-/// Listens in front of a server, and speaks the dialect that has this command.
+/// Listens in front of a server, and understands the dialect that has this command.
 fn interpret(port: u16, native: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();

@@ -12,7 +12,7 @@ use crate::resource::Resource;
 use crate::worker::{Worker, answer};
 use crate::{LONG, PATIENCE, entry, millis, open, until, until_waiting, until_waiting_or_granted};
 
-/// Opens the store and obeys: a verb, a name and maybe a ttl in milliseconds.
+/// Opens the store and follows commands: a verb, a name and optionally a ttl in milliseconds.
 pub(crate) async fn hand(url: PathBuf, mut commands: Parent) {
     let client = open(url.to_str().unwrap()).await;
     answer("ready");
@@ -117,7 +117,7 @@ async fn the_lock_of_a_killed_holder_is_free_after_its_ttl() {
     assert!(hers < guard.fence().get());
 }
 
-/// The grant reaches a process that is stopped, and then killed before it could take it in.
+/// The grant reaches a stopped process, which is then killed before it could read it.
 #[tokio::test]
 async fn a_waiter_killed_right_after_its_grant_holds_others_up_for_its_ttl() {
     let server = RedisServer::start().unwrap();
@@ -132,7 +132,7 @@ async fn a_waiter_killed_right_after_its_grant_holds_others_up_for_its_ttl() {
     let released = Instant::now();
     guard.release().await.unwrap();
     let holders = entry(&client, "a").await.holders;
-    // A machine that stood still for so long proves nothing.
+    // A machine that stalled for this long proves nothing.
     if released.elapsed() < millis(1400) {
         assert_eq!(holders[0].about.pid, ann.pid());
     }

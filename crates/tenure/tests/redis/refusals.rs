@@ -1,4 +1,4 @@
-//! What a server says instead of doing what it is asked: never a grant, always a sentence.
+//! Servers that refuse requests: never a grant, always an error message.
 
 use std::fs;
 use std::thread;
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{LONG, PATIENCE, chain, millis, open, open_hasty, until, until_renewed, until_waiting};
 
-/// Asks for a free name, and is refused with nothing changed.
+/// Asks for a free name, and is refused without any change.
 async fn refused(client: &Client, name: &str, words: &str) {
     let error = client.mutex(name).ttl(LONG).try_lock().await.unwrap_err();
     let text = chain(&error);
@@ -18,7 +18,8 @@ async fn refused(client: &Client, name: &str, words: &str) {
     assert!(!text.contains('\n'), "{text}");
 }
 
-/// Waits until a client has seen that its connection is gone: the first request may go down with it.
+/// Waits until a client has noticed that its connection is gone: the first request may fail with
+/// it.
 async fn until_away(client: &Client) {
     until("the client to be away", async || {
         let answer = client.mutex("away").try_lock().await;
@@ -52,7 +53,7 @@ async fn a_server_that_loads_its_data_refuses() {
     server.cli(&["SAVE"]);
     server.cli(&["CONFIG", "SET", "key-load-delay", "2000"]);
     thread::scope(|scope| {
-        // Answers when all is loaded.
+        // Replies when everything is loaded.
         scope.spawn(|| server.command(&["DEBUG", "RELOAD", "NOSAVE"]));
         tokio::task::block_in_place(|| {
             tokio::runtime::Handle::current().block_on(async {
@@ -130,7 +131,7 @@ async fn a_server_that_cannot_save_refuses() {
         .unwrap();
     let client = open(&server.url()).await;
     granted(&client, "a").await;
-    // A folder that is not empty stands where the file should be.
+    // There is a non-empty directory in place of the file.
     let file = server.folder().join("dump.rdb");
     fs::create_dir_all(file.join("full")).unwrap();
     server.cli(&["BGSAVE"]);

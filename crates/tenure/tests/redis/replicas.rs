@@ -1,4 +1,4 @@
-//! Grants that replicas have to confirm.
+//! Grants that replicas must confirm.
 
 use tenure::{Error, Outcome};
 use tenure_testkit::{Fault, Proxy, RedisCluster, RedisServer, slot_of};
@@ -8,10 +8,10 @@ use crate::cluster;
 use crate::storms::calls;
 use crate::{LONG, PATIENCE, chain, open, until, until_free, until_waiting};
 
-/// Waits until both sides know of each other; the master hears it up to a second later.
+/// Waits until both sides know of each other; the master notices it up to a second later.
 async fn until_followed(server: &RedisServer, replica: &RedisServer) {
     replica.wait_until_linked().unwrap();
-    // Something to confirm, or there is nothing to hear for ten seconds.
+    // A write to confirm; otherwise the replica would report nothing for ten seconds.
     server.cli(&["SET", "probe", "1"]);
     until("the replica to be online", async || {
         let seen = server.cli(&["INFO", "replication"]);
@@ -102,7 +102,7 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// A server whose replica follows it through a proxy.
+/// Returns a server whose replica follows it through a proxy.
 async fn replicated() -> (RedisServer, Proxy, RedisServer) {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(server.port()).unwrap();
@@ -112,14 +112,14 @@ async fn replicated() -> (RedisServer, Proxy, RedisServer) {
     (server, proxy, replica)
 }
 
-/// Whoever hands over may not know that replicas have to confirm.
+/// The client that hands over may not know that replicas must confirm.
 #[tokio::test]
 async fn a_grant_that_was_handed_over_by_a_client_without_replicas_is_confirmed_too() {
     let (server, proxy, replica) = replicated().await;
     let plain = open(&server.url()).await;
     let url = format!("{}?replicas=1&replicas_timeout=100ms", server.url());
     let careful = open(&url).await;
-    // The server knows the script of the release, so that one request hands over.
+    // The server knows the script of the release, so that a single request hands over.
     let warm = plain.mutex("a").lock().await.unwrap();
     warm.release().await.unwrap();
     let held = plain.mutex("a").ttl(LONG).lock().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_grant_that_was_handed_over_by_a_client_without_replicas_is_confirmed_
     proxy.set(Fault::Pass);
     let guard = match timeout(PATIENCE, waiting).await.unwrap().unwrap() {
         Ok(guard) => guard,
-        // If the machine stands still, the replica is waited for too long.
+        // If the machine stalls, waiting for the replica takes too long.
         Err(error) => {
             assert!(chain(&error).contains("of 1 replicas"), "{}", chain(&error));
             careful.mutex("a").ttl(LONG).lock().await.unwrap()
@@ -148,7 +148,7 @@ async fn a_grant_that_was_handed_over_by_a_client_without_replicas_is_confirmed_
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// The master of the name's slot is the one whose replicas count.
+/// The replicas of the master of the name's slot count.
 #[tokio::test]
 async fn in_a_cluster_the_replicas_of_the_names_own_master_confirm() {
     let cluster = RedisCluster::start(3, 1).unwrap();

@@ -1,4 +1,4 @@
-//! A resource outside the lock, and clients that fight for it.
+//! A resource outside the lock, and clients that compete for it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -20,7 +20,8 @@ struct State {
 }
 
 impl Resource {
-    /// Reads the value, which counts as a use of the fence; `None` if it is too small.
+    /// Reads the value, which counts as a use of the fence; returns `None` if the fence is too
+    /// small.
     pub(crate) fn read(&self, fence: u64) -> Option<u64> {
         let mut state = self.0.lock().unwrap();
         if fence < state.largest {
@@ -31,7 +32,7 @@ impl Resource {
         Some(state.value)
     }
 
-    /// Writes one more than `base`; returns whether the fence was large enough.
+    /// Writes `base` plus one; returns whether the fence was large enough.
     pub(crate) fn write(&self, fence: u64, base: u64) -> bool {
         let accepted = self.read(fence).is_some();
         if accepted {
@@ -53,11 +54,11 @@ impl Resource {
     }
 }
 
-/// Lets each client count up so many times, one request after the other, and checks the sum.
+/// Lets each client increment this many times, one request after the other, and checks the sum.
 ///
-/// A fault that the store reports is no grant, and the client asks again as a program would. No
-/// lease ends here but by its release, so nobody may overlap: each grant's fence is larger than
-/// all before it, and no update is lost.
+/// A fault that the store reports is not a grant, and the client asks again as a program would.
+/// Here leases end only by their release, so no two may overlap: the fence of each grant is larger
+/// than all before it, and no update is lost.
 pub(crate) async fn fight(name: &str, clients: Vec<Client>, rounds: u64) -> u64 {
     let resource = Arc::new(Resource::default());
     let expected = u64::try_from(clients.len()).unwrap() * rounds;
@@ -91,7 +92,7 @@ async fn count_up(client: &Client, name: &str, resource: &Resource, rounds: u64)
         let base = resource.read(fence).expect("the fence is the largest");
         tokio::task::yield_now().await;
         assert!(resource.write(fence, base), "nobody came between");
-        // A release whose answer is lost goes on in the background.
+        // A release whose reply is lost continues in the background.
         faults += u64::from(guard.release().await.is_err());
     }
     faults

@@ -1,4 +1,5 @@
-//! The least rule that `tenure doctor` prints: it is enough, and nothing of it is too much.
+//! The minimal rule that `tenure doctor` prints: it is sufficient, and every part of it is
+//! necessary.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -95,7 +96,7 @@ fn with(server: &RedisServer, user: &str, options: &str) -> String {
 
 /// Takes the rule as the doctor prints it, and leaves out one command after the other.
 async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> String) {
-    // Allowed all but what a provider would keep for itself.
+    // Everything is permitted except what a provider would reserve for itself.
     set(
         servers,
         &[
@@ -136,10 +137,10 @@ async fn the_rule_is_the_least(servers: &[&RedisServer], url: &dyn Fn(&str) -> S
     }
 }
 
-/// Whether a `PING` was refused.
+/// Returns whether a `PING` was refused.
 ///
-/// The client of a cluster checks its connections by it, and makes them anew if it is refused:
-/// whether a request is lost by that is a matter of luck.
+/// The client of a cluster checks its connections with `PING`, and reconnects if it is refused.
+/// Whether this loses a request is a matter of luck.
 fn sends_ping(servers: &[&RedisServer]) -> bool {
     servers.iter().any(|server| {
         let calls = server.cli(&["INFO", "commandstats"]);
@@ -150,7 +151,7 @@ fn sends_ping(servers: &[&RedisServer]) -> bool {
     })
 }
 
-/// Where a connection can be made at all, the doctor says what is missing.
+/// Checks that the doctor reports what is missing, if a connection is possible at all.
 async fn names_what_is_missing(url: &str, rule: &str) {
     let Ok(found) = tenure::doctor(url).await else {
         assert_eq!(rule, "+select");
@@ -179,7 +180,7 @@ fn line_of(found: &[Finding]) -> String {
     advice[at..].replace(">PASSWORD", &format!(">{PASSWORD}"))
 }
 
-/// The rules of a line, without the command and the user.
+/// Returns the rules of a line, without the command and the user.
 fn rules_of(line: &str) -> Vec<&str> {
     line.split(' ').skip(3).collect()
 }
@@ -190,7 +191,7 @@ fn set(servers: &[&RedisServer], rules: &[&str]) {
     }
 }
 
-/// Else nobody would miss `EVAL`.
+/// Flushes the scripts, because otherwise `EVAL` would not be needed.
 fn forget_scripts(servers: &[&RedisServer]) {
     for server in servers {
         // A replica has none, and refuses.
@@ -198,7 +199,7 @@ fn forget_scripts(servers: &[&RedisServer]) {
     }
 }
 
-/// Does all that locks can do, and fails if any of it does.
+/// Does everything that locks support, and fails if any of it fails.
 async fn exercise(servers: &[&RedisServer], url: &str) -> tenure::Result<()> {
     let votes = url.starts_with("redlock:");
     let (one, other) = if votes {
@@ -236,16 +237,16 @@ struct Play {
     one: Arc<dyn Driver>,
     other: Arc<dyn Driver>,
     is_hash: bool,
-    /// Whether a grant has to be asked for once more.
+    /// Whether a grant has to be confirmed by asking again.
     confirms: bool,
     /// Whether several servers have to agree on it.
     votes: bool,
-    /// Whether waiters are told at all.
+    /// Whether waiters are notified at all.
     tells: bool,
 }
 
 impl Play {
-    /// Lock, wait in line, look, renew, release, be told, withdraw.
+    /// Locks, waits in line, lists, renews, releases, receives news, withdraws.
     async fn hand_over(&self) -> tenure::Result<()> {
         let name = name();
         let ann = claim(&name, Mode::Exclusive);
@@ -271,7 +272,7 @@ impl Play {
         self.other.withdraw(&bob).await
     }
 
-    /// Each node has another last fence, so that they agree on one in a second round.
+    /// Gives each node another last fence, so that they agree on one in a second round.
     async fn agree_on_a_fence(&self, servers: &[&RedisServer]) -> tenure::Result<()> {
         let name = name();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -297,7 +298,7 @@ impl Play {
         }
         let mut answer = self.other.acquire(claim).await?;
         if self.votes {
-            // It may have been told by one node before the others know.
+            // One node may have notified it before the others know.
             for _ in 0..100 {
                 let Answer::Queued { ask_again } = answer else {
                     break;
@@ -311,7 +312,7 @@ impl Play {
         Ok(())
     }
 
-    /// Readers together, one of them for an owner that has two claims, and a writer after them.
+    /// Readers together, one of them for an owner with two claims, and a writer after them.
     async fn share(&self) -> tenure::Result<()> {
         let name = name();
         let ann = claim(&name, Mode::Shared).with_owner(Owner::unique());
@@ -353,7 +354,7 @@ impl Play {
         let bob = claim(&name, Mode::Exclusive).with_wait(Wait::No);
         assert_eq!(self.other.acquire(&bob).await?, Answer::Busy);
         let wanted = async {
-            // Nodes that vote also tell of what was before.
+            // Nodes that vote also report earlier events.
             while !matches!(self.one.news().await, News::Wanted { .. }) {}
         };
         let told = timeout(Duration::from_secs(10), wanted).await;
@@ -390,8 +391,8 @@ fn claim(name: &Name, mode: Mode) -> Claim {
     Claim::new(name.clone(), Duration::from_secs(30)).with_mode(mode)
 }
 
-/// The fence of a grant. Nobody else asks for the name, so any other answer is a fault: where
-/// several servers vote, what all of them refuse may look like a vote that was not won.
+/// Returns the fence of a grant. Nobody else asks for the name, so any other answer is a fault: if
+/// several servers vote and all of them refuse, this may look like a lost vote.
 fn granted(answer: Answer) -> tenure::Result<Fence> {
     match answer {
         Answer::Granted(grant) => Ok(grant.fence),

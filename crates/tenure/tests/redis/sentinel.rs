@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::{LONG, PATIENCE, chain, millis, open, until, until_waiting};
 
-/// A URL that names all sentinels.
+/// Returns a URL that names all sentinels.
 pub(crate) fn url(group: &RedisSentinel) -> String {
     let hosts: Vec<String> = group
         .sentinel_ports()
@@ -55,7 +55,7 @@ async fn clients_find_the_next_master_after_the_last_was_killed() {
     assert_eq!(next.release().await.unwrap(), Outcome::Released);
 }
 
-/// The old master lives on as a replica, which refuses to write.
+/// The old master continues as a replica, which refuses writes.
 #[tokio::test]
 async fn clients_leave_a_master_that_was_made_a_replica() {
     let group = RedisSentinel::start().unwrap();
@@ -74,7 +74,7 @@ async fn clients_leave_a_master_that_was_made_a_replica() {
     assert!(format!("{refused:?}").contains("READONLY"), "{refused:?}");
     println!("the roles changed after {:?}", begun.elapsed());
     let older = guard.fence();
-    // The answer may be lost with the connection; then the release goes on in the background.
+    // The reply may be lost with the connection; then the release continues in the background.
     println!("the release says {:?}", guard.release().await);
     let next = timeout(PATIENCE, client.mutex("a").lock()).await.unwrap();
     let next = next.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -102,7 +102,7 @@ async fn sentinels_that_stand_still_or_are_gone_are_passed_over() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// A frozen process still accepts connections, as its kernel does that for it.
+/// A frozen process still accepts connections, because its kernel does that for it.
 #[tokio::test]
 async fn sentinels_that_accept_and_say_nothing_are_not_waited_for() {
     let group = RedisSentinel::start().unwrap();
@@ -115,8 +115,8 @@ async fn sentinels_that_accept_and_say_nothing_are_not_waited_for() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// One machine stands still with the master and a sentinel on it, and goes on after the others have
-/// chosen the next master.
+/// A machine with the master and a sentinel freezes, and continues after the others have chosen the
+/// next master.
 #[tokio::test]
 async fn a_master_that_was_replaced_while_it_stood_still_grants_nothing() {
     let group = RedisSentinel::start().unwrap();
@@ -135,20 +135,20 @@ async fn a_master_that_was_replaced_while_it_stood_still_grants_nothing() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// The request reaches a master that stands still, and is carried out when that goes on.
+/// The request reaches a frozen master, which carries it out when it continues.
 #[tokio::test]
 async fn an_answer_of_a_master_that_was_replaced_is_not_believed() {
     let group = RedisSentinel::start().unwrap();
     let early = open(&url(&group)).await;
     let old = group.master_port().unwrap();
     let master = server_on(&group, old);
-    // The script is known, so that one request is enough.
+    // The server knows the script, so that a single request is enough.
     let warm = early.mutex("warm").try_lock().await.unwrap().unwrap();
     assert_eq!(warm.release().await.unwrap(), Outcome::Released);
     master.freeze().unwrap();
     let asking = early.mutex("a").ttl(LONG);
     let asking = tokio::spawn(async move { asking.try_lock().await });
-    // Sent before anything is heard of the next master: nobody waits for a socket here.
+    // Sent before anything is known of the next master: nothing here waits for a socket.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -162,7 +162,7 @@ async fn an_answer_of_a_master_that_was_replaced_is_not_believed() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// It is named first, and knows only what was true before the failover.
+/// It is listed first, and knows only what was true before the failover.
 #[tokio::test]
 async fn a_sentinel_that_knows_less_than_the_others_is_not_believed() {
     let mut group = RedisSentinel::start().unwrap();
@@ -178,7 +178,8 @@ async fn a_sentinel_that_knows_less_than_the_others_is_not_believed() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// The others are dead, or slow to answer: nothing that a stale one says may be believed meanwhile.
+/// The others are dead, or slow to reply: what an outdated sentinel says must not be trusted
+/// meanwhile.
 #[tokio::test]
 async fn a_slow_sentinel_that_knows_more_is_waited_for() {
     let mut group = RedisSentinel::start().unwrap();
@@ -202,7 +203,7 @@ async fn a_slow_sentinel_that_knows_more_is_waited_for() {
     assert_eq!(guard.unwrap().release().await.unwrap(), Outcome::Released);
 }
 
-/// Without the right to see epochs, what a sentinel tells is believed.
+/// Without the permission to see epochs, the client trusts what a sentinel says.
 #[tokio::test]
 async fn a_user_of_the_sentinels_needs_few_rights() {
     for epochs in ["+sentinel|master", "-sentinel|master"] {
@@ -227,14 +228,14 @@ async fn a_user_of_the_sentinels_needs_few_rights() {
         let old = group.master_port().unwrap();
         group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", RedisSentinel::MASTER]);
         let new = group.wait_for_new_master(old).unwrap();
-        // No request shows it that the old master is one no more.
+        // No request tells it that the old master is no longer the master.
         until_listening(server_on(&group, new), 1).await;
         let guard = client.mutex("a").lock().await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     }
 }
 
-/// Waits until so many clients listen at a server, and so use it.
+/// Waits until this many clients listen at a server, and therefore use it.
 async fn until_listening(server: &RedisServer, count: usize) {
     until(&format!("{count} clients at the server"), async || {
         let inboxes = server.cli(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]);
@@ -248,7 +249,7 @@ fn server_on(group: &RedisSentinel, port: u16) -> &RedisServer {
     servers.find(|server| server.port() == port).unwrap()
 }
 
-/// What the replica did not see is lost: a second holder is possible, with a larger fence.
+/// What the replica did not receive is lost: a second holder is possible, with a larger fence.
 #[tokio::test]
 async fn fences_grow_although_the_new_master_never_saw_the_last_grant() {
     let mut master = RedisServer::start().unwrap();

@@ -1,4 +1,4 @@
-//! A server for the rules of the contract, and clients of it.
+//! A server for the rules of the contract, and its clients.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tenure::conformance::Fixture;
 use tenure::driver::Driver;
 use tenure_testkit::shared;
 
-/// The server that all rules share, and how its clients are opened.
+/// The server that all rules share, and how to open its clients.
 #[derive(Debug)]
 pub(crate) struct Store {
     url: String,

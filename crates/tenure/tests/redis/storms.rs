@@ -1,4 +1,4 @@
-//! Faults that come again and again while clients fight for one name.
+//! Repeated faults while clients compete for one name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ async fn string_locks_outlive_connections_that_are_killed() {
     .await;
 }
 
-/// How often a command was called.
+/// Returns how often a command was called.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let line = format!("cmdstat_{command}:calls=");
@@ -50,7 +50,8 @@ pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
-/// Runs a fight while `hit` does harm every few milliseconds and says how much.
+/// Lets clients compete while `hit` injects a fault every few milliseconds and returns how many it
+/// hit.
 async fn fight_in_a_storm(
     options: &str,
     hit: impl Fn(&RedisServer) -> u64 + Send + 'static,
@@ -74,7 +75,7 @@ async fn fight_in_a_storm(
         server
     });
     let mut faults = fight("a", clients.clone(), 150).await;
-    // Fewer hits are no storm.
+    // Fewer hits are not enough.
     while hits.load(Ordering::SeqCst) <= 10 {
         faults += fight("a", clients.clone(), 10).await;
     }

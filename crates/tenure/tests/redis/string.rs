@@ -1,4 +1,4 @@
-//! Locks that other libraries share.
+//! Locks that are shared with other libraries.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -24,13 +24,15 @@ fn start() -> (RedisServer, String) {
     (server, url)
 }
 
-/// Waits until somebody has asked to be told of changes; the server knows them by their requests.
+/// Waits until a client has asked for notifications of changes, which the server's command counts
+/// show.
 async fn until_watching(server: &RedisServer, count: u64) {
     until("a client to watch", async || calls(server, "pttl") >= count).await;
 }
 
-/// The rules of the contract, but for those of what strings lack: a string does not tell the client,
-/// the fence or the reason of its holder, nor strings that are locks from others.
+/// The rules of the contract, except for what strings lack. A string contains neither the client
+/// nor the fence nor the reason of its holder, and strings that are locks cannot be distinguished
+/// from others.
 macro_rules! rules {
     ($options:literal) => {
         tenure::conformance! {
@@ -117,7 +119,7 @@ async fn a_nested_call_leaves_the_lock_to_the_outer_one() {
     assert_eq!(server.cli(&["EXISTS", "a"]), "0");
 }
 
-/// The answer was lost, and the next grant has come before the release is sent again.
+/// The reply was lost, and the next grant was made before the release is retried.
 #[tokio::test]
 async fn a_release_that_is_sent_again_leaves_the_next_grant_alone() {
     for options in ["", "&scripts=off"] {
@@ -145,7 +147,7 @@ async fn a_release_that_is_sent_again_leaves_the_next_grant_alone() {
     }
 }
 
-/// A lock that stays taken after its release is nobody's, also not its last holder's.
+/// A lock that stays taken after its release belongs to nobody, not even to its last holder.
 #[tokio::test]
 async fn a_lock_that_stays_taken_is_nobodys() {
     for options in ["", "&scripts=off"] {
@@ -195,8 +197,8 @@ async fn a_lock_named_like_the_fence_of_another_is_a_lock() {
 async fn a_waiter_is_told_when_another_program_deletes_the_key() {
     let (server, url) = start();
     let client = open(&url).await;
-    // Without an end, as other libraries make them; and with one so far away that nobody would ask
-    // again before.
+    // Without an expiry, as other libraries create them; and with one so far away that nobody would
+    // ask again before it.
     for command in [
         &["SET", "a", "other"][..],
         &["SET", "a", "other", "PX", "1000000"],
@@ -232,7 +234,7 @@ async fn a_waiter_is_told_of_a_release_in_its_own_and_in_another_client() {
     }
 }
 
-/// The server does not tell a client of its own changes.
+/// The server does not notify a client of its own changes.
 #[tokio::test]
 async fn a_waiter_is_told_of_its_own_clients_release_after_another_gave_up() {
     let (_server, url) = start();
@@ -364,8 +366,8 @@ async fn answers_that_are_lost_leave_nothing_behind() {
     }
 }
 
-/// The connection is cut after the answer that the lock is still held; when the next is there, another
-/// holds it.
+/// The connection is cut after the reply that the lock is still held; when the next connection is
+/// open, another client holds it.
 #[tokio::test]
 async fn a_release_on_a_connection_that_was_lost_half_way_leaves_the_next_holder_alone() {
     let server = RedisServer::start().unwrap();
@@ -379,10 +381,10 @@ async fn a_release_on_a_connection_that_was_lost_half_way_leaves_the_next_holder
         }
         let url = format!("{scheme}://127.0.0.1:{port}/{STRING}&scripts=off");
         let client = open(&url).await;
-        // The connection for changes is made with the first of them.
+        // The connection for changes is opened with the first of them.
         let guard = client.mutex("a").lock().await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Outcome::Released);
-        // Whether the client sees the cut before it goes on is a matter of luck.
+        // Whether the client notices the cut before it continues is a matter of luck.
         for round in 1..=10 {
             let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
             proxy.forward_reply_then_cut(b"WATCH");
@@ -414,7 +416,7 @@ async fn a_string_lock_and_a_lock_of_redis_py_exclude_each_other() {
     let guard = client.mutex("a").ttl(LONG).lock().await.unwrap();
     assert_eq!(python.ask("try"), "False");
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
-    // Its default has no end.
+    // By default it has no expiry.
     assert_eq!(python.ask("try"), "True");
     assert_eq!(server.cli(&["PTTL", "a"]), "-1");
     assert!(client.mutex("a").try_lock().await.unwrap().is_none());
@@ -431,7 +433,7 @@ async fn a_string_lock_and_a_lock_of_redis_py_exclude_each_other() {
     assert_eq!(server.cli(&["EXISTS", "a"]), "0");
 }
 
-/// A program of another language that uses the lock of its own library.
+/// A program in another language that uses the lock of its own library.
 struct Python {
     child: Child,
     input: ChildStdin,
@@ -478,7 +480,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // This fails only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! TLS that is not as it should be: refused with one sentence, no downgrade, no password.
+//! Invalid TLS: refused with one error message, without a downgrade and without sending a password.
 
 use tenure::Error;
 use tenure_testkit::{Certificate, ClientCertificate, RedisServer};
@@ -12,7 +12,7 @@ fn server(certificate: Certificate, client: ClientCertificate) -> RedisServer {
     server.start().unwrap()
 }
 
-/// Fails to open, within the time for it, and returns the sentence.
+/// Fails to open within the timeout, and returns the message.
 async fn refused(url: &str) -> String {
     let error = tenure::open(url).await.unwrap_err();
     let text = chain(&error);

@@ -13,7 +13,7 @@ use crate::{
     until_longer_than, until_renewed, until_waiting, until_waiting_or_granted,
 };
 
-/// A server, a wire that breaks, a client behind it and one that is not.
+/// A server, a connection that breaks, a client behind it and one with a direct connection.
 pub(crate) struct Wire {
     pub(crate) server: RedisServer,
     pub(crate) proxy: Proxy,
@@ -22,7 +22,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Starts all, with scripts that the server knows.
+    /// Starts everything, with scripts that the server knows.
     pub(crate) async fn start(options: &str) -> Self {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::start(server.port()).unwrap();
@@ -42,7 +42,7 @@ impl Wire {
         }
     }
 
-    /// Waits until so many requests have lost their answer.
+    /// Waits until this many requests have lost their reply.
     pub(crate) async fn swallowed(&self, count: u64) {
         until("an answer to be lost", async || {
             self.proxy.replies_swallowed() >= count
@@ -123,7 +123,7 @@ async fn a_renewal_whose_answer_is_lost_keeps_the_lease() {
     let guard = wire.client.mutex("a").ttl(LONG).lock().await.unwrap();
     let end = ends_by(&guard);
     wire.proxy.lose_reply_then_cut(b"{a}");
-    // It renews as soon as it is back, hears no answer, and does it again.
+    // It renews as soon as it is reconnected, gets no reply, and retries.
     wire.proxy.cut();
     until("the answer to be lost", async || {
         wire.proxy.replies_swallowed() == 1
@@ -172,7 +172,7 @@ async fn a_client_that_hears_no_answers_leaves_nothing_behind() {
     guard.release().await.unwrap();
 }
 
-/// Half-open: nothing is forwarded, and nothing says so.
+/// Half-open: nothing is forwarded, and neither side notices.
 #[tokio::test]
 async fn a_holder_behind_a_dead_wire_knows_of_its_loss_before_the_next_has_the_lock() {
     let wire = Wire::start("").await;
@@ -210,7 +210,7 @@ async fn a_request_into_a_dead_wire_ends_by_the_timeouts() {
     let begun = Instant::now();
     let error = wire.client.mutex("a").try_lock().await.unwrap_err();
     println!("told after {:?}: {}", begun.elapsed(), chain(&error));
-    // The request may still arrive when the wire is healed, and is then taken back.
+    // The request may still arrive when the connection works again, and is then undone.
     wire.proxy.set(Fault::Pass);
     let guard = timeout(PATIENCE, wire.client.mutex("a").lock()).await;
     guard.unwrap().unwrap().release().await.unwrap();
@@ -236,7 +236,8 @@ async fn a_slow_wire_keeps_its_leases() {
 #[tokio::test]
 async fn an_answer_slower_than_the_timeout_is_no_grant_and_leaves_nothing_behind() {
     let wire = Wire::start("").await;
-    // Longer than all tries together; what is held back arrives as soon as the wire is healed.
+    // Longer than all attempts together; what is held back arrives as soon as the connection works
+    // again.
     wire.proxy.set(Fault::Delay(PATIENCE));
     let error = wire
         .client
@@ -277,7 +278,7 @@ async fn a_cut_wire_loses_neither_the_lease_nor_the_place_in_line() {
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
 }
 
-/// The message of the grant is on its way when the connection dies.
+/// The message of the grant is in flight when the connection dies.
 #[tokio::test]
 async fn a_grant_whose_message_is_lost_is_found_by_asking_again() {
     let wire = Wire::start("").await;

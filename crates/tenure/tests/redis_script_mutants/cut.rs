@@ -1,12 +1,12 @@
-//! Makes wrong scripts of right ones: each condition forced to be true, and to be false.
+//! Creates wrong scripts from correct ones: each condition is forced to be true, and to be false.
 
 /// One change of one script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// The file without its ending.
+    /// The file without its extension.
     pub(super) file: &'static str,
-    /// What is changed to what: `file: before -> after`, with a number where that stands in the
-    /// file more than once.
+    /// What is changed to what: `file: before -> after`, with a number if that is in the file more
+    /// than once.
     pub(super) label: String,
     /// The whole file, changed.
     pub(super) text: String,
@@ -21,7 +21,7 @@ pub(super) fn cuts(file: &'static str, text: &str) -> Vec<Cut> {
             for changed in changes(expression, kind) {
                 let (from, to) = (start + at, start + at + expression.len());
                 let text = format!("{}{changed}{}", &text[..from], &text[to..]);
-                // One inside of another is found twice.
+                // An expression inside another is found twice.
                 if cuts.iter().any(|cut| cut.text == bounded(&text)) {
                     continue;
                 }
@@ -46,7 +46,7 @@ pub(super) fn cuts(file: &'static str, text: &str) -> Vec<Cut> {
     cuts
 }
 
-/// Lets a script that would run for ever fail: a server does nothing else meanwhile.
+/// Makes a script fail that would otherwise run for ever: a server does nothing else meanwhile.
 fn bounded(text: &str) -> String {
     let bound = "for round = 1, 1000 do if round == 1000 then error('runs away') end";
     text.replace("while true do", bound)
@@ -56,16 +56,16 @@ fn is_number(letter: char) -> bool {
     matches!(letter, ' ' | '(' | ')' | '0'..='9')
 }
 
-/// What an expression is for.
+/// The purpose of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpressionKind {
     /// It decides an `if`.
     Condition,
-    /// It is a value that `and` and `or` choose.
+    /// It is a value that `and` and `or` select.
     Choice,
 }
 
-/// The expressions of a line that decide something, and where they begin.
+/// Returns the expressions of a line that decide something, and where they start.
 fn expressions(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     let code = line.trim_start();
     let indent = line.len() - code.len();
@@ -83,8 +83,8 @@ fn expressions(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     choices(line)
 }
 
-/// The expressions with an `and`, and the answers with an `or`: what stands between two brackets,
-/// commas, or an equals sign and the line's end.
+/// Returns the expressions with an `and`, and the return values with an `or`: the text between two
+/// brackets or commas, or between an equals sign and the end of the line.
 fn choices(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     let mut found = Vec::new();
     let mut open = vec![0];
@@ -111,7 +111,7 @@ fn choices(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
         match letter {
             '(' | '{' | '[' => open.push(at + 1),
             ')' | '}' | ']' => {
-                // A bracket of an earlier line ends what this one began with.
+                // A bracket of an earlier line ends what this line started with.
                 let start = open.pop().unwrap_or(0);
                 ended(start, at);
                 if open.is_empty() {
@@ -131,16 +131,16 @@ fn choices(line: &str) -> Vec<(usize, &str, ExpressionKind)> {
     found
 }
 
-/// One side of an `and` or an `or`.
+/// One operand of an `and` or an `or`.
 #[derive(Debug)]
 struct Operand {
     from: usize,
     to: usize,
-    /// The word that joins it to the one before, empty for the first.
+    /// The word that joins it to the previous one, empty for the first.
     joined_by: &'static str,
 }
 
-/// Takes an expression apart at its outermost `and` and `or`.
+/// Splits an expression at its outermost `and` and `or`.
 fn operands(expression: &str) -> Vec<Operand> {
     let mut operands = Vec::new();
     let (mut depth, mut from, mut joined_by) = (0, 0, "");
@@ -172,7 +172,7 @@ fn operands(expression: &str) -> Vec<Operand> {
     operands
 }
 
-/// The letters outside of quotes, and where they stand.
+/// Returns the characters outside of quotes, and their positions.
 fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut quoted = false;
     text.char_indices().filter(move |(_, letter)| {
@@ -181,7 +181,8 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// An expression's changes: forced as a whole, and each side by itself where that is not the same.
+/// Returns the changes of an expression: forced as a whole, and each operand by itself where that
+/// is not the same.
 fn changes(expression: &str, kind: ExpressionKind) -> Vec<String> {
     let mut all = Vec::new();
     if kind == ExpressionKind::Condition {
@@ -221,7 +222,8 @@ fn changed_sides(expression: &str, kind: ExpressionKind) -> Vec<String> {
         if operands.len() == 1 || chooses && operand.from > 0 {
             continue;
         }
-        // Where all are joined by one word, forcing one side one way forces the whole.
+        // If all operands are joined by the same word, forcing one of them one way forces the
+        // whole.
         if kind == ExpressionKind::Choice || words.contains(&"and") {
             all.push(with("true"));
         }

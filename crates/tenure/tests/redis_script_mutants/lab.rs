@@ -16,7 +16,7 @@ use crate::store::redis::keys::Keys;
 use crate::store::redis::script::Scripts;
 use crate::store::redis::url::Settings;
 
-/// A store for the rules, with scripts as they are or with one change.
+/// A store for the rules, with the original scripts or with one change.
 #[derive(Debug, Clone)]
 pub(super) struct Lab {
     server: Arc<RedisServer>,
@@ -33,7 +33,7 @@ impl Lab {
         }
     }
 
-    /// The same server with changed scripts.
+    /// Returns the same server with changed scripts.
     pub(super) fn with(&self, cut: Cut) -> Self {
         Self {
             cut: Some(Arc::new(cut)),
@@ -41,7 +41,8 @@ impl Lab {
         }
     }
 
-    /// The same store with clients that confirm what is handed over to them, as in a cluster.
+    /// Returns the same store with clients that confirm a lease that is handed over to them, as in
+    /// a cluster.
     pub(super) fn confirming(&self, confirm: Duration) -> Self {
         Self {
             confirm,
@@ -49,7 +50,7 @@ impl Lab {
         }
     }
 
-    /// The same scripts on a server that nobody else uses.
+    /// Returns the same scripts on a server that nobody else uses.
     pub(super) fn alone(&self) -> Self {
         Self {
             server: Arc::new(RedisServer::start().unwrap()),
@@ -61,13 +62,13 @@ impl Lab {
         self.server.cli(command)
     }
 
-    /// The key of a party's name.
+    /// Returns a key of a party's name.
     pub(super) fn key(&self, party: &Party, suffix: &str) -> String {
         let keys = Keys::new(&self.settings().prefix);
         keys.lease(&party.claim().name) + suffix
     }
 
-    /// The keys of a party's name that there are.
+    /// Returns the existing keys of a party's name.
     pub(super) fn keys(&self, party: &Party) -> Vec<String> {
         let suffixes = ["", ":line", ":places", ":ends", ":fence"];
         let there = |suffix: &&str| self.cli(&["EXISTS", &self.key(party, suffix)]) == "1";
@@ -84,7 +85,7 @@ impl Lab {
             .unwrap()
     }
 
-    /// Lets the lease of a lone exclusive holder run out: its key does so by itself.
+    /// Expires the lease of a lone exclusive holder: its key would expire by itself.
     pub(super) fn expire(&self, party: &Party) {
         self.cli(&["DEL", &self.key(party, "")]);
     }
@@ -97,7 +98,7 @@ impl Lab {
         self.cli(&["EVAL", PASS, "3", lease, ends, places, &time_ms]);
     }
 
-    /// Lets all in line be too late with asking again.
+    /// Makes everybody in line too late to ask again.
     pub(super) fn make_late(&self, party: &Party) {
         let late = "for _, id in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
             local place = redis.call('HGET', KEYS[2], id)
@@ -108,7 +109,7 @@ impl Lab {
         self.cli(&["EVAL", late, "2", &line, &places]);
     }
 
-    /// How many commands scripts have called since the start.
+    /// Returns how many commands scripts have called since the start.
     pub(super) fn calls(&self) -> u64 {
         let stats = self.cli(&["INFO", "commandstats"]);
         let mut calls = 0;
@@ -134,7 +135,7 @@ impl Lab {
         calls
     }
 
-    /// A file's text, changed or not.
+    /// Returns the text of a file, changed or not.
     pub(super) fn text(&self, file: &str) -> String {
         match &self.cut {
             Some(cut) if cut.file == file => cut.text.clone(),
@@ -142,12 +143,12 @@ impl Lab {
         }
     }
 
-    /// A client that asks for votes; it may not be connected yet.
+    /// Returns a client that asks for votes; it may not be connected yet.
     pub(super) fn voter(&self) -> Hash {
         Hash::start_voter(self.settings(), Scripts::of(|file| self.text(file)))
     }
 
-    /// A connection that hears every message, until it is dropped.
+    /// Returns a connection that receives every message until it is dropped.
     pub(super) async fn eavesdrop(&self) -> impl Sized {
         let client = redis::Client::open(self.server.url()).unwrap();
         let mut all = client.get_async_pubsub().await.unwrap();
@@ -160,7 +161,7 @@ impl Lab {
     }
 }
 
-/// Shows what is changed.
+/// Writes what is changed.
 impl fmt::Display for Lab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cut {

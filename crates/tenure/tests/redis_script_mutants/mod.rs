@@ -1,13 +1,13 @@
 //! Each condition of each script has a test that fails without it.
 //!
 //! `cut` forces the conditions of the scripts to be true and to be false, one at a time, and runs a
-//! rule of the suite or a scenario against the wrong script, in a real server. `table.txt` names for
-//! each change the one that notices, or after `=` why nobody can.
+//! rule of the suite or a scenario against the wrong script, on a real server. `table.txt` names
+//! for each change the test that detects it, or after `=` why none can.
 //!
 //! The tests use the library's own scripts and clients, so `src/store/redis/mod.rs` includes this
-//! folder as a module of its unit tests; it is no test target of its own.
+//! directory as a module of its unit tests; it is not a separate test target.
 //!
-//! After a change of a script, find anew what notices:
+//! After a change of a script, update the table:
 //!
 //! ```text
 //! cargo test -p tenure --lib find_what_notices_each_change -- --ignored
@@ -100,8 +100,8 @@ fn each_condition_of_each_script_matters() -> Result<(), Findings> {
     }
     let mut unnoticed = run_all(jobs);
     unnoticed.retain(|(_, verdict)| matches!(verdict, Verdict::Passed(_)));
-    // That a wrong script was noticed once is enough, and a check that has to find a lease before
-    // its end, or a client dead by now, may miss it on a busy machine.
+    // It is enough that a wrong script is detected once. A check that has to observe a lease before
+    // its end, or a client that is dead by now, may miss it on a busy machine.
     unnoticed.retain(|(job, _)| (0..2).all(|_| matches!(job.run_again(), Verdict::Passed(_))));
     let unnoticed = unnoticed.iter();
     let unnoticed = unnoticed.map(|(job, _)| format!("{} does not notice {}", job.name, job.lab));
@@ -126,7 +126,7 @@ fn is_complete(table: &BTreeMap<String, String>, cuts: &[Cut]) -> Result<(), Fin
     )
 }
 
-/// How long each check takes with the scripts as they are; fails if one does not pass.
+/// Returns how long each check takes with the original scripts; fails if one does not pass.
 fn measure(
     lab: &Lab,
     names: impl Iterator<Item = &'static str>,
@@ -141,8 +141,8 @@ fn measure(
     let mut times = BTreeMap::new();
     let mut failed = Vec::new();
     for (job, verdict) in run_all(jobs.collect()) {
-        // Only how long they take is in question here, so one that was disturbed may try again:
-        // that they pass is what the tests of `scenarios` and the tests of the rules on Redis say.
+        // Only the duration matters here, so a check that was disturbed may run again. The tests of
+        // `scenarios` and the tests of the rules on Redis show that they pass.
         let verdict = match verdict {
             Verdict::Passed(_) => verdict,
             Verdict::Failed(_) | Verdict::Late => {
@@ -160,7 +160,7 @@ fn measure(
     Ok(times)
 }
 
-/// Fails if there are any, with a line for each.
+/// Fails if there are any, with one line for each.
 fn none(what: &str, found: &[impl fmt::Display]) -> Result<(), Findings> {
     if found.is_empty() {
         return Ok(());
@@ -172,7 +172,8 @@ fn none(what: &str, found: &[impl fmt::Display]) -> Result<(), Findings> {
     Err(Findings(text))
 }
 
-/// Why the test fails; returned, so that no backtrace stands between the text and the end of a log.
+/// Why the test fails. It is returned, so that there is no backtrace between the text and the end
+/// of a log.
 struct Findings(String);
 
 impl fmt::Debug for Findings {
@@ -181,12 +182,12 @@ impl fmt::Debug for Findings {
     }
 }
 
-/// How long a check may take with a wrong script until it counts as failed.
+/// Returns how long a check may take with a wrong script before it counts as failed.
 fn limit(usual: Duration) -> Duration {
     (usual * 4).max(Duration::from_secs(2))
 }
 
-/// The table: what notices each change, by label.
+/// Returns the table: what detects each change, by label.
 fn table() -> BTreeMap<String, String> {
     let lines = TABLE.lines();
     let lines = lines.filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -205,7 +206,7 @@ fn the_scripts_are_made_of_the_files() {
     assert_eq!(same.hashes(), Scripts::new().hashes());
 }
 
-/// Writes the table anew: keeps what holds, looks for what does not.
+/// Writes the table again: keeps valid entries, and searches for the others.
 #[test]
 #[ignore = "takes minutes, and writes a file of the source"]
 fn find_what_notices_each_change() -> Result<(), Findings> {
@@ -226,7 +227,7 @@ fn find_what_notices_each_change() -> Result<(), Findings> {
     let known = run_all(known).into_iter();
     let holds = known.filter(|(_, verdict)| !matches!(verdict, Verdict::Passed(_)));
     let holds: Vec<_> = holds.map(|(job, _)| job.lab.to_string()).collect();
-    // What has noticed most lately is asked first.
+    // The fastest check comes first; later, the one that detected a change most recently.
     let mut order: Vec<_> = checks.keys().copied().collect();
     order.sort_by_key(|name| times[name]);
     let head = TABLE.lines().filter(|line| line.starts_with('#'));
@@ -250,7 +251,7 @@ fn find_what_notices_each_change() -> Result<(), Findings> {
     Ok(())
 }
 
-/// The check that notices a change soonest.
+/// Returns the check that detects a change soonest.
 fn find(
     lab: &Lab,
     order: &mut Vec<&'static str>,
@@ -266,7 +267,7 @@ fn find(
     let (mut found, mut late) = (None, None);
     run_until(jobs.collect(), |job, verdict| {
         match verdict {
-            // A busy machine may have been in the way of a check: it has to fail again.
+            // A check may have been disturbed by a busy machine, so it has to fail again.
             Verdict::Failed(_) if matches!(job.run(), Verdict::Failed(_)) => {
                 found = Some(job.name);
                 return ControlFlow::Break(());
@@ -283,5 +284,5 @@ fn find(
     found.or(late)
 }
 
-/// How long a check may take with the scripts as they are.
+/// How long a check may take with the original scripts.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
-//! Runs checks, a few at once, each with a thread and a runtime of its own.
+//! Runs several checks at once, each with its own thread and runtime.
 //!
-//! Checks block their thread, because they start servers and call `redis-cli`, and they time leases
-//! of 150 ms: on one thread each would be late for the others' sake.
+//! Checks block their thread, because they start servers and call `redis-cli`, and they measure
+//! leases of 150 ms: on one thread each would delay the others.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use tokio::time::timeout;
 use super::lab::Lab;
 use super::{RULES, Rule, Test, scenarios};
 
-/// What notices a change.
+/// A test that may detect a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Check {
     Rule(Rule),
     Scenario(Test),
 }
 
-/// All checks by name.
+/// Returns all checks by name.
 pub(super) fn checks() -> BTreeMap<&'static str, Check> {
-    // A list of all names shows what other wrong scripts left in the same server.
+    // A list of all names shows what other wrong scripts left on the same server.
     let rules = RULES.iter().filter(|(name, _)| !LISTS_ALL.contains(name));
     let rules = rules.map(|(name, rule)| (*name, Check::Rule(*rule)));
     let scenarios = scenarios::all();
@@ -34,27 +34,27 @@ pub(super) fn checks() -> BTreeMap<&'static str, Check> {
     rules.chain(scenarios).collect()
 }
 
-/// A check to run, and with which scripts.
+/// A check to run, and its scripts.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) check: Check,
     pub(super) lab: Lab,
-    /// How long it may take.
+    /// The longest time that it may take.
     pub(super) limit: Duration,
 }
 
-/// What became of a check.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Passed(Duration),
-    /// With what it said.
+    /// With its message.
     Failed(String),
     Late,
 }
 
 impl Job {
-    /// Runs the check again, with nobody beside it.
+    /// Runs the check again, with no other check in parallel.
     pub(super) fn run_again(&self) -> Verdict {
         let verdict = self.run();
         eprintln!("again: {}, changed {}: {verdict:?}", self.name, self.lab);
@@ -83,7 +83,8 @@ impl Job {
     }
 }
 
-/// Runs jobs, some at once, and hands over how each ended; what is left is not started after a break.
+/// Runs several jobs at once, and reports how each ended; after a break the remaining ones are not
+/// started.
 pub(super) fn run_until(jobs: Vec<Job>, mut ended: impl FnMut(Job, Verdict) -> ControlFlow<()>) {
     let jobs = &Mutex::new(jobs.into_iter());
     let (verdicts, all) = mpsc::channel();
@@ -96,7 +97,7 @@ pub(super) fn run_until(jobs: Vec<Job>, mut ended: impl FnMut(Job, Verdict) -> C
                         return;
                     };
                     let verdict = job.run();
-                    // Nobody wants to know any more.
+                    // Nobody receives it any more.
                     if verdicts.send((job, verdict)).is_err() {
                         return;
                     }
@@ -112,7 +113,7 @@ pub(super) fn run_until(jobs: Vec<Job>, mut ended: impl FnMut(Job, Verdict) -> C
     });
 }
 
-/// Runs jobs, some at once.
+/// Runs jobs, several at once.
 pub(super) fn run_all(jobs: Vec<Job>) -> Vec<(Job, Verdict)> {
     let mut all = Vec::new();
     run_until(jobs, |job, verdict| {
@@ -122,7 +123,7 @@ pub(super) fn run_all(jobs: Vec<Job>) -> Vec<(Job, Verdict)> {
     all
 }
 
-/// Runs what is expected to panic; what it says then comes back, and is not printed.
+/// Runs code that may panic; returns the message instead of printing it.
 fn in_silence<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -147,7 +148,7 @@ fn in_silence<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 thread_local! {
-    /// What panicked on this thread, while that is not printed.
+    /// The panic messages of this thread, while they are not printed.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

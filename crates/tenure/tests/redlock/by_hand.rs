@@ -1,4 +1,5 @@
-//! Leases of no client: several may release one at the same time, and others know them by their fence.
+//! Leases of no client: several clients may release one at the same time, and others know them by
+//! their fence.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::nodes::{Nodes, Wires};
 use crate::owners::{claim, granted};
 use crate::{LONG, millis, open, until};
 
-/// A claim for a lease by hand.
+/// Returns a claim for a lease by hand.
 fn by_hand(name: &str, owner: &Owner) -> Claim {
     claim(name, Some(owner)).with_life(Life::Ttl)
 }
@@ -55,7 +56,8 @@ async fn one_of_several_releases_at_the_same_time_says_that_it_freed_the_lease()
     }
 }
 
-/// A lease by hand that the last of three nodes has under a larger number, as another client finds it.
+/// Returns a lease by hand that the last of three nodes has with a larger number, as another client
+/// finds it.
 async fn lease_with_another_number(nodes: &Nodes) -> Lease {
     let owner = Owner::named("ann").unwrap();
     let ahead = "9007199254740000";
@@ -71,7 +73,7 @@ async fn lease_with_another_number(nodes: &Nodes) -> Lease {
         is_there
     })
     .await;
-    // The others decide before it has answered.
+    // The others decide before it has replied.
     wires.0[2].set(Fault::Freeze);
     let fence = granted(&ann, &by_hand("a", &owner)).await;
     wires.0[2].set(Fault::Pass);
@@ -110,7 +112,7 @@ async fn a_renewal_by_fence_reaches_the_node_that_has_another_number() {
     .await;
 }
 
-/// A lease under another number is another grant of the claim.
+/// A lease with another number is another grant of the claim.
 #[tokio::test]
 async fn a_release_with_a_fence_that_no_majority_has_changes_nothing() {
     let nodes = Nodes::start(3);

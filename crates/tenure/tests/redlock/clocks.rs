@@ -1,4 +1,5 @@
-//! K3: clocks of nodes that jump. Below a majority nobody notices; else the fence still tells.
+//! K3: clocks of nodes that jump. Below a majority there is no effect; otherwise the fence still
+//! reveals it.
 
 use tenure::{Client, Guard, Lease, LeaseRenewal, Outcome};
 use tenure_testkit::{Fault, RedisServer};
@@ -23,8 +24,7 @@ async fn try_lock(client: &Client) -> Option<Guard> {
     tried.unwrap_or_else(|error| panic!("{}", crate::chain(&error)))
 }
 
-/// Tries until the name is granted: what is left of the try before may stand in the way of the next
-/// for a moment.
+/// Retries until the name is granted: what is left of one attempt may block the next for a moment.
 async fn until_granted(client: &Client) -> Guard {
     let mut granted = None;
     until("a grant", async || {
@@ -60,7 +60,7 @@ async fn a_clock_that_jumps_ahead_at_one_of_three_frees_nothing() {
     assert!(fence < his.fence());
 }
 
-/// The known break of Redlock: two hold the name, and the resource knows by the fence.
+/// The known weakness of Redlock: two hold the name, and the resource detects it by the fence.
 #[tokio::test]
 async fn a_clock_that_jumps_ahead_at_one_of_just_two_lets_another_in_with_a_larger_fence() {
     let nodes = start();
@@ -74,7 +74,7 @@ async fn a_clock_that_jumps_ahead_at_one_of_just_two_lets_another_in_with_a_larg
     let his = until_granted(&bob).await;
     assert!(nodes.is_taken(0, "a"), "she still holds one");
     assert!(hers.fence.unwrap() < his.fence());
-    // Fences go on from there when the clock is set right again, and when that node is away.
+    // Fences continue from there after the clock is corrected, and while that node is away.
     let mut before = his.fence();
     his.release().await.unwrap();
     wires.0[2].set(Fault::Pass);
@@ -106,7 +106,7 @@ async fn a_clock_that_jumps_back_at_one_of_three_keeps_nobody_out() {
     nodes.0[0].move_clock(-FAR_MS).unwrap();
     let left: i64 = nodes.0[0].cli(&["PTTL", &Nodes::key("a")]).parse().unwrap();
     assert!(left > FAR_MS, "there it lasts for {left} ms");
-    // Where clocks are right, its time passes.
+    // Its lease expires where clocks are right.
     for node in [1, 2] {
         nodes.0[node].move_clock(FAR_MS + 1000).unwrap();
         assert!(!nodes.is_taken(node, "a"), "its lease is over there");
@@ -136,13 +136,13 @@ async fn a_clock_that_jumps_to_and_fro_under_a_guard_ends_nothing() {
     assert!(fence < lock(&bob, "a").await.fence());
 }
 
-/// Cuts the holder off from a node for a moment, which makes it renew its lease.
+/// Disconnects the holder from a node for a moment, which makes it renew its lease.
 async fn renewed_at_once(nodes: &Nodes, guard: &Guard) {
     nodes.0[0].cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     crate::until_renewed(guard).await;
 }
 
-/// Nodes whose clocks are apart agree on one number, and on a larger one each time.
+/// Nodes whose clocks differ agree on one number, and on a larger one each time.
 #[tokio::test]
 async fn fences_grow_with_clocks_that_are_hours_apart() {
     let nodes = start();

@@ -7,14 +7,14 @@ use tenure_testkit::{Persistence, RedisCluster, RedisServer};
 
 use crate::nodes::Nodes;
 
-/// The findings of one check.
+/// Returns the findings of one check.
 async fn find(url: &str, check: &str) -> Vec<Finding> {
     let mut found = tenure::doctor(url).await.unwrap();
     found.retain(|finding| finding.check == check);
     found
 }
 
-/// The one finding of a check.
+/// Returns the only finding of a check.
 async fn only(url: &str, check: &str) -> Finding {
     let mut found = find(url, check).await;
     assert_eq!(found.len(), 1, "{check}: {found:?}");
@@ -30,7 +30,7 @@ fn place(server: &RedisServer) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Waits until the servers say that they are up for so long.
+/// Waits until the servers report that they have been up for this long.
 async fn grow_up(nodes: &Nodes, seconds: u64) {
     let give_up = Instant::now() + Duration::from_secs(20);
     for server in &nodes.0 {
@@ -53,9 +53,9 @@ async fn three_nodes_that_forget_nothing_are_sound() {
     let found = tenure::doctor(&nodes.url()).await.unwrap();
     for finding in &found {
         let expected = match finding.check {
-            // The version is the machine's.
+            // The version depends on the machine.
             "version" => continue,
-            // All of them are on this one.
+            // All of them are on the same machine.
             "machines" => Verdict::Warning,
             _ => Verdict::Fine,
         };
@@ -116,7 +116,7 @@ async fn a_replica_among_the_nodes_is_found() {
     let found = only(&nodes.url(), "independence").await;
     assert_eq!((found.verdict, found.found), (Verdict::Problem, said));
     assert!(find(&nodes.url(), "majority").await.is_empty());
-    // The master takes it for a replica a little later.
+    // The master recognizes it as a replica a little later.
     let give_up = Instant::now() + Duration::from_secs(20);
     while find(&nodes.url(), "replicas").await.is_empty() {
         assert!(Instant::now() < give_up, "the replica is not in step");

@@ -35,7 +35,7 @@ mod three {
     tenure::conformance!(std::future::ready(crate::nodes::Shared::nodes(3)));
 }
 
-/// Not a test: a process that does what it is told, one order after the other.
+/// Not a test: a process that follows commands, one after the other.
 #[test]
 fn hand() {
     worker::play(processes::hand);
@@ -46,7 +46,7 @@ async fn open(url: &str) -> Client {
     opened.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// Two clients take turns: one is granted the name, the other waits for it in line.
+/// Lets two clients take turns: one is granted the name, the other waits for it in line.
 async fn take_turns(ann: &Client, bob: &Client, name: &str) {
     let hers = lock(ann, name).await;
     let waiting = bob.mutex(name).ttl(STEADY);
@@ -82,9 +82,9 @@ async fn until_renewed(guard: &Guard) {
     .await;
 }
 
-/// Waits until somebody stands in line for a name, or has got it.
+/// Waits until a claim is in line for a name, or was granted it.
 ///
-/// For a wait behind a short lease, which is over if the machine stands still.
+/// For a wait behind a short lease, which expires if the machine stalls.
 async fn until_waiting_or_granted<T>(client: &Client, name: &str, waiting: &JoinHandle<T>) {
     let only = name.parse().unwrap();
     until(&format!("a place in line for {name}"), async || {
@@ -98,11 +98,11 @@ fn is_held(guard: &Guard) -> bool {
     !matches!(guard.health(), Health::Lost(_))
 }
 
-/// Waits until so many stand in line for a name.
+/// Waits until this many claims are in line for a name.
 async fn until_waiting(client: &Client, name: &str, count: usize) {
     let only = name.parse().unwrap();
     until(&format!("{count} in line for {name}"), async || {
-        // Asked again after a fault: the servers may just be away.
+        // Retried after a fault: the servers may be down at the moment.
         let listed = client.list(Some(&only)).await.unwrap_or_default();
         let waiters = listed.iter().map(|entry| entry.waiters.len());
         waiters.sum::<usize>() == count
@@ -110,7 +110,7 @@ async fn until_waiting(client: &Client, name: &str, count: usize) {
     .await;
 }
 
-/// Asks until the answer is yes.
+/// Retries until `found` returns `true`.
 async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !found().await {
@@ -122,7 +122,7 @@ async fn until(what: &str, mut found: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// An error with all its sources, as a program prints it.
+/// Returns an error with all its sources, as a program prints it.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -133,7 +133,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// The clock that all processes of a machine share, in nanoseconds.
+/// Returns the clock that all processes of a machine share, in nanoseconds.
 fn boot_time() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
@@ -143,14 +143,14 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How long a test waits for what has to happen before it fails.
+/// How long a test waits for a condition before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lease that outlives every test, so that its end explains nothing.
+/// A lease that outlives every test, so that its expiry explains nothing.
 const LONG: Duration = Duration::from_secs(1000);
 
-/// A lease that is renewed before long, also by a machine that stands still for some seconds.
+/// A lease that is renewed before long, even by a machine that stalls for some seconds.
 const STEADY: Duration = Duration::from_secs(9);
 
-/// A lease that ends soon.
+/// A lease that expires soon.
 const SHORT: Duration = Duration::from_millis(1500);

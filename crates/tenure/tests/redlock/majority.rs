@@ -9,7 +9,7 @@ use crate::{
     until_waiting_or_granted,
 };
 
-/// Asks in all ways, is refused in time, and told which nodes are missing.
+/// Asks in all ways, and checks that it is refused in time with the names of the missing nodes.
 async fn refused(client: &Client, nodes: &Nodes, away: &[usize]) {
     let lock = client.mutex("refused").ttl(LONG);
     let tried = timeout(PATIENCE, lock.try_lock()).await.unwrap();
@@ -102,7 +102,7 @@ async fn with_two_of_three_frozen_nothing_is_granted() {
     grants_again(&client, "refused").await;
 }
 
-/// The nodes would be waited for longer than the test lasts.
+/// Waiting for the nodes would take longer than the test lasts.
 #[tokio::test]
 async fn the_callers_time_is_kept_while_nodes_are_frozen() {
     let nodes = Nodes::start(3);
@@ -147,7 +147,7 @@ async fn a_holder_without_a_majority_is_told_and_others_go_on_later() {
     nodes.until_all_empty().await;
 }
 
-/// A waiter bears an outage that is shorter than its ttl.
+/// A waiter survives an outage that is shorter than its ttl.
 #[tokio::test]
 async fn a_waiter_keeps_its_place_while_a_majority_is_away_for_a_moment() {
     let nodes = Nodes::start(3);

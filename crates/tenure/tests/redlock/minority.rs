@@ -1,4 +1,4 @@
-//! A minority of the nodes is away in all ways, and locks go on.
+//! A minority of the nodes is away in various ways, and locks continue to work.
 
 use tenure::store::redlock;
 use tenure::{Client, Error, Outcome};
@@ -14,7 +14,7 @@ enum Way {
     CutOff,
     Frozen,
     Killed,
-    /// Killed, and back at once without its data.
+    /// Killed, and restarted at once without its data.
     Restarted,
 }
 
@@ -39,7 +39,7 @@ fn bring_back(nodes: &mut Nodes, wires: &Wires, node: usize, way: Way) {
     }
 }
 
-/// Locks are granted, renewed, released and handed on while all nodes but a majority are away.
+/// Locks are granted, renewed, released and handed over while all nodes except a majority are away.
 async fn goes_on(count: usize, way: Way) {
     let mut nodes = Nodes::start(count);
     let wires = Wires::to(&nodes);
@@ -61,7 +61,7 @@ async fn goes_on(count: usize, way: Way) {
     take_turns(&ann, &bob, "back").await;
     assert_eq!(new.release().await.unwrap(), Outcome::Released);
     nodes.until_all_free().await;
-    // Nor does anything else that was left behind stand in the way.
+    // Nothing else that was left behind blocks it either.
     take_turns(&bob, &ann, "away").await;
     nodes.until_all_empty().await;
 }
@@ -110,7 +110,8 @@ async fn two_of_five_may_forget_all() {
     goes_on(5, Way::Restarted).await;
 }
 
-/// Its answers would be waited for longer than the test lasts, so all that goes on goes on without it.
+/// Waiting for its replies would take longer than the test lasts, so whatever works does so without
+/// it.
 #[tokio::test]
 async fn a_frozen_minority_is_waited_for_by_nobody() {
     for count in [3, 5] {
@@ -142,7 +143,7 @@ async fn a_frozen_minority_is_waited_for_by_nobody() {
     }
 }
 
-/// It is asked for its vote while it stands still, and grants when all is over.
+/// It is asked for its vote while it is frozen, and grants when everything is over.
 #[tokio::test]
 async fn a_node_that_wakes_up_late_keeps_no_lease() {
     let nodes = Nodes::start(3);
@@ -160,7 +161,7 @@ async fn a_node_that_wakes_up_late_keeps_no_lease() {
     nodes.until_all_empty().await;
 }
 
-/// The same when the requests to it have timed out before it wakes up.
+/// The same if the requests to it have timed out before it continues.
 #[tokio::test]
 async fn a_node_that_wakes_up_after_all_requests_have_failed_keeps_no_lease() {
     let nodes = Nodes::start(3);
@@ -183,14 +184,15 @@ async fn a_node_that_wakes_up_after_all_requests_have_failed_keeps_no_lease() {
     nodes.until_all_empty().await;
 }
 
-/// One node says no, one breaks off: what the third says is waited for, as the two are a majority.
+/// One node refuses, and one connection breaks: the third reply is waited for, because the two are
+/// a majority.
 #[tokio::test]
 async fn a_wire_that_breaks_right_now_is_no_reason_to_fail() {
     let nodes = Nodes::start(3);
     let (ann, bob) = (open(&nodes.url()).await, open(&nodes.url()).await);
     let hers = ann.mutex("a").ttl(LONG).lock().await.unwrap();
     for round in 0..60 {
-        // The client has not seen it yet when it asks.
+        // The client has not noticed it yet when it asks.
         let server = &nodes.0[round % 3];
         assert_ne!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "0");
         let tried = bob.mutex("a").try_lock().await;
@@ -201,7 +203,7 @@ async fn a_wire_that_breaks_right_now_is_no_reason_to_fail() {
     assert!(is_held(&hers));
 }
 
-/// Waits until so many connections listen at every node, as one each of a client does.
+/// Waits until this many connections listen at every node; each client has one.
 async fn until_connected(nodes: &Nodes, count: usize) {
     for server in &nodes.0 {
         crate::until("the clients to be back", async || {
@@ -212,8 +214,8 @@ async fn until_connected(nodes: &Nodes, count: usize) {
     }
 }
 
-/// The node that granted cannot be asked, and the one that can has others: the lease is neither known
-/// to be held by a majority nor lost.
+/// The node that granted cannot be reached, and the reachable one was taken by others: it is
+/// unknown whether a majority still holds the lease.
 #[tokio::test]
 async fn asking_again_while_a_node_is_away_does_not_cost_the_lock() {
     let nodes = Nodes::start(3);
@@ -222,7 +224,7 @@ async fn asking_again_while_a_node_is_away_does_not_cost_the_lock() {
     wires.cut_off(2);
     let claim = claim("a", None);
     let fence = granted(&ann, &claim).await;
-    // Another has the third node, as one who lost a vote may have for a while.
+    // Another client has the third node, as one that lost a vote may have for a while.
     let other = open(&nodes.0[2].url()).await;
     let rival = other.mutex("a").ttl(LONG).lock().await.unwrap();
     wires.0[2].set(Fault::Pass);

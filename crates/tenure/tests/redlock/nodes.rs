@@ -1,4 +1,4 @@
-//! Some servers that vote, the wires to them, and clients of them.
+//! Servers that vote, the connections to them, and their clients.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tenure_testkit::{Fault, Proxy, RedisBuilder, RedisServer, shared};
 
 use crate::{PATIENCE, millis, until};
 
-/// Servers that know nothing of each other.
+/// Servers that do not know each other.
 #[derive(Debug)]
 pub(crate) struct Nodes(pub(crate) Vec<RedisServer>);
 
@@ -24,7 +24,7 @@ impl Nodes {
         Self((0..count).map(server).collect())
     }
 
-    /// Where they are, for clients that take them at once for servers that never forget.
+    /// Returns their URL for clients that treat them from the start as servers that never forget.
     pub(crate) fn url(&self) -> String {
         self.url_with("restart_delay=off")
     }
@@ -33,22 +33,23 @@ impl Nodes {
         url(self.0.iter().map(RedisServer::port), options)
     }
 
-    /// The key of a name's lease.
+    /// Returns the key of a name's lease.
     pub(crate) fn key(name: &str) -> String {
         format!("tenure:{{{name}}}")
     }
 
-    /// Whether anybody has a name at a node.
+    /// Returns whether anybody holds a name at a node.
     pub(crate) fn is_taken(&self, node: usize, name: &str) -> bool {
         self.0[node].cli(&["EXISTS", &Self::key(name)]) == "1"
     }
 
-    /// How many places in line a node has for a name.
+    /// Returns how many places in line a node has for a name.
     pub(crate) fn line(&self, node: usize, name: &str) -> String {
         self.0[node].cli(&["LLEN", &format!("{}:line", Self::key(name))])
     }
 
-    /// The fence under which a name is held at a node, by one claim or by those of one owner.
+    /// Returns the fence with which a name is held at a node, by one claim or by those of one
+    /// owner.
     pub(crate) fn fence(&self, node: usize, name: &str) -> Option<u64> {
         let lease = self.0[node].cli(&["HGETALL", &Self::key(name)]);
         let fields: Vec<_> = lease.lines().collect();
@@ -57,7 +58,7 @@ impl Nodes {
         fields.get(grant + 1)?.split(' ').next()?.parse().ok()
     }
 
-    /// Waits until every node has a name under a fence.
+    /// Waits until every node has a name with a fence of at least this.
     pub(crate) async fn until_all_have(&self, name: &str, fence: u64) {
         for node in 0..self.0.len() {
             until(&format!("node {node} to have {name}"), async || {
@@ -68,15 +69,15 @@ impl Nodes {
         }
     }
 
-    /// Waits until nothing is left of any lock at any node but the last fences.
+    /// Waits until nothing is left of any lock at any node except the last fences.
     pub(crate) async fn until_all_empty(&self) {
         self.until_empty_but(0..self.0.len(), "").await;
     }
 
     /// Waits until no node has a lease.
     ///
-    /// A place in line may be left at a node that was asked for it and stood still for so long that
-    /// nobody waited for its answer any more: whoever asks next removes it.
+    /// A place in line may be left at a node that was frozen for so long that nobody waited for its
+    /// reply any more: the next claim removes it.
     pub(crate) async fn until_all_free(&self) {
         for (node, server) in self.0.iter().enumerate() {
             until(&format!("node {node} to have no lease"), async || {
@@ -87,7 +88,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until nothing is left at some nodes but the lease of one name and the last fences.
+    /// Waits until nothing is left at some nodes except the lease of one name and the last fences.
     pub(crate) async fn until_empty_but(&self, nodes: impl IntoIterator<Item = usize>, name: &str) {
         for node in nodes {
             let mut keys = String::new();
@@ -126,13 +127,14 @@ impl Fixture for Shared {
         tenure::store::redlock::open(&self.url).await.unwrap()
     }
 
-    /// Long enough that even five servers on a busy machine have answered twice before its end.
+    /// Returns a ttl that is long enough for five servers on a busy machine to reply twice before
+    /// its end.
     fn short(&self) -> Duration {
         Duration::from_secs(1)
     }
 }
 
-/// One client's wires to all nodes.
+/// The connections of one client to all nodes.
 #[derive(Debug)]
 pub(crate) struct Wires(pub(crate) Vec<Proxy>);
 
@@ -150,17 +152,17 @@ impl Wires {
         url(self.0.iter().map(Proxy::port), options)
     }
 
-    /// Cuts a client off from a node, and does not let it come back.
+    /// Disconnects a client from a node, and does not let it reconnect.
     pub(crate) fn cut_off(&self, node: usize) {
         self.0[node].set(Fault::Refuse);
         self.0[node].cut();
     }
 }
 
-/// Where some nodes are, in this order.
+/// Returns the URL of some nodes, in this order.
 pub(crate) fn url(ports: impl Iterator<Item = u16>, options: &str) -> String {
     let nodes: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
-    // Longer than a busy machine needs, where a test does not say otherwise.
+    // Longer than a busy machine needs, unless a test says otherwise.
     let patience = match options.contains("timeout=") {
         true => "",
         false => "timeout=2s&connect_timeout=5s&",

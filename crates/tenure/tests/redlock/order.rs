@@ -13,7 +13,7 @@ use tenure::{Name, Result};
 
 use crate::nodes::Shared;
 
-/// The store promises no order; but claims that come one after the other are served in theirs.
+/// The store promises no order, but claims that come one after the other are served in their order.
 #[derive(Debug)]
 struct InOrder(Arc<dyn Driver>);
 

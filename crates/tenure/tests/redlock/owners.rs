@@ -1,4 +1,5 @@
-//! Claims of one owner in one client: each has leases of its own, and late requests find their own.
+//! Claims of one owner in one client: each has its own leases, and late requests affect only their
+//! own.
 
 use std::sync::Arc;
 
@@ -9,14 +10,14 @@ use tenure::{ClaimId, Fence, Owner};
 use crate::nodes::{Nodes, Wires};
 use crate::{LONG, SHORT, millis, open, until};
 
-/// A claim that does not wait.
+/// Returns a claim that does not wait.
 pub(crate) fn claim(name: &str, owner: Option<&Owner>) -> Claim {
     Claim::new(name.parse().unwrap(), LONG)
         .with_owner(owner.cloned())
         .with_wait(Wait::No)
 }
 
-/// Asks for a claim that is granted.
+/// Asks for a claim that is granted, and returns its fence.
 pub(crate) async fn granted(driver: &Arc<dyn Driver>, claim: &Claim) -> Fence {
     match driver.acquire(claim).await.unwrap() {
         Answer::Granted(grant) => grant.fence,
@@ -39,7 +40,7 @@ async fn is_busy(driver: &Arc<dyn Driver>, name: &str) -> bool {
     driver.acquire(&claim(name, None)).await.unwrap() == Answer::Busy
 }
 
-/// Which claims hold a name at one node.
+/// Returns the claims that hold a name at one node.
 async fn holders(nodes: &Nodes, node: usize, name: &str) -> Vec<ClaimId> {
     let client = open(&nodes.0[node].url()).await;
     let entries = client.list(Some(&name.parse().unwrap())).await.unwrap();
@@ -47,7 +48,7 @@ async fn holders(nodes: &Nodes, node: usize, name: &str) -> Vec<ClaimId> {
     holders.map(|holder| holder.claim).collect()
 }
 
-/// Waits until these claims hold a name at every node, and no others.
+/// Waits until exactly these claims hold a name at every node.
 async fn until_held_by(nodes: &Nodes, name: &str, claims: &[&Claim]) {
     let expected: Vec<_> = claims.iter().map(|claim| claim.id.clone()).collect();
     for node in 0..nodes.0.len() {
@@ -75,7 +76,7 @@ async fn each_claim_of_an_owner_is_released_by_itself() {
     assert_eq!(released(&ann, &first).await, Released::Freed { left: 1 });
     until_held_by(&nodes, "a", &[&second]).await;
     assert!(is_busy(&bob, "a").await);
-    // A repeat finds nothing, and the other goes on.
+    // A repeat finds nothing, and the other claim continues.
     assert!(matches!(released(&ann, &first).await, Released::NotHeld(_)));
     assert!(is_kept(&ann, &second, fence).await);
     until_held_by(&nodes, "a", &[&second]).await;
@@ -100,7 +101,7 @@ async fn a_claim_outlives_the_lease_of_another_of_its_owner() {
     assert_eq!(released(&ann, &long).await, Released::Freed { left: 0 });
 }
 
-/// The node is asked for its vote, and told to take it back, while it stands still; it does so when a
+/// The node is asked for its vote, and told to withdraw it, while it is frozen. It does so when a
 /// later claim of the same owner is there.
 #[tokio::test]
 async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
@@ -117,7 +118,7 @@ async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
         ann.withdraw(&old).await.unwrap();
         let fence = granted(&ann, &new).await;
         assert!(before < fence);
-        // By then the requests to it have failed, and are made again.
+        // By then the requests to it have failed, and are retried.
         tokio::time::sleep(millis(400 * round)).await;
         nodes.0[2].thaw().unwrap();
         until("a renewal", async || is_kept(&ann, &new, fence).await).await;
@@ -135,8 +136,8 @@ async fn a_late_withdrawal_leaves_the_next_claim_of_its_owner_alone() {
     nodes.until_all_empty().await;
 }
 
-/// A claim that gives way after a split vote is the same when it asks again: what took it back must
-/// not take back what it is granted then.
+/// A claim that gives way after a split vote keeps its id when it asks again: its withdrawal must
+/// not undo the later grant.
 #[tokio::test]
 async fn a_claim_that_gave_way_unheard_is_granted_later() {
     let nodes = Nodes::start(3);
@@ -147,7 +148,7 @@ async fn a_claim_that_gave_way_unheard_is_granted_later() {
         let rival = open(&nodes.0[node].url()).await;
         rivals.push(rival.mutex("a").ttl(LONG).lock().await.unwrap());
     }
-    // Who has the third node alone gives way to who has the first alone.
+    // A claim that has only the third node gives way, at once or after a few attempts.
     wires.0[2].lose_reply_then_cut(b"withdraw.lua");
     let claim = claim("a", None).with_wait(Wait::InLine);
     until("the answer to be lost", async || {

@@ -1,4 +1,4 @@
-//! K1 and K2: a real process that stands still past its lease, and the resource that refuses it.
+//! K1 and K2: a real process that is stopped past its lease, and the resource that refuses it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::resource::Resource;
 use crate::worker::{Worker, answer};
 use crate::{PATIENCE, millis, open};
 
-/// Opens the store and obeys: a verb, a name and maybe a ttl in milliseconds.
+/// Opens the store and follows commands: a verb, a name and optionally a ttl in milliseconds.
 pub(crate) async fn hand(url: PathBuf, mut commands: Parent) {
     let client = open(url.to_str().unwrap()).await;
     answer("ready");
@@ -77,15 +77,15 @@ async fn a_holder_that_goes_on_after_all_is_over_revives_nothing() {
     let mut ann = start(&nodes).await;
     ann.granted("lock a 500").await;
     ann.stop();
-    // Its lease runs out.
+    // Its lease expires.
     nodes.until_all_empty().await;
     ann.go_on();
     let health = ann.ask("health a").await;
     assert!(health.starts_with("Lost"), "{health}");
     for _ in 0..50 {
         let taken = (0..3).filter(|node| nodes.is_taken(*node, "a")).count();
-        // It may have stood still between a look at its clock and a request to one node, which it
-        // takes back.
+        // It may have been stopped between a check of its clock and a request to one node, which it
+        // then undoes.
         assert!(taken < 2, "{taken} nodes have it again");
         tokio::time::sleep(millis(10)).await;
     }

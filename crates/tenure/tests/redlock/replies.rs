@@ -1,4 +1,5 @@
-//! Answers that come late: what is over when they come is no grant, and no guard says otherwise.
+//! Late replies: a lease that has expired when they arrive is not a grant, and no guard claims
+//! otherwise.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +11,12 @@ use tokio::time::timeout;
 use crate::nodes::{Nodes, Wires};
 use crate::{LONG, PATIENCE, chain, is_held, lock, millis, open, until};
 
-/// K5: all nodes grant at once, and their answers are on the way for longer than the lease lasts.
+/// K5: all nodes grant at once, and their replies are in flight for longer than the lease lasts.
 #[tokio::test]
 async fn answers_that_come_after_the_lease_are_no_grant() {
     let nodes = Nodes::start(3);
     let wires = Wires::to(&nodes);
-    // Answers are waited for far longer than they take.
+    // The timeout of replies is far longer than they take.
     let url = wires.url_with("restart_delay=off&timeout=1h&connect_timeout=1h");
     let (ann, bob) = (open(&url).await, open(&nodes.url()).await);
     lock(&ann, "a").await.release().await.unwrap();
@@ -71,7 +72,7 @@ async fn a_guard_that_a_slow_node_cannot_renew_is_lost_in_time() {
     wires.0[1].set(Fault::Delay(millis(1500)));
     let (waiting, older) = (bob.mutex("a").ttl(LONG), Arc::clone(&hers));
     let waiting = tokio::spawn(async move {
-        // With a node dead the first try may fail.
+        // With a dead node the first attempt may fail.
         loop {
             if let Ok(guard) = waiting.lock().await {
                 return (guard, older.health());
@@ -94,8 +95,8 @@ async fn a_guard_that_a_slow_node_cannot_renew_is_lost_in_time() {
     assert!(is_held(&his));
 }
 
-/// B8: a lease is renewed again and again over slow wires, and its holder never counts on more than
-/// a majority of the servers keep.
+/// B8: a lease is renewed repeatedly over slow connections, and its holder never counts on more
+/// time than a majority of the servers grants.
 #[tokio::test]
 async fn a_guard_never_ends_later_than_its_lease_at_a_majority() {
     let nodes = Nodes::start(3);
@@ -116,13 +117,13 @@ async fn a_guard_never_ends_later_than_its_lease_at_a_majority() {
     })
     .await;
     println!("{renewals} renewals in {:?}", begun.elapsed());
-    // A renewal each third of the ttl and no more.
+    // A renewal in each third of the ttl and no more.
     assert!(begun.elapsed() > ttl, "{:?}", begun.elapsed());
     assert_eq!(guard.release().await.unwrap(), Outcome::Released);
     nodes.until_all_empty().await;
 }
 
-/// Compares the guard's end with those at the servers; returns the guard's time left.
+/// Compares the guard's end with those at the servers; returns the guard's remaining time.
 fn ends_in_time(nodes: &Nodes, guard: &Guard) -> Duration {
     let asked = Instant::now();
     let left = guard.time_left();
@@ -130,7 +131,7 @@ fn ends_in_time(nodes: &Nodes, guard: &Guard) -> Duration {
     for server in &nodes.0 {
         let pttl = server.cli(&["PTTL", &Nodes::key("a")]);
         let pttl = pttl.parse().unwrap_or(0);
-        // Renewed meanwhile or not, the server's end only moves on.
+        // Renewed meanwhile or not, the server's end only moves forward.
         let ends = Instant::now() + millis(pttl + 1);
         kept += usize::from(ends >= asked + left);
     }

@@ -1,4 +1,4 @@
-//! Nodes that forget: those that have just started do not count, and get back what they forgot.
+//! Nodes that forget: those that have just restarted do not vote, and get back what they forgot.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use crate::nodes::{Nodes, Wires};
 use crate::{LONG, PATIENCE, SHORT, chain, is_held, lock, millis, open, until, until_renewed};
 
-/// Holds a name at the first two of three nodes; to the third it has no wire.
+/// Holds a name at the first two of three nodes; has no connection to the third.
 #[derive(Debug)]
 struct Ann {
     client: Client,
@@ -26,7 +26,7 @@ impl Ann {
     async fn lease(&self, ttl: Duration) -> Lease {
         let lock = self.client.mutex("a").ttl(ttl);
         loop {
-            // Until all nodes are old enough to count.
+            // Until all nodes have been up long enough to vote.
             if let Ok(lease) = lock.lease().await {
                 return lease;
             }
@@ -40,7 +40,7 @@ impl Ann {
     }
 }
 
-/// Asks until the name is granted; returns the grant and how often it was asked for.
+/// Retries until the name is granted; returns the grant and the number of attempts.
 async fn until_granted(client: &Client, ttl: Duration) -> (Guard, u32) {
     let (begun, mut asked) = (Instant::now(), 0);
     loop {
@@ -60,7 +60,7 @@ async fn until_granted(client: &Client, ttl: Duration) -> (Guard, u32) {
     }
 }
 
-/// K4: a majority without the node that forgot would be enough for the second.
+/// K4: if the node that forgot voted, the second client would have a majority.
 #[tokio::test]
 async fn a_node_that_forgot_does_not_count_until_the_lease_is_over() {
     let mut nodes = Nodes::start(3);
@@ -85,7 +85,7 @@ async fn a_node_that_forgot_does_not_count_until_the_lease_is_over() {
     assert!(hers.fence.unwrap() < his.fence());
 }
 
-/// The same at the worst moment: the server counts whole seconds, and the first is a short one.
+/// The same at the worst moment: the server counts whole seconds, and the first one is short.
 #[tokio::test]
 async fn the_first_second_of_a_node_is_not_counted_as_a_whole() {
     let builder = tenure_testkit::RedisServer::builder().movable_clock();
@@ -109,7 +109,7 @@ async fn the_first_second_of_a_node_is_not_counted_as_a_whole() {
     his.release().await.unwrap();
 }
 
-/// Starts a server whose clock says that a second is nearly over.
+/// Starts a server whose clock shows that a second is nearly over.
 fn start_late_in_a_second(nodes: &mut Nodes, node: usize) {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -118,7 +118,8 @@ fn start_late_in_a_second(nodes: &mut Nodes, node: usize) {
     nodes.0[node].start_again().unwrap();
 }
 
-/// Why that has to be: who says that nodes never forget, and they do, gets two holders.
+/// Why this is necessary: if the user says that nodes never forget, and they do, there are two
+/// holders.
 #[tokio::test]
 async fn without_restart_delay_two_hold_and_their_fences_differ() {
     let mut nodes = Nodes::start(3);
@@ -131,7 +132,7 @@ async fn without_restart_delay_two_hold_and_their_fences_differ() {
     assert!(nodes.is_taken(0, "a"), "the first still has its lease");
     assert!(hers.fence.unwrap() < his.fence());
     assert!(is_held(&his));
-    // The first has lost its majority, and is told so when it asks all nodes.
+    // The first client has lost its majority, and learns of it when it asks all nodes.
     ann.wires.0[2].set(tenure_testkit::Fault::Pass);
     until("the loss", async || {
         matches!(ann.client.renew(&hers).await, Ok(LeaseRenewal::Lost(_)))
@@ -158,7 +159,7 @@ async fn a_node_that_forgot_gets_the_lease_back_by_its_renewal() {
     nodes.until_all_empty().await;
 }
 
-/// B6: the majority shrinks to less than one, and grows again.
+/// B6: the holder loses its majority, and gets it back.
 #[tokio::test]
 async fn the_last_but_one_node_that_forgot_gets_the_lease_back() {
     let mut nodes = Nodes::start(3);
@@ -181,7 +182,7 @@ async fn a_lease_that_is_over_is_never_given_back() {
     let client = open(&nodes.url()).await;
     let ttl = millis(400);
     let lease = client.mutex("a").ttl(ttl).lease().await.unwrap();
-    // Its lease runs out.
+    // Its lease expires.
     sleep(ttl).await;
     nodes.until_all_empty().await;
     for forgets in [None, Some(1)] {
@@ -206,7 +207,7 @@ async fn a_lease_that_is_over_is_never_given_back() {
     assert!(lease.fence.unwrap() < other.fence());
 }
 
-/// All forget while it holds: nobody knows of it any more but itself.
+/// All nodes forget while a client holds the lock: only the client itself still knows of it.
 #[tokio::test]
 async fn a_lease_that_all_nodes_forgot_is_given_back_or_lost() {
     let mut nodes = Nodes::start(3);
@@ -219,7 +220,7 @@ async fn a_lease_that_all_nodes_forgot_is_given_back_or_lost() {
         }
         let (client, wanted) = (bob.clone(), name.clone());
         let waiting = tokio::spawn(async move { lock(&client, &wanted).await });
-        // Either she is told that it is lost, or he waits until she releases it.
+        // Either she learns that it is lost, or he waits until she releases it.
         until("her loss or her lease", async || {
             !is_held(&hers) || (0..3).all(|node| nodes.is_taken(node, &name))
         })

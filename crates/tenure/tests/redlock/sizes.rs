@@ -1,4 +1,4 @@
-//! Other numbers of nodes than three: five by all rules, and some that make little sense by a few.
+//! Numbers of nodes other than three: five with all rules, and some unusual ones with a few.
 
 mod five {
     tenure::conformance!(std::future::ready(crate::nodes::Shared::nodes(5)));

@@ -1,4 +1,5 @@
-//! Nodes that are killed and forget, one after the other, with clocks apart, while clients fight.
+//! Nodes that are killed and forget, one after the other, with different clocks, while clients
+//! compete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +13,20 @@ use crate::nodes::Nodes;
 use crate::votes::Room;
 use crate::{PATIENCE, chain, is_held, millis, open, until};
 
-/// Who says when the storm is over.
+/// Decides when the storm is over.
 #[derive(Debug, Default)]
 struct Storm {
     room: Room,
     over: AtomicBool,
 }
 
-/// Asks until the name is granted, or the storm is over.
+/// Retries until the name is granted, or the storm is over.
 async fn grant(client: &Client, storm: &Storm) -> Option<Guard> {
     let lock = client.mutex("a").ttl(millis(1500));
     while !storm.over.load(Ordering::SeqCst) {
         match lock.lock_timeout(PATIENCE).await {
             Ok(guard) => return Some(guard),
-            // What a program would do: ask again.
+            // What a program would do: retry.
             Err(error) => assert!(chain(&error).contains("redlock"), "{}", chain(&error)),
         }
     }
@@ -37,13 +38,14 @@ async fn fight(client: Client, storm: Arc<Storm>) {
         if is_held(&guard) {
             storm.room.visit(&guard).await;
         }
-        // A release whose answer is lost goes on in the background.
+        // A release whose reply is lost continues in the background.
         drop(guard.release().await);
         sleep(millis(fastrand::u64(0..10))).await;
     }
 }
 
-/// Whether a node counts again: two of three do without it, and these are no longer enough.
+/// Waits until a node votes again: the other two vote as well, but one of them is frozen, so that a
+/// majority needs this node.
 async fn until_counted(nodes: &Nodes, url: &str, node: usize) {
     let other = (node + 1) % 3;
     nodes.0[other].freeze().unwrap();

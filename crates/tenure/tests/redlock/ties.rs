@@ -16,7 +16,7 @@ use crate::owners::claim;
 use crate::votes::{How, Room, ask};
 use crate::{LONG, PATIENCE, is_held, millis, open};
 
-/// One client, its wires to the nodes, and which nodes it lists in which order.
+/// One client, its connections to the nodes, and the order in which it lists them.
 struct Zone {
     wires: Wires,
     order: Vec<usize>,
@@ -30,7 +30,7 @@ impl Zone {
         }
     }
 
-    /// Makes all that goes to or comes from some nodes so much later.
+    /// Delays all traffic to and from some nodes by this much.
     fn far_from(self, nodes: impl IntoIterator<Item = usize>, delay: Duration) -> Self {
         for node in nodes {
             self.wires.0[node].set(Fault::Delay(delay));
@@ -49,7 +49,7 @@ impl Zone {
     }
 }
 
-/// One client of each zone takes the name again and again, and works for a moment each time.
+/// Lets one client of each zone lock the name repeatedly, and work for a moment each time.
 ///
 /// They ask at the same time at first, so that each gets the nodes that are near.
 async fn everybody_is_served(zones: &[Zone], how: How) {
@@ -110,7 +110,7 @@ async fn clients_that_reach_different_majorities_are_served() {
     nodes.until_all_empty().await;
 }
 
-/// The last resort: those in the way of the first claim may not see it, or not care.
+/// The last resort: claims that block the first claim may not see it, or may ignore it.
 #[tokio::test]
 async fn a_claim_that_is_first_gives_way_before_long() {
     let nodes = Nodes::start(3);
@@ -122,7 +122,7 @@ async fn a_claim_that_is_first_gives_way_before_long() {
     let ports = [2, 0, 1].map(|node| nodes.0[node].port());
     let url = url(ports.into_iter(), "restart_delay=off");
     let driver = redlock::open(&url).await.unwrap();
-    // Whether a claim is before the others is its own lot.
+    // Whether a claim is before the others depends on its random id.
     let first = loop {
         let claim = claim("a", None).with_wait(Wait::InLine);
         driver.acquire(&claim).await.unwrap();

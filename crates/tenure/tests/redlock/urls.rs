@@ -1,4 +1,4 @@
-//! What a URL can say of nodes, and what is refused with a sentence.
+//! What a URL can specify about nodes, and what is refused with an error message.
 
 use tenure::Error;
 use tenure_testkit::{Certificate, ClientCertificate, RedisServer};
@@ -6,7 +6,7 @@ use tenure_testkit::{Certificate, ClientCertificate, RedisServer};
 use crate::nodes::Nodes;
 use crate::{chain, millis, open, take_turns};
 
-/// How often a node was asked for its vote.
+/// Returns how often a node was asked for its vote.
 fn scripts(server: &RedisServer) -> usize {
     let stats = server.cli(&["INFO", "commandstats"]);
     stats.lines().filter(|line| line.contains("eval")).count()
@@ -33,7 +33,7 @@ async fn each_node_has_its_own_way() {
     for server in [&first, &tls, &socket] {
         assert!(scripts(server) > 0, "it was not asked");
     }
-    // A majority needs two of them, so each pair of kinds is good for locks.
+    // A majority needs two of them, so each pair of kinds works for locks.
     for away in [&first, &tls, &socket] {
         away.freeze().unwrap();
         take_turns(&ann, &bob, "a").await;
@@ -144,7 +144,7 @@ async fn a_ttl_longer_than_restart_delay_is_refused_with_a_sentence() {
         );
         assert!(text.contains("10ms to 1.999s"), "{text}");
     }
-    // The default is good for what locks have by default.
+    // The default delay is long enough for the default ttl, so the error is a different one.
     let client = open(&nodes.url_with("drift=1%25")).await;
     let error = client.mutex("a").try_lock().await.map(drop).unwrap_err();
     let text = chain(&error);

@@ -1,4 +1,5 @@
-//! Votes that are split between several who ask at once: they settle, and one is inside at a time.
+//! Votes that are split between concurrent claims: they settle, and only one holds the lock at a
+//! time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use crate::{
     LONG, PATIENCE, STEADY, chain, is_held, millis, open, take_turns, until, until_renewed,
 };
 
-/// What only one may be in, and the fences of those who were.
+/// A room that only one may be in, and the fences of its visitors.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     inside: AtomicUsize,
@@ -21,7 +22,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Goes in with a guard, stays for a moment, and comes out.
+    /// Enters with a guard, stays for a moment, and leaves.
     pub(crate) async fn visit(&self, guard: &Guard) {
         let fence = guard.fence().get();
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
@@ -37,12 +38,12 @@ impl Room {
     }
 }
 
-/// How somebody asks.
+/// How a client asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// Waits in line.
     Lock,
-    /// Tries again and again.
+    /// Retries without waiting.
     Try,
 }
 
@@ -63,7 +64,7 @@ pub(crate) async fn ask(client: &Client, how: How) -> Guard {
     }
 }
 
-/// Four clients fight for one name, each in its own way.
+/// Lets four clients compete for one name, each in its own way.
 async fn fight(nodes: &Nodes, hows: [How; 4], rounds: usize) {
     let room = Arc::new(Room::default());
     let mut fighters = JoinSet::new();
@@ -136,7 +137,7 @@ async fn who_waits_and_who_tries_get_their_turns_with_two_of_five_dead() {
     nodes.until_empty_but([1, 2, 4], "").await;
 }
 
-/// B4: one of three belongs to somebody else.
+/// B4: another client has one of three nodes.
 #[tokio::test]
 async fn a_name_that_one_of_three_gave_away_is_granted_by_the_others() {
     let nodes = Nodes::start(3);
@@ -162,7 +163,7 @@ async fn a_name_that_one_of_three_gave_away_is_granted_by_the_others() {
     nodes.until_all_empty().await;
 }
 
-/// B4: two of three belong to somebody else, and the wait is longer than the lease.
+/// B4: another client has two of three nodes, and the wait is longer than the lease.
 #[tokio::test]
 async fn a_name_that_two_of_three_gave_away_is_not_granted() {
     let nodes = Nodes::start(3);
@@ -182,7 +183,7 @@ async fn a_name_that_two_of_three_gave_away_is_not_granted() {
     assert!(theirs.iter().all(is_held));
 }
 
-/// B5: the vote is lost, and one node has granted without being heard.
+/// B5: the vote is lost, and the reply of one node that granted is lost.
 #[tokio::test]
 async fn a_lost_vote_is_taken_back_also_where_its_answer_was_lost() {
     let nodes = Nodes::start(3);
@@ -206,7 +207,7 @@ async fn a_lost_vote_is_taken_back_also_where_its_answer_was_lost() {
     assert!(theirs.iter().all(is_held));
 }
 
-/// B5 for one that wins all the same, and lets go of what it does not know to have.
+/// B5 for a claim that wins anyway, and releases a lease that it does not know of.
 #[tokio::test]
 async fn a_release_reaches_the_node_whose_answer_was_lost() {
     let nodes = Nodes::start(3);
@@ -224,8 +225,8 @@ async fn a_release_reaches_the_node_whose_answer_was_lost() {
     }
 }
 
-/// Answers to the vote still come in while the lock is released already, and the servers have to be
-/// sent the script of the release first.
+/// Replies to the vote still arrive while the lock is already being released, and the script of the
+/// release must first be sent to the servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_right_after_the_grant_finds_what_it_frees() {
     let nodes = Nodes::start(5);

@@ -1,4 +1,4 @@
-//! How few commands the server is asked for.
+//! Limits on the number of commands that scripts call.
 
 use super::{frees, is_told_of_a_grant, scenarios};
 use crate::conformance::party::cast;
@@ -13,7 +13,7 @@ scenarios![
     a_lone_holder_is_renewed_in_few_calls,
 ];
 
-/// Taking a free name asks the server for little more than a bare lock would.
+/// Locking a free name takes few more commands than a bare lock.
 async fn a_free_lock_takes_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann] = cast(&lab).await;
@@ -25,7 +25,7 @@ async fn a_free_lock_takes_few_calls(lab: &Lab) {
     assert!(calls <= 5, "{calls} calls");
 }
 
-/// A lease that nobody else wants is renewed and freed by two calls each.
+/// A lease that nobody else wants is renewed and released with two calls each.
 async fn a_held_lock_is_renewed_and_released_in_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann] = cast(&lab).await;
@@ -46,7 +46,7 @@ async fn a_held_lock_is_renewed_and_released_in_few_calls(lab: &Lab) {
     }
 }
 
-/// Standing in line behind one holder asks little of the server.
+/// Waiting in line behind one holder takes few commands.
 async fn queueing_takes_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann, bob] = cast(&lab).await;
@@ -61,7 +61,7 @@ async fn queueing_takes_few_calls(lab: &Lab) {
     assert!(calls <= 8, "{calls} calls");
 }
 
-/// Handing over to the first in line asks little of the server.
+/// Handing over to the first in line takes few commands.
 async fn a_release_by_fence_hands_over_in_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann, bob] = cast(&lab).await;
@@ -78,7 +78,7 @@ async fn a_release_by_fence_hands_over_in_few_calls(lab: &Lab) {
     assert!(calls <= 2, "{calls} calls");
 }
 
-/// A lone exclusive holder is renewed by two calls, however it went in and asked again.
+/// A lone exclusive holder is renewed with two calls, however it got the lock and asked again.
 async fn a_lone_holder_is_renewed_in_few_calls(lab: &Lab) {
     let lab = lab.alone();
     let [ann, bob] = cast(&lab).await;

@@ -24,7 +24,7 @@ scenarios![
     a_full_server_refuses_before_anybody_is_told,
 ];
 
-/// Who waits in a line that an operator or a full server removed stands in line anew.
+/// A waiter whose line an operator or a full server removed joins a new line.
 async fn a_lost_line_is_made_anew(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;
@@ -36,7 +36,7 @@ async fn a_lost_line_is_made_anew(lab: &Lab) {
     bob.turn().await;
 }
 
-/// Who waits in a line whose places were removed stands in line anew.
+/// A waiter in a line whose places were removed joins the line again.
 async fn lost_places_are_made_anew(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     ann.locks().await;
@@ -55,7 +55,7 @@ async fn lost_places_are_made_anew(lab: &Lab) {
     assert_eq!(lab.keys(&ann), [":fence"]);
 }
 
-/// Somebody in line whose place was removed by hand is passed over.
+/// A waiter whose place was removed by hand is passed over.
 async fn a_missing_place_is_passed_over(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let bob = bob.named();
@@ -79,7 +79,7 @@ async fn a_missing_place_is_passed_over(lab: &Lab) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// The next in line who lives is told to ask again, past the dead and those without a place.
+/// The next living waiter is told to ask again; the dead and those without a place are passed over.
 async fn a_missing_place_behind_the_dead_is_passed_over(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let fence = ann.locks().await;
@@ -142,7 +142,7 @@ async fn lost_ends_do_not_fail(lab: &Lab) {
     bob.turn().await;
 }
 
-/// What an operator left of a lease does not end the next.
+/// What an operator left of a lease does not end the next one.
 async fn old_ends_do_not_end_a_new_lease(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     ann.mode(Mode::Shared).ttl(lab.short()).locks().await;
@@ -159,8 +159,8 @@ async fn old_ends_do_not_end_a_new_lease(lab: &Lab) {
     bob.turn().await;
 }
 
-/// What clients of an older version have is taken, can be evicted, and ends by its expiry; their places
-/// in line are passed over.
+/// Leases of clients of an older version count as held, can be evicted, and end when they expire;
+/// their places in line are passed over.
 async fn what_an_older_version_left_is_respected_until_it_ends(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let key = lab.key(&ann, "");
@@ -187,7 +187,7 @@ async fn what_an_older_version_left_is_respected_until_it_ends(lab: &Lab) {
     assert!(bob.stands_or_enters().await.is_some());
 }
 
-/// A lease whose expiry was taken away is held like any other; a waiter looks again before long.
+/// A lease whose expiry was removed is held like any other; a waiter asks again before long.
 async fn a_lease_without_expiry_is_held(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     ann.locks().await;
@@ -201,7 +201,7 @@ async fn a_lease_without_expiry_is_held(lab: &Lab) {
     bob.turn().await;
 }
 
-/// A short lease does not cut a longer one short whose key has no expiry any more.
+/// A short lease does not shorten a longer one whose key no longer has an expiry.
 async fn a_longer_lease_outlasts_a_lost_expiry(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
@@ -215,8 +215,8 @@ async fn a_longer_lease_outlasts_a_lost_expiry(lab: &Lab) {
     ann.is_held_by(&[&ann]).await;
 }
 
-/// A server without memory refuses a write before it has told anybody of it; what frees memory, and
-/// lets the next in, it does.
+/// A server without memory refuses a write before it has notified anybody of it. It still carries
+/// out requests that free memory and let the next in line have the lock.
 async fn a_full_server_refuses_before_anybody_is_told(lab: &Lab) {
     let lab = lab.alone();
     let [ann, bob, eve] = cast(&lab).await;

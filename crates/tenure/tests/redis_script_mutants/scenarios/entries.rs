@@ -1,4 +1,4 @@
-//! Claims of owners that have the name already.
+//! Claims of owners that already hold the name.
 
 use super::{is_told_of_a_grant, scenarios};
 use crate::conformance::modes::permits;
@@ -16,8 +16,8 @@ scenarios![
     an_owner_without_a_lease_leaves_nothing_behind,
 ];
 
-/// Another claim of an owner beside other holders takes no more permits, and the name is theirs
-/// until the last of them is out.
+/// Another claim of an owner beside other holders takes no more permits, and the name is held until
+/// the last of them is released.
 async fn re_entry_beside_others_counts_once(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (ann, bob) = (permits(&ann.named(), 1, 2), permits(&bob, 1, 2));
@@ -34,7 +34,7 @@ async fn re_entry_beside_others_counts_once(lab: &Lab) {
     ann.mode(Mode::Shared).is_refused().await;
 }
 
-/// A claim that was granted, and asks again as one that would wait, has its lease.
+/// A granted claim that asks again as if it would wait has its lease.
 async fn a_holder_that_would_wait_enters_again(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let fence = ann.locks().await;
@@ -45,8 +45,8 @@ async fn a_holder_that_would_wait_enters_again(lab: &Lab) {
     ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// Claims of one owner have a lease each: a release or a withdrawal ends the one that it names, and
-/// says how many are left.
+/// Claims of one owner have one lease each: a release or a withdrawal ends the one that it names,
+/// and reports how many are left.
 async fn each_claim_of_an_owner_is_released_by_itself(lab: &Lab) {
     for mode in [
         Mode::Exclusive,
@@ -79,8 +79,7 @@ async fn each_claim_of_an_owner_is_released_by_itself(lab: &Lab) {
     }
 }
 
-/// Only the claim that a grant was made for has the fences that were set aside behind it, however
-/// often it asks.
+/// Only the claim that a grant was made for has the fences reserved with it, however often it asks.
 async fn only_the_first_claim_of_an_owner_has_more_fences(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let ann = ann.named().but(|claim| claim.fences = 5);
@@ -94,7 +93,7 @@ async fn only_the_first_claim_of_an_owner_has_more_fences(lab: &Lab) {
     assert_eq!(twin.is_granted().await.fences, 1);
 }
 
-/// Who goes in by a message learns how many fences it has, and for how long.
+/// A claim that is granted by a message learns how many fences it has, and for how long.
 async fn a_place_of_an_owner_that_goes_in_has_one_fence(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let first = bob.named().but(|claim| claim.fences = 5).ttl(TTL / 4);
@@ -113,7 +112,7 @@ async fn a_place_of_an_owner_that_goes_in_has_one_fence(lab: &Lab) {
     ann.is_held_by(&[&first, &second, &third]).await;
 }
 
-/// A claim without an owner shares with nobody, in no mode that excludes others.
+/// A claim without an owner shares with nobody, in any mode that excludes others.
 async fn a_claim_without_an_owner_is_granted_alone(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     for mode in [Mode::Exclusive, Mode::Permits { take: 1, of: 1 }] {
@@ -125,7 +124,7 @@ async fn a_claim_without_an_owner_is_granted_alone(lab: &Lab) {
     }
 }
 
-/// A named owner leaves nothing of itself in line or in the lease.
+/// A named owner leaves nothing behind in the line or in the lease.
 async fn an_owner_without_a_lease_leaves_nothing_behind(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (bob, eve) = (bob.named(), eve.named());

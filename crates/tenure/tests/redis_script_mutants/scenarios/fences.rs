@@ -1,4 +1,4 @@
-//! Fences grow, and alone give no right.
+//! Fences grow, and knowing a fence alone gives no rights.
 
 use super::{frees, is_told_of_a_grant, scenarios};
 use crate::conformance::party::{TTL, cast};
@@ -11,7 +11,7 @@ scenarios![
     a_neighbour_with_the_fence_changes_nothing,
 ];
 
-/// Fences are times, so they grow even if the server has forgotten the last.
+/// Fences are times, so they grow even if the server has forgotten the last one.
 async fn fences_grow_even_if_the_last_is_forgotten(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann] = cast(lab).await;
@@ -30,7 +30,7 @@ async fn fences_grow_even_if_the_last_is_forgotten(lab: &Lab) {
     }
 }
 
-/// The fences of hand-overs are times, and grow whatever the server remembers of the last.
+/// The fences of handovers are times, and grow whatever the server remembers of the last one.
 async fn fences_grow_in_a_release_by_fence(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let mut fence = ann.locks().await;

@@ -1,4 +1,4 @@
-//! What the next in line is handed, and how it learns of that.
+//! What is handed over to the next in line, and how it learns of that.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ scenarios![
     a_release_by_fence_has_to_be_confirmed,
 ];
 
-/// Where it cannot be known who listens, a lease is handed over for a moment, until its new holder
-/// asks again.
+/// If it is not known who listens, a lease is handed over for a moment, until its new holder asks
+/// again.
 async fn a_handed_over_lease_has_to_be_confirmed(lab: &Lab) {
     let confirm = Duration::from_secs(15);
     let lab = lab.confirming(confirm);
@@ -46,7 +46,7 @@ async fn a_handed_over_lease_has_to_be_confirmed(lab: &Lab) {
     ann.locks().await;
 }
 
-/// A lease of no client that is handed over belongs to no client, in every mode.
+/// A handed-over lease of no client belongs to no client, in every mode.
 async fn a_handed_over_lease_of_no_client_is_nobodys(lab: &Lab) {
     for (lab, mode) in [
         (lab.clone(), Mode::Shared),
@@ -67,7 +67,7 @@ async fn a_handed_over_lease_of_no_client_is_nobodys(lab: &Lab) {
     }
 }
 
-/// Whose turn comes with its own request is told so by the answer alone.
+/// A claim whose turn comes with its own request learns of it only from the reply.
 async fn a_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;
@@ -78,12 +78,12 @@ async fn a_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
     hears_nothing(&bob).await;
 }
 
-/// Whose turn comes with its own request confirms it by that.
+/// A claim whose turn comes with its own request confirms it by that request.
 async fn a_confirmed_grant_by_the_answer_comes_without_a_message(lab: &Lab) {
     a_grant_by_the_answer_comes_without_a_message(&lab.confirming(Duration::from_secs(5))).await;
 }
 
-/// A release that names its grant hands over what was asked for, by a message, one after the other.
+/// A release with a fence hands over what was asked for, by a message, one after the other.
 async fn a_release_by_fence_hands_over(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let first = ann.locks().await;
@@ -112,7 +112,7 @@ async fn a_release_by_fence_hands_over(lab: &Lab) {
     assert_eq!(lab.keys(&ann), [":fence"]);
 }
 
-/// A release that names its grant passes over the dead.
+/// A release with a fence passes over the dead.
 async fn a_release_by_fence_passes_over_the_dead(lab: &Lab) {
     releases_past_the_dead(lab, Mode::Exclusive).await;
 }
@@ -129,8 +129,8 @@ async fn releases_past_the_dead(lab: &Lab, mode: Mode) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// The dead are passed over, also if somebody else hears what they are told: by each release, and by a
-/// lease that may end sooner.
+/// The dead are passed over even if somebody else receives their messages: by each release, and by
+/// a lease that may end sooner.
 async fn a_listener_to_all_does_not_stand_for_the_dead(lab: &Lab) {
     let lab = lab.alone();
     let _all = lab.eavesdrop().await;
@@ -149,7 +149,7 @@ async fn a_listener_to_all_does_not_stand_for_the_dead(lab: &Lab) {
     dan.turn().await;
 }
 
-/// A release that names its grant passes over who did not ask again in time.
+/// A release with a fence passes over waiters that did not ask again in time.
 async fn a_release_by_fence_passes_over_who_is_late(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let fence = ann.locks().await;
@@ -160,7 +160,7 @@ async fn a_release_by_fence_passes_over_who_is_late(lab: &Lab) {
     eve.is_held_by(&[&eve]).await;
 }
 
-/// A release that names its grant to somebody with a short lease tells who is behind it.
+/// A release with a fence that hands over to a short lease notifies the waiter behind it.
 async fn a_release_by_fence_to_a_short_lease_calls_the_next(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let fence = ann.locks().await;
@@ -170,7 +170,7 @@ async fn a_release_by_fence_to_a_short_lease_calls_the_next(lab: &Lab) {
     eve.turn().await;
 }
 
-/// A release that names its grant leaves the name taken, if it says so.
+/// A release with a fence leaves the name taken, if it says so.
 async fn a_release_by_fence_keeps_to_what_it_says(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let fence = ann.locks().await;
@@ -182,7 +182,7 @@ async fn a_release_by_fence_keeps_to_what_it_says(lab: &Lab) {
     bob.is_refused().await;
 }
 
-/// A release that names its grant frees the name if those who waited have left.
+/// A release with a fence frees the name if the waiters have left.
 async fn a_release_by_fence_after_everybody_left(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let fence = ann.locks().await;
@@ -192,7 +192,7 @@ async fn a_release_by_fence_after_everybody_left(lab: &Lab) {
     bob.locks().await;
 }
 
-/// A release that names its grant hands over for a moment where that has to be confirmed.
+/// A release with a fence hands over for a moment if that has to be confirmed.
 async fn a_release_by_fence_has_to_be_confirmed(lab: &Lab) {
     let confirm = Duration::from_secs(15);
     let lab = lab.confirming(confirm);

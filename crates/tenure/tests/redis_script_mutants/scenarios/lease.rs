@@ -1,4 +1,4 @@
-//! What a lease is, how it is renewed, and what it leaves behind.
+//! The contents of a lease, its renewal, and what it leaves behind.
 
 use super::scenarios;
 use crate::conformance::modes::permits;
@@ -16,7 +16,7 @@ scenarios![
     a_name_taken_by_nobody_is_taken,
 ];
 
-/// After everything is released, nothing is left but the last fence, and that expires.
+/// After everything is released, only the last fence is left, and that expires.
 async fn only_the_fence_is_left_behind(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     for mode in [
@@ -47,7 +47,7 @@ async fn only_the_fence_is_left_behind(lab: &Lab) {
     }
 }
 
-/// Owners with spaces, colons, percent signs and letters of any script are told and listed.
+/// Owners with spaces, colons, percent signs and letters of any script are reported and listed.
 async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
     for text in [
         " ",
@@ -95,7 +95,7 @@ async fn owners_of_any_letters_are_told_and_listed(lab: &Lab) {
     }
 }
 
-/// A renewal beside other holders makes the lease last.
+/// A renewal beside other holders extends the lease.
 async fn a_renewal_beside_others_lasts(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
@@ -106,7 +106,7 @@ async fn a_renewal_beside_others_lasts(lab: &Lab) {
     assert!(left > TTL / 2, "{left:?} left");
 }
 
-/// A release or a renewal of a claim whose turn came by time finds the lease.
+/// A release or a renewal of a claim whose turn came by the passing of time finds the lease.
 async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;
@@ -120,7 +120,7 @@ async fn a_release_or_renewal_at_ones_turn_finds_the_lease(lab: &Lab) {
     bob.frees().await;
 }
 
-/// The same where one of several leases has run out.
+/// The same if one of several leases has expired.
 async fn a_release_or_renewal_at_ones_turn_beside_others_finds_the_lease(lab: &Lab) {
     for renews in [false, true] {
         let [ann, bob, eve] = cast(lab).await.map(|party| permits(&party, 1, 2));
@@ -158,7 +158,7 @@ async fn a_claim_stays_taken_once(lab: &Lab) {
     }
 }
 
-/// A name that stays taken by nobody counts as another's, but for its last owner.
+/// A name that stays taken by nobody counts as held by somebody else, except for its last owner.
 async fn a_name_taken_by_nobody_is_taken(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob] = cast(lab).await;

@@ -1,4 +1,4 @@
-//! Who stands in line, who is passed over, and who has to ask again.
+//! Who is in line, who is passed over, and who has to ask again.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ scenarios![
     a_line_that_everybody_left_expires,
 ];
 
-/// The dead in line are passed over, neither hold up nor are granted, and keep their place.
+/// The dead in line are passed over, neither block others nor are granted the lock, and keep their
+/// place.
 async fn the_dead_are_passed_over_and_keep_their_place(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let (ann, eve, dan) = (
@@ -68,7 +69,7 @@ async fn who_does_not_ask_again_loses_the_place(lab: &Lab) {
     eve.turn().await;
 }
 
-/// Who asks again too late keeps its place if nobody else has asked meanwhile.
+/// A waiter that asks again too late keeps its place if nobody else has asked meanwhile.
 async fn a_late_asker_keeps_its_place(lab: &Lab) {
     let lab = lab.confirming(CONFIRM);
     let [ann, bob, eve] = cast(&lab).await;
@@ -82,7 +83,7 @@ async fn a_late_asker_keeps_its_place(lab: &Lab) {
     ann.is_waited_for_by(&[&bob, &eve]).await;
 }
 
-/// Who waits is not taken for dead as soon as the lease in front of it has ended.
+/// A waiter does not count as dead as soon as the lease in front of it has expired.
 async fn the_living_have_time_to_ask_again(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob] = cast(lab).await;
@@ -94,8 +95,8 @@ async fn the_living_have_time_to_ask_again(lab: &Lab) {
     }
 }
 
-/// Where it cannot be known who listens, those are listed and waited for whom this server does not
-/// know.
+/// If it is not known who listens, waiters that this server does not know are listed and waited
+/// for.
 async fn who_may_listen_elsewhere_is_listed(lab: &Lab) {
     let lab = lab.confirming(CONFIRM);
     let [ann, bob, eve] = cast(&lab).await;
@@ -109,7 +110,7 @@ async fn who_may_listen_elsewhere_is_listed(lab: &Lab) {
     eve.mode(Mode::Shared).is_refused().await;
 }
 
-/// Who waits to write keeps its place while its owner reads in another client.
+/// A claim that waits to write keeps its place while its owner reads in another client.
 async fn a_place_in_a_mode_that_the_owner_has_not_stays(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let writer = bob.named().twin(&eve);
@@ -125,7 +126,7 @@ async fn a_place_in_a_mode_that_the_owner_has_not_stays(lab: &Lab) {
     writer.turn().await;
 }
 
-/// A claim in line that asks as one that would not wait keeps its place, as alive as it was.
+/// A claim in line that asks again without waiting keeps its place, as alive as it was.
 async fn a_try_does_not_age_the_own_place(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;
@@ -135,7 +136,7 @@ async fn a_try_does_not_age_the_own_place(lab: &Lab) {
     ann.is_waited_for_by(&[&bob]).await;
 }
 
-/// A claim that asks again when its turn has come has the ttl that it asks for.
+/// A claim that asks again when its turn has come gets the ttl that it asks for.
 async fn asking_again_at_ones_turn_has_the_ttl_asked_for(lab: &Lab) {
     for mode in [Mode::Exclusive, Mode::Shared] {
         let [ann, bob] = cast(lab).await;

@@ -1,4 +1,4 @@
-//! What only the scripts do: where no rule of the suite notices a change, one of these does.
+//! What only the scripts do: if no rule of the suite detects a change, one of these does.
 
 mod calls;
 mod damage;
@@ -22,7 +22,7 @@ use crate::conformance::party::{Party, until};
 use crate::driver::{Grant, News, Released};
 use crate::name::Fence;
 
-/// All scenarios by name.
+/// Returns all scenarios by name.
 pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, Test)> {
     let topics = [
         calls::ALL,
@@ -41,7 +41,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, Test)> {
     topics.into_iter().flatten()
 }
 
-/// Lists the scenarios of a file, and makes a test of each with the scripts as they are.
+/// Lists the scenarios of a file, and generates a test of each with the original scripts.
 macro_rules! scenarios {
     ($($name:ident,)+) => {
         pub(super) const ALL: &[(&str, $crate::store::redis::mutants::Test)] =
@@ -58,14 +58,14 @@ macro_rules! scenarios {
 
 use scenarios;
 
-/// Releases a lease by its fence.
+/// Releases a lease with its fence.
 async fn frees(party: &Party, fence: Fence) {
     let released = party.releases_with(|release| release.fence = Some(fence));
     assert_eq!(released.await, Released::Freed { left: 0 });
 }
 
-/// Waits until these parties, and nobody else, are listed in line: a dead client is so only when the
-/// server has seen its end.
+/// Waits until exactly these parties are listed in line: a dead client is missing only after the
+/// server has noticed its end.
 async fn until_waited_for_by(party: &Party, waiters: &[&Party]) {
     let expected: Vec<_> = waiters.iter().map(|waiter| waiter.claim().id).collect();
     until("the dead to be passed over", || async {
@@ -85,13 +85,13 @@ async fn is_told_of_a_grant(party: &Party) -> Grant {
     }
 }
 
-/// Waits for whatever a client is told next.
+/// Waits for the next news of a client.
 async fn is_told(party: &Party) -> News {
     let told = timeout(Duration::from_secs(20), party.driver().news()).await;
     told.expect("somebody is told something")
 }
 
-/// Fails if a client is told anything.
+/// Fails if a client gets any news.
 async fn hears_nothing(party: &Party) {
     let news = timeout(Duration::from_millis(100), party.driver().news()).await;
     assert!(news.is_err(), "told {news:?}");

@@ -1,4 +1,4 @@
-//! Permits of different numbers are counted.
+//! Semaphores whose claims name different numbers of permits.
 
 use super::scenarios;
 use crate::conformance::modes::permits;
@@ -14,7 +14,7 @@ scenarios![
     a_name_taken_by_nobody_gives_its_permits_back,
 ];
 
-/// Claims of different numbers of permits keep to the smallest of those that are in.
+/// Claims with different numbers of permits respect the smallest number among the holders.
 async fn permits_of_many_numbers_are_counted(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let (three, two) = (permits(&ann, 1, 3), permits(&bob, 1, 2));
@@ -42,7 +42,7 @@ async fn permits_of_many_numbers_are_counted(lab: &Lab) {
     last.is_refused().await;
 }
 
-/// A smaller number of permits holds for those who come after it, also while nobody has them.
+/// A smaller number of permits also applies to later claims while nobody holds them.
 async fn permits_of_a_smaller_number_hold_for_those_after(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (two, five, last) = (
@@ -63,7 +63,7 @@ async fn permits_of_a_smaller_number_hold_for_those_after(lab: &Lab) {
     five.is_refused().await;
 }
 
-/// When a grant leaves, the smallest number of permits of all that are left holds.
+/// When a grant ends, the smallest number of permits among the remaining ones applies.
 async fn the_smallest_number_of_permits_left_holds(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let (three, four, five) = (
@@ -79,7 +79,7 @@ async fn the_smallest_number_of_permits_left_holds(lab: &Lab) {
     permits(&dan, 1, 5).is_refused().await;
 }
 
-/// A writer that asks for permits is told of a conflict.
+/// A writer that asks for permits gets a conflict.
 async fn permits_under_a_write_lock_are_a_conflict(lab: &Lab) {
     let [ann] = cast(lab).await;
     let ann = ann.named();
@@ -88,7 +88,8 @@ async fn permits_under_a_write_lock_are_a_conflict(lab: &Lab) {
     ann.is_held_by(&[&ann]).await;
 }
 
-/// Permits of a name that stays taken by nobody come back, although their owner has new ones.
+/// The permits of a name that stays taken by nobody are returned, although their owner has new
+/// ones.
 async fn a_name_taken_by_nobody_gives_its_permits_back(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let (ann, bob) = (permits(&ann.named(), 1, 2), permits(&bob, 1, 2));

@@ -5,7 +5,7 @@ use crate::store::redis::mutants::lab::Lab;
 
 scenarios![string_locks_compare, string_fences_grow,];
 
-/// Only a string lock's owner renews and frees it.
+/// Only the owner of a string lock renews and releases it.
 async fn string_locks_compare(lab: &Lab) {
     let key = format!("string:{}", crate::Owner::unique());
     let release = |owner: &str| lab.cli(&["EVAL", &lab.text("string_release"), "1", &key, owner]);
@@ -37,7 +37,7 @@ async fn string_locks_compare(lab: &Lab) {
     assert_eq!(lab.cli(&["EXISTS", &key]), "0");
 }
 
-/// A string lock is granted to one owner, again if it asks again, with fences that grow.
+/// A string lock is granted to one owner, again if it asks again, with growing fences.
 async fn string_fences_grow(lab: &Lab) {
     let key = format!("string:{}", crate::Owner::unique());
     let acquire = |owner: &str, ttl: &str| -> u64 {
@@ -56,7 +56,7 @@ async fn string_fences_grow(lab: &Lab) {
     assert!(lab.cli(&["PTTL", &key]).parse::<u64>().unwrap() > 10_000);
     lab.cli(&["SET", &format!("{key}:fence"), "1000"]);
     assert!(acquire("ann", "10000") > again);
-    // The clock went back, or so many were set aside.
+    // The clock went back, or this many fences were reserved.
     lab.cli(&["SET", &format!("{key}:fence"), "4000000000000000"]);
     assert_eq!(acquire("ann", "10000"), 4_000_000_000_000_001);
     assert_eq!(acquire("ann", "10000"), 4_000_000_000_000_065);

@@ -1,4 +1,4 @@
-//! Who is told that others want the name.
+//! Who is notified that others want the name.
 
 use super::scenarios;
 use crate::conformance::party::cast;
@@ -11,8 +11,8 @@ scenarios![
     a_neighbours_claim_does_not_call_back,
 ];
 
-/// A holder that wanted to be told and left is not told of the next grant, for which it did not
-/// ask to be.
+/// A holder that wanted to be notified and left is not notified of the next grant, for which it did
+/// not ask to be.
 async fn who_left_is_not_told_because_of_its_former_grant(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
@@ -28,7 +28,7 @@ async fn who_left_is_not_told_because_of_its_former_grant(lab: &Lab) {
     ann.extends(fence).await;
 }
 
-/// A holder that did not ask to be told of claims is not, also beside a twin.
+/// A holder that did not ask to be notified of claims is not, not even beside a twin.
 async fn who_did_not_ask_to_be_told_is_not(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let ann = ann.named();
@@ -40,7 +40,7 @@ async fn who_did_not_ask_to_be_told_is_not(lab: &Lab) {
     ann.is_not_called_back().await;
 }
 
-/// A claim of the holder's own client does not call a lease back.
+/// A claim of the holder's own client does not recall a lease.
 async fn a_neighbours_claim_does_not_call_back(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     let ann = ann.told_if_wanted();

@@ -17,7 +17,7 @@ scenarios![
     a_name_that_stays_taken_is_not_its_named_owners,
 ];
 
-/// A dead client of an owner that goes in does not make the living behind it wait.
+/// A dead client of an owner that is granted the lock does not make the living ones behind it wait.
 async fn the_living_behind_a_dead_twin_go_in(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let (bob, eve) = (bob.named().mode(Mode::Shared), eve.mode(Mode::Shared));
@@ -64,8 +64,8 @@ async fn twins_that_keep_the_name_count_once(lab: &Lab) {
     assert_eq!(lab.keys(&ann), [":fence"]);
 }
 
-/// Two claims of one owner that keep the name taken at the same time take its permits once, until the
-/// last of them has ended.
+/// Two claims of one owner that keep the name taken at the same time take its permits once, until
+/// the last of them has ended.
 async fn twins_that_keep_the_name_together_count_once(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let ann = permits(&ann.named(), 1, 2);
@@ -86,7 +86,7 @@ async fn twins_that_keep_the_name_together_count_once(lab: &Lab) {
     dan.is_held_by(&[&eve, &dan]).await;
 }
 
-/// A release that names its grant lets two clients of one owner in together.
+/// A release with a fence grants to two clients of one owner together.
 async fn a_release_by_fence_sees_to_twins(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let bob = bob.named();
@@ -99,7 +99,7 @@ async fn a_release_by_fence_sees_to_twins(lab: &Lab) {
     bob.is_held_by(&[&bob, &twin]).await;
 }
 
-/// A client whose twin has left the line keeps its one place when it asks again.
+/// A client whose twin has left the line keeps its single place when it asks again.
 async fn a_twin_that_asks_again_keeps_one_place(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let bob = bob.named();
@@ -112,7 +112,8 @@ async fn a_twin_that_asks_again_keeps_one_place(lab: &Lab) {
     ann.is_waited_for_by(&[&twin]).await;
 }
 
-/// A claim that nobody let in beside its owner goes in when it asks again, and leaves the line.
+/// A claim that was not granted together with its owner is granted when it asks again, and leaves
+/// the line.
 async fn who_joins_when_it_asks_again_leaves_the_line(lab: &Lab) {
     let [ann, bob, eve, dan] = cast(lab).await;
     let bob = bob.named();
@@ -121,7 +122,7 @@ async fn who_joins_when_it_asks_again_leaves_the_line(lab: &Lab) {
     for party in [&bob, &twin, &dan] {
         party.stands().await;
     }
-    // As if it had been away when its owner went in.
+    // As if it had been away when its owner was granted the lock.
     lab.cli(&["HDEL", &lab.key(&ann, ":places"), "\u{2}"]);
     ann.frees().await;
     bob.is_waited_for_by(&[&twin, &dan]).await;
@@ -133,7 +134,7 @@ async fn who_joins_when_it_asks_again_leaves_the_line(lab: &Lab) {
     dan.turn().await;
 }
 
-/// Another client that knows the claim does not renew or free its lease.
+/// Another client that knows the claim can neither renew nor release its lease.
 async fn only_the_client_that_has_a_lease_renews_it(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     for mode in [Mode::Exclusive, Mode::Shared] {
@@ -150,8 +151,8 @@ async fn only_the_client_that_has_a_lease_renews_it(lab: &Lab) {
     }
 }
 
-/// A name that stays taken after its release is refused to its named owner too, whichever of the owner's
-/// claims was released so.
+/// A name that stays taken after its release is refused to its named owner too, whichever of the
+/// owner's claims was released like this.
 async fn a_name_that_stays_taken_is_not_its_named_owners(lab: &Lab) {
     for together in [false, true] {
         let [ann, bob, eve] = cast(lab).await;

@@ -1,4 +1,4 @@
-//! Servers that vote: numbers that are proposed, and numbers that have won.
+//! Servers that vote: proposed numbers, and numbers that have won.
 
 use super::scenarios;
 use crate::conformance::party::{Party, cast};
@@ -26,14 +26,14 @@ scenarios![
 
 const MODES: [Mode; 2] = [Mode::Exclusive, Mode::Shared];
 
-/// One client that votes at the lab's server.
+/// Returns one client that votes at the lab's server.
 async fn voter(lab: &Lab) -> Hash {
     let voter = lab.voter();
     voter.link.next_try().await.unwrap();
     voter
 }
 
-/// A claim on a party's name, for three fences.
+/// Returns a claim on a party's name, for three fences.
 fn claim(party: &Party, mode: Mode, wait: Wait) -> Claim {
     party.claim().with_mode(mode).with_wait(wait).with_fences(3)
 }
@@ -89,7 +89,7 @@ async fn a_vote_says_what_the_clock_is(lab: &Lab) {
     for mode in MODES {
         let [ann] = cast(lab).await;
         let claim = claim(&ann, mode, Wait::No);
-        // A new grant, and one that is there.
+        // A new grant, and an existing one.
         for number in [Number::AtLeast(AHEAD), exactly(AHEAD)] {
             let before = now();
             let vote = voter.vote(&claim, number).await.unwrap();
@@ -130,7 +130,8 @@ async fn a_number_that_won_is_written_down(lab: &Lab) {
     }
 }
 
-/// Who knows of a smaller number does not know of this grant: others may have had the name between them.
+/// A client that knows a smaller number does not know this grant: others may have had the name in
+/// between.
 async fn a_number_that_won_lowers_nothing(lab: &Lab) {
     let voter = voter(lab).await;
     for mode in MODES {
@@ -142,7 +143,7 @@ async fn a_number_that_won_lowers_nothing(lab: &Lab) {
         let listed = voter.list(Some(&one.name)).await.unwrap();
         assert_eq!(listed[0].holders[0].fence.get(), AHEAD + 50);
         assert_eq!(fence(&voter, &one, exactly(AHEAD + 50)).await, AHEAD + 50);
-        // What was set aside already is not made less.
+        // What was already reserved is not reduced.
         lab.cli(&["SET", &lab.key(&ann, ":fence"), &(AHEAD + 90).to_string()]);
         fence(&voter, &one, exactly(AHEAD + 51)).await;
         let last = lab.cli(&["GET", &lab.key(&ann, ":fence")]);
@@ -156,7 +157,7 @@ async fn a_lease_is_given_back_unless_others_had_the_name(lab: &Lab) {
         let [ann, bob] = cast(lab).await;
         let (one, other) = (claim(&ann, mode, Wait::No), claim(&bob, mode, Wait::No));
         fence(&voter, &one, Number::AtLeast(AHEAD)).await;
-        // A node that forgot everything, or that has never given a number so large.
+        // A node that forgot everything, or that has never granted such a large number.
         for last in [None, Some(AHEAD - 1)] {
             lab.cli(&["DEL", &lab.key(&ann, "")]);
             let key = lab.key(&ann, ":fence");
@@ -168,14 +169,14 @@ async fn a_lease_is_given_back_unless_others_had_the_name(lab: &Lab) {
             let last = lab.cli(&["GET", &key]);
             assert_eq!(last.parse::<u64>(), Ok(AHEAD + 2));
         }
-        // What somebody else wrote there is no number.
+        // What somebody else wrote there is not a number.
         lab.cli(&["DEL", &lab.key(&ann, "")]);
         lab.cli(&["SET", &lab.key(&ann, ":fence"), "what"]);
         assert_eq!(fence(&voter, &one, exactly(AHEAD)).await, AHEAD);
         // However long ago it was won.
         lab.cli(&["DEL", &lab.key(&ann, ""), &lab.key(&ann, ":fence")]);
         assert_eq!(fence(&voter, &one, exactly(7)).await, 7);
-        // Another had the name, or may have had it under this very number.
+        // Another claim had the name, or may have had it with this very number.
         lab.cli(&["DEL", &lab.key(&ann, "")]);
         fence(&voter, &other, Number::AtLeast(0)).await;
         voter.withdraw(&other).await.unwrap();
@@ -214,7 +215,7 @@ async fn what_was_handed_over_is_numbered_anew(lab: &Lab) {
         assert_eq!(number, AHEAD);
         let listed = voter.list(Some(&waits.name)).await.unwrap();
         assert_eq!(listed[0].holders[0].fence.get(), AHEAD);
-        // Others were numbered meanwhile: it is behind them.
+        // Others were numbered meanwhile, so it comes after them.
         let number = fence(&waiter, &waits, Number::AtLeast(AHEAD)).await;
         assert_eq!(number, AHEAD + 3);
     }
@@ -275,8 +276,8 @@ async fn what_claims_of_an_owner_share_has_the_number_that_one_has_won(lab: &Lab
     }
 }
 
-/// A number that one claim has won is not that of another claim of its owner, which has its own; but
-/// it is what the next one joins.
+/// A number that one claim has won does not apply to another claim of its owner, which has its own;
+/// but the next claim joins with it.
 async fn a_number_that_won_leaves_other_claims_of_the_owner_alone(lab: &Lab) {
     let voter = voter(lab).await;
     for mode in MODES {
