@@ -4,7 +4,7 @@
 //! because of latency. Each client has its own order of the nodes, and reaches only some of them. A
 //! node grants to the first client that asks, queues the others, and hands over to the first in
 //! line. A client that has replies from all reachable nodes and no majority looks at all of them
-//! later. It then stays, waits in line or gives way, as `lost.rs` does.
+//! later. It then stays, waits in line or gives way, as `tie.rs` decides.
 //!
 //! Waits are random, so a client that may take a step will take it sooner or later. The lock is
 //! therefore live if there is a path from each state to one in which all clients were served: a
