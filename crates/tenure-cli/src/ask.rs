@@ -35,7 +35,7 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "TAKE/OF", value_parser = parse_permits)]
     permits: Option<Permits>,
 
-    /// Say why, for people who look at the lock
+    /// The reason, shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 

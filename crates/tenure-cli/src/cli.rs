@@ -108,7 +108,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) ask: Ask,
 
-    /// Keep NAME taken for at least so long, also if COMMAND ends sooner
+    /// Keep NAME taken for at least this long, even if COMMAND ends sooner
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
 
@@ -309,7 +309,7 @@ pub(crate) struct EvictArgs {
 /// Prints a line for each check: ok, warning (locks hold, but not through everything), problem (locks
 /// do not work or are lost in daily use) or unknown (the store would not show it); and what to do.
 /// For Redis that is eviction, persistence, replicas, clocks, versions, the user's rights with the
-/// least rule that works, and how a cluster or sentinels stand. Keys of a random name are used to try
+/// least rule that works, and the state of a cluster or of sentinels. Keys of a random name are used to try
 /// out what is allowed, and one lock of a random name is taken and released; nobody else's lock is
 /// touched.
 ///

@@ -20,12 +20,12 @@ pub(crate) fn processor_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::ProcessCPUTime))
 }
 
-/// A duration in nanoseconds.
+/// Returns a duration in nanoseconds.
 pub(crate) fn as_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A duration in whole microseconds.
+/// Returns a duration in whole microseconds.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -17,7 +17,7 @@ pub(crate) fn start(name: &'static str, verb: &str, url: Option<&str>) -> Result
     Child::start(name, &mut command).or_fail()
 }
 
-/// The command that starts this program again with a hidden verb.
+/// Returns the command that starts this program again with a hidden verb.
 pub(crate) fn this_program(verb: &str) -> Result<Command> {
     let mut command = Command::new(program::own_program()?);
     command.arg(verb);

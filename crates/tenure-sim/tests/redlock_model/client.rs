@@ -187,7 +187,7 @@ fn record_grant(state: &mut State, number: usize) {
     seen.grant_by_forgetful_node |= forgetful;
 }
 
-/// The client of the first attempt, which gave up, starts this one and confuses the replies.
+/// Makes the client of the first attempt, which gave up, start this one and confuse the replies.
 fn take_over_votes(state: &mut State, number: usize) {
     if state.attempts[0].phase != Phase::Over(0) {
         return;

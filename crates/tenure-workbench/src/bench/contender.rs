@@ -153,7 +153,7 @@ pub(super) async fn release(guard: Guard) -> Result<()> {
     }
 }
 
-/// The failure of a bare lock.
+/// Returns the failure of a bare lock.
 pub(super) fn bare_failed(why: &dyn Display) -> Failure {
     Failure::unavailable(format!("the bare lock to compare with failed: {why}"))
 }

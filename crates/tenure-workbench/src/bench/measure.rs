@@ -143,7 +143,7 @@ impl Bench<'_> {
         Ok(spread(figures, &gaps, "us"))
     }
 
-    /// Two processes alternate: one holds, the other is blocked, and the first releases.
+    /// Lets two processes alternate: one holds, the other is blocked, and the first releases.
     async fn handover(&self, subject: &Subject) -> Result<Figures> {
         let mut holder = self.start(subject, Part::Steps)?;
         let mut waiter = self.start(subject, Part::Steps)?;
@@ -176,7 +176,7 @@ impl Bench<'_> {
         Ok(work.each(figures, count))
     }
 
-    /// Many processes compete for the same lock and hold it for a moment each.
+    /// Lets many processes compete for the same lock and hold it for a moment each.
     fn crowd(&self, subject: &Subject) -> Result<Figures> {
         let (rest, time) = (subject.rest, self.time);
         let workers = (0..CROWD).map(|_| self.start(subject, Part::Crowd { rest, time }));
@@ -236,7 +236,7 @@ impl Bench<'_> {
         Ok(spread(figures, &late, "late_ms"))
     }
 
-    /// Many tasks of one process wait while another process holds the lock.
+    /// Lets many tasks of one process wait while another process holds the lock.
     async fn idle(&self, subject: &Subject) -> Result<Figures> {
         let mut holder = self.start(subject, Part::Steps)?;
         holder.lock()?;
@@ -250,7 +250,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// One process holds many leases.
+    /// Lets one process hold many leases.
     async fn many(&self, subject: &Subject) -> Result<Figures> {
         let (ttl, time) = (self.shortened(DEFAULT_TTL), self.shortened(DEFAULT_TTL));
         let leases = self.scaled(subject.leases.into()).max(100);

@@ -62,12 +62,12 @@ pub(super) enum Who {
 }
 
 impl Who {
-    /// A bare lock on the store of the process.
+    /// Returns a bare lock on the store of the process.
     pub(super) fn bare(lock: &str) -> Self {
         Self::bare_at(lock, Vec::new())
     }
 
-    /// A bare lock elsewhere.
+    /// Returns a bare lock at other places.
     pub(super) fn bare_at(lock: &str, places: Vec<String>) -> Self {
         let lock = lock.to_owned();
         Self::Bare { lock, places }

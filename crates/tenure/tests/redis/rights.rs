@@ -312,7 +312,7 @@ impl Play {
         Ok(())
     }
 
-    /// Readers together, one of them for an owner with two claims, and a writer after them.
+    /// Locks with several readers, one of them for an owner with two claims, and then with a writer.
     async fn share(&self) -> tenure::Result<()> {
         let name = name();
         let ann = claim(&name, Mode::Shared).with_owner(Owner::unique());
@@ -346,7 +346,7 @@ impl Play {
         Ok(())
     }
 
-    /// A lease that is kept until somebody else asks.
+    /// Keeps a lease until somebody else asks.
     async fn call_back(&self) -> tenure::Result<()> {
         let name = name();
         let ann = claim(&name, Mode::Exclusive).told_if_wanted();

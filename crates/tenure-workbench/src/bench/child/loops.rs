@@ -142,7 +142,7 @@ async fn acquire_and_tell(contender: &mut Contender) -> Result<bool> {
     Ok(waited)
 }
 
-/// One of many processes: each works for a moment while it holds the lock.
+/// Competes with other processes; works for a moment while it holds the lock.
 pub(super) async fn crowd(
     mut contender: Contender,
     rest: Duration,

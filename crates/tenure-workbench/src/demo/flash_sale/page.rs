@@ -86,7 +86,7 @@ async fn next_start(commands: &mut UnboundedReceiver<Command>) -> LockKind {
     }
 }
 
-/// All routes.
+/// Returns all routes.
 fn routes(page: Page) -> Router {
     let file = |kind, text: &str| {
         let text = text.to_owned();
