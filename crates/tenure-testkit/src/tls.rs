@@ -33,7 +33,8 @@ pub enum ClientCertificate {
 
 /// The files of a server's certificates, all in PEM.
 ///
-/// The authority is created for this one server, so servers do not trust each other's certificates.
+/// The authority is created for this one server, so a client that trusts another server's authority
+/// does not trust this server.
 #[derive(Clone, Debug)]
 pub struct Tls {
     folder: PathBuf,

@@ -415,7 +415,7 @@ impl Model {
         given
     }
 
-    /// Notifies holders in other clients that want it that this client wants the name.
+    /// Notifies those holders in other clients that asked for it: this client wants the name.
     fn call_back(&mut self, name: usize, asks: usize) {
         for held in &mut self.locks[name].held {
             let Some(client) = held.client.filter(|client| held.tells && *client != asks) else {

@@ -126,7 +126,7 @@ async fn a_place_in_a_mode_that_the_owner_has_not_stays(lab: &Lab) {
     writer.turn().await;
 }
 
-/// A claim in line that asks again without waiting keeps its place, as alive as it was.
+/// A claim in line that asks again without waiting keeps its place, which does not age by that.
 async fn a_try_does_not_age_the_own_place(lab: &Lab) {
     let [ann, bob] = cast(lab).await;
     ann.locks().await;

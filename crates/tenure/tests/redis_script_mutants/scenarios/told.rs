@@ -11,8 +11,8 @@ scenarios![
     a_neighbours_claim_does_not_call_back,
 ];
 
-/// A holder that wanted to be notified and left is not notified of the next grant, for which it did
-/// not ask to be.
+/// A holder that asked for notifications with an earlier grant gets none with the next one, for which
+/// it did not ask.
 async fn who_left_is_not_told_because_of_its_former_grant(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let (ann, bob) = (ann.mode(Mode::Shared), bob.mode(Mode::Shared));
@@ -28,7 +28,7 @@ async fn who_left_is_not_told_because_of_its_former_grant(lab: &Lab) {
     ann.extends(fence).await;
 }
 
-/// A holder that did not ask to be notified of claims is not, not even beside a twin.
+/// A holder that did not ask for notifications gets none, not even beside a twin that did.
 async fn who_did_not_ask_to_be_told_is_not(lab: &Lab) {
     let [ann, bob, eve] = cast(lab).await;
     let ann = ann.named();
