@@ -27,11 +27,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::driver::{Entry, Holder, Loss};
+use crate::by_hand::{Lease, LeaseRenewal};
+use crate::driver::{Capabilities, Entry, Holder, Loss};
 use crate::error::{Error, Result};
 use crate::guard::{Health, Outcome};
 use crate::name::{Fence, Name, Owner};
-use crate::once::{Once, Seen, check_held};
+use crate::once::{Once, Seen};
+use crate::with::check_held;
 
 /// Opens the store that a URL names; see [`tenure::open`](crate::open()).
 ///
@@ -47,6 +49,11 @@ pub fn open(url: &str) -> Result<Client> {
 pub struct Client(crate::Client);
 
 impl Client {
+    /// Returns what the store can do; see [`Client::capabilities`](crate::Client::capabilities).
+    pub fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+
     /// Returns a mutex: one owner at a time holds it.
     pub fn mutex(&self, name: &str) -> Lock {
         Lock(self.0.mutex(name))
@@ -71,6 +78,51 @@ impl Client {
         wait(self.0.list(only))?
     }
 
+    /// Returns the holders of a lock; see [`Client::holders`](crate::Client::holders).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::holders`](crate::Client::holders).
+    pub fn holders(&self, name: impl AsRef<str>) -> Result<Vec<Holder>> {
+        wait(self.0.holders(name))?
+    }
+
+    /// Returns whether anybody holds a lock; see [`Client::is_locked`](crate::Client::is_locked).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::holders`](crate::Client::holders).
+    pub fn is_locked(&self, name: impl AsRef<str>) -> Result<bool> {
+        wait(self.0.is_locked(name))?
+    }
+
+    /// Returns the leases by hand of one owner on a name; see [`Client::leases`](crate::Client::leases).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::leases`](crate::Client::leases).
+    pub fn leases(&self, name: impl AsRef<str>, owner: &str) -> Result<Vec<Lease>> {
+        wait(self.0.leases(name, owner))?
+    }
+
+    /// Restarts the ttl of a lease by hand, unless it is over; see [`Client::renew`](crate::Client::renew).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::renew`](crate::Client::renew).
+    pub fn renew(&self, lease: &Lease) -> Result<LeaseRenewal> {
+        wait(self.0.renew(lease))?
+    }
+
+    /// Frees a lease by hand; see [`Client::release`](crate::Client::release).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::release`](crate::Client::release).
+    pub fn release(&self, lease: &Lease) -> Result<Outcome> {
+        wait(self.0.release(lease))?
+    }
+
     /// Waits until this client has no background work; see
     /// [`Client::settled`](crate::Client::settled).
     ///
@@ -85,8 +137,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the store reports.
-    pub fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+    /// As [`Client::evict`](crate::Client::evict).
+    pub fn evict(&self, name: impl AsRef<str>) -> Result<Vec<Holder>> {
         wait(self.0.evict(name))?
     }
 }
@@ -158,6 +210,54 @@ impl Lock {
     /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
     pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
         wait(self.0.lock_timeout(patience))?.map(Guard::new)
+    }
+
+    /// Waits for a lease that belongs to no process, to be renewed and released by hand.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lease`](crate::Lock::lease).
+    pub fn lease(&self) -> Result<Lease> {
+        wait(self.0.lease())?
+    }
+
+    /// Takes a lease by hand if the lock is free right now and nobody waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lease`](crate::Lock::try_lease).
+    pub fn try_lease(&self) -> Result<Option<Lease>> {
+        wait(self.0.try_lease())?
+    }
+
+    /// Waits for a lease by hand, for at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lease_timeout`](crate::Lock::lease_timeout).
+    pub fn lease_timeout(&self, patience: Duration) -> Result<Lease> {
+        wait(self.0.lease_timeout(patience))?
+    }
+
+    /// Runs `work` while holding the lock, and releases the lock when it ends; see
+    /// [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with). A loss is noticed when `work` has returned, because a thread cannot be
+    /// interrupted: let long work check the fence at the resource.
+    pub fn with<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(Fence) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let guard = self.lock()?;
+        let done = work(guard.fence())?;
+        check_held(guard.inner())?;
+        let name = guard.name().clone();
+        match guard.release() {
+            Ok(Outcome::NotHeld(source)) => Err(Error::Lost { name, source }.into()),
+            _ => Ok(done),
+        }
     }
 
     /// Computes a result once for all who want it: single-flight; see
@@ -241,13 +341,40 @@ impl Semaphore {
     pub fn take(&self, permits: u32) -> Lock {
         Lock(self.0.take(permits))
     }
+
+    /// Waits for one permit: the same as `take(1).lock()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`](crate::Lock::lock).
+    pub fn lock(&self) -> Result<Guard> {
+        self.take(1).lock()
+    }
+
+    /// Takes one permit if it is free right now: the same as `take(1).try_lock()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        self.take(1).try_lock()
+    }
+
+    /// Waits for one permit, for at most `patience`: the same as `take(1).lock_timeout(patience)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock_timeout`](crate::Lock::lock_timeout).
+    pub fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
+        self.take(1).lock_timeout(patience)
+    }
 }
 
 /// A lock that was granted, held until released or dropped; see [`tenure::Guard`](crate::Guard).
 ///
 /// Dropping it waits for the store's answer for at most a second: at the end of `main` nobody else
 /// would send the release. Call [`release`](Self::release) to see errors.
-#[must_use = "the lock is released as soon as the guard is dropped"]
+#[must_use = "a guard that is not kept releases the lock at once: write `let _guard = …`, because `let _ = …` drops it"]
 #[derive(Debug)]
 pub struct Guard {
     /// `None` once the lock is given back.
@@ -276,9 +403,24 @@ impl Guard {
         self.inner().name()
     }
 
+    /// Returns the holder as people see it in the store; see [`Guard::owner`](crate::Guard::owner).
+    pub fn owner(&self) -> Option<Owner> {
+        self.inner().owner()
+    }
+
     /// Returns whether the lock is held, at risk or lost, by this machine's clock.
     pub fn health(&self) -> Health {
         self.inner().health()
+    }
+
+    /// Returns the time until the lock is lost, if no renewal succeeds from now on.
+    pub fn time_left(&self) -> Duration {
+        self.inner().time_left()
+    }
+
+    /// Waits until the lock is lost, and returns why: for a thread of its own that ends the work.
+    pub fn lost(&self) -> Loss {
+        wait(self.inner().lost()).unwrap_or(Loss::Gone)
     }
 
     /// Waits until the lock is lost, for at most `patience`; `None` if it is still held.

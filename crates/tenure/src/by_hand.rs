@@ -57,15 +57,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the store reports.
+    /// A name that breaks the rules; what the store reports.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: listing changes nothing.
-    pub async fn leases(&self, name: &Name, owner: &str) -> Result<Vec<Lease>> {
-        let entries = self.list(Some(name)).await?;
-        let holders = entries.into_iter().flat_map(|entry| entry.holders);
-        let theirs = holders.filter(|holder| {
+    pub async fn leases(&self, name: impl AsRef<str>, owner: &str) -> Result<Vec<Lease>> {
+        let name = Name::new(name.as_ref())?;
+        let holders = self.holders(&name).await?;
+        let theirs = holders.into_iter().filter(|holder| {
             holder.life == Life::Ttl && holder.depth > 0 && holder.owner.as_str() == owner
         });
         let leases = theirs.map(|holder| Lease {

@@ -82,6 +82,40 @@ impl Client {
         to_end(&self.engine.background, listed).await
     }
 
+    /// Returns the holders of a lock; none if it is free.
+    ///
+    /// The answer may be out of date when it arrives: use it to inform people, and
+    /// [`try_lock`](crate::Lock::try_lock) to decide.
+    ///
+    /// # Errors
+    ///
+    /// A name that breaks the rules; what the store reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: listing changes nothing.
+    pub async fn holders(&self, name: impl AsRef<str>) -> Result<Vec<Holder>> {
+        let name = Name::new(name.as_ref())?;
+        let entries = self.list(Some(&name)).await?;
+        Ok(entries
+            .into_iter()
+            .flat_map(|entry| entry.holders)
+            .collect())
+    }
+
+    /// Returns whether anybody holds a lock; see [`holders`](Self::holders).
+    ///
+    /// # Errors
+    ///
+    /// As [`holders`](Self::holders).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: listing changes nothing.
+    pub async fn is_locked(&self, name: impl AsRef<str>) -> Result<bool> {
+        Ok(!self.holders(name).await?.is_empty())
+    }
+
     /// Evicts all holders of a lock, and returns them.
     ///
     /// The fence advances, the holders are told, and the next in line are granted the lock. A holder that
@@ -89,14 +123,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the store reports.
+    /// A name that breaks the rules; what the store reports.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: an eviction that was started continues in the background.
-    pub async fn evict(&self, name: &Name) -> Result<Vec<Holder>> {
+    pub async fn evict(&self, name: impl AsRef<str>) -> Result<Vec<Holder>> {
         self.engine.check_origin()?;
-        let (driver, name) = (Arc::clone(&self.engine.driver), name.clone());
+        let name = Name::new(name.as_ref())?;
+        let driver = Arc::clone(&self.engine.driver);
         let evicted = async move { driver.evict(&name).await };
         to_end(&self.engine.background, evicted).await
     }

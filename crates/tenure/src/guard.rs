@@ -27,7 +27,7 @@ use crate::transaction::row::hold_in_transaction;
 /// the end of `main`, the release is still sent, and the shutdown waits for it for at most a second. A process that
 /// is killed or calls [`std::process::exit`] sends nothing: the lease then ends by its `ttl`, or with the process if
 /// the store detects that. Call [`release`](Self::release) to wait and to see errors.
-#[must_use = "the lock is released as soon as the guard is dropped"]
+#[must_use = "a guard that is not kept releases the lock at once: write `let _guard = …`, because `let _ = …` drops it"]
 #[derive(Debug)]
 pub struct Guard {
     /// `None` once the lock is given back.

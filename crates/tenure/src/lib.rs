@@ -76,6 +76,7 @@ mod sync;
 mod thread;
 pub mod transaction;
 pub mod url;
+mod with;
 
 pub use crate::by_hand::{Lease, LeaseRenewal};
 pub use crate::client::Client;

@@ -342,6 +342,45 @@ impl Semaphore {
         };
         Lock::new(&self.client, &self.name, mode)
     }
+
+    /// Waits for one permit: the same as `take(1).lock()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`Lock::lock`].
+    pub async fn lock(&self) -> Result<Guard> {
+        self.take(1).lock().await
+    }
+
+    /// Takes one permit if it is free right now: the same as `take(1).try_lock()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`Lock::lock`].
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.take(1).try_lock().await
+    }
+
+    /// Waits for one permit, for at most `patience`: the same as `take(1).lock_timeout(patience)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock_timeout`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`Lock::lock`].
+    pub async fn lock_timeout(&self, patience: Duration) -> Result<Guard> {
+        self.take(1).lock_timeout(patience).await
+    }
 }
 
 /// How long a lease lasts by default.

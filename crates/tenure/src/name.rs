@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, TryFromIntError};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,12 @@ impl Name {
 
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }
@@ -279,6 +285,21 @@ impl Fence {
     /// Returns the fence of the `pass`th local hand-over after the grant.
     pub(crate) fn pass(self, pass: u32) -> Self {
         Self(self.0.saturating_add(u64::from(pass)))
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> Self {
+        fence.get()
+    }
+}
+
+/// For databases whose integers are signed. Fences of all stores fit; a number that a resource made up may not.
+impl TryFrom<Fence> for i64 {
+    type Error = TryFromIntError;
+
+    fn try_from(fence: Fence) -> std::result::Result<Self, TryFromIntError> {
+        fence.get().try_into()
     }
 }
 

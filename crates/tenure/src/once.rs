@@ -1,9 +1,10 @@
 //! Single-flight: one caller computes a result, the others wait for it or use the stale one.
 
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Health};
+use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::name::Fence;
+use crate::with::{check_held, until_lost};
 
 /// What a caller finds where results are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,28 +165,8 @@ where
     }
     // A lease that ended while the caller looked must not be used.
     check_held(&guard)?;
-    let result = tokio::select! {
-        biased;
-        loss = guard.lost() => {
-            let name = guard.name().clone();
-            return Err(Error::Lost { name, source: loss }.into());
-        }
-        made = make(guard.fence()) => made?,
-    };
-    // If `make` blocks its thread, the report of a loss is delayed.
-    check_held(&guard)?;
+    let result = until_lost(&guard, make(guard.fence())).await??;
     // The caller does not wait for the release: the result is stored, and the release runs in the background.
     drop(guard);
     Ok(Once::Made(result))
-}
-
-/// Returns an error if the lock was lost.
-pub(crate) fn check_held(guard: &Guard) -> Result<()> {
-    match guard.health() {
-        Health::Lost(source) => Err(Error::Lost {
-            name: guard.name().clone(),
-            source,
-        }),
-        _ => Ok(()),
-    }
 }
