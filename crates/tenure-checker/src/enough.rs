@@ -35,11 +35,20 @@ pub(crate) fn count(view: &View<'_>) -> Statistics {
 
 /// Returns what the run lacks, one sentence each.
 pub(crate) fn missing(view: &View<'_>, counted: &Statistics) -> Vec<String> {
-    let expect = view.expect;
-    let mut reasons = Vec::new();
-    if expect.promises.is_empty() {
+    let mut reasons = too_few(view, counted);
+    if view.expect.promises.is_empty() {
         reasons.push("no promise was asked for".to_owned());
     }
+    if view.expect.asks_for(Promise::Liveness) {
+        reasons.extend(unhealed(view));
+    }
+    reasons
+}
+
+/// Returns what happened too rarely, one sentence each.
+pub(crate) fn too_few(view: &View<'_>, counted: &Statistics) -> Vec<String> {
+    let expect = view.expect;
+    let mut reasons = Vec::new();
     let mut at_least = |what: &str, seen: usize, wanted: usize| {
         if seen < wanted {
             reasons.push(format!("{what}: {seen} seen, at least {wanted} wanted"));
@@ -55,9 +64,6 @@ pub(crate) fn missing(view: &View<'_>, counted: &Statistics) -> Vec<String> {
     for (kind, wanted) in faults {
         let seen = counted.faults.get(kind).copied().unwrap_or(0);
         at_least(&format!("the fault {kind} did not land"), seen, wanted);
-    }
-    if expect.asks_for(Promise::Liveness) {
-        reasons.extend(unhealed(view));
     }
     reasons
 }

@@ -78,6 +78,13 @@ mod verdict;
 pub use history::{Event, Freed, History, Mode, What, Written};
 pub use verdict::{Expect, Finding, Promise, Statistics, Verdict};
 
+/// Returns what a history that still grows lacks for a verdict, one sentence each: grants, contention, writes, faults.
+#[must_use]
+pub fn lacks(history: &[Event], expect: &Expect) -> Vec<String> {
+    let view = gather::gather(history, expect);
+    enough::too_few(&view, &enough::count(&view))
+}
+
 /// Returns whether the promises of `expect` were kept in `history`.
 ///
 /// Accepts any events in any order without a panic. The running time grows with their number, not

@@ -72,7 +72,8 @@ Examples:
   tenure torture --store redis://127.0.0.1:7379/ --for 10m --history run.jsonl
   tenure torture --check run.jsonl")]
 pub(crate) struct TortureArgs {
-    /// How long faults are injected; some seconds of final checks follow
+    /// How long faults are injected, or up to four times as long if too little has happened for a verdict; some
+    /// seconds of final checks follow
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "60s")]
     time: Duration,
 

@@ -136,7 +136,23 @@ impl Recorder {
     /// Takes all events, ordered by time.
     pub(super) fn history(&self) -> History {
         let mut state = self.state();
-        let mut events = std::mem::take(&mut state.events);
+        let events = std::mem::take(&mut state.events);
+        state.in_order(events)
+    }
+
+    /// Copies the events so far, ordered by time.
+    pub(super) fn so_far(&self) -> History {
+        let state = self.state();
+        state.in_order(state.events.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn in_order(&self, mut events: History) -> History {
         // A stable sort: events with the same time stay in the order in which they were recorded.
         events.sort_by_key(|event| event.at_us);
         let mut ends = HashMap::new();
@@ -155,7 +171,7 @@ impl Recorder {
         // A claim that waits through a standstill also loses the right to its place.
         let is_over = |claim: &u64, at_us| {
             let end = ends.get(claim).copied().unwrap_or(u64::MAX);
-            let mut standstills = state.standstills.iter();
+            let mut standstills = self.standstills.iter();
             standstills.any(|(from_us, until_us)| *from_us < end && at_us < *until_us)
         };
         events.retain(|event| match &event.what {
@@ -165,12 +181,6 @@ impl Recorder {
         events
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
     fn answered(&mut self, claim: u64) {
         self.open.retain(|_, open| *open != claim);
     }
