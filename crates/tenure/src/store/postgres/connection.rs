@@ -273,7 +273,10 @@ impl Connection for PostgresConnection {
         let text = match &write.read {
             Some(read) => {
                 parameters.push((read, Type::INT8));
-                Arc::clone(&self.statements.update)
+                match write.is_shared {
+                    true => Arc::clone(&self.statements.update_shared),
+                    false => Arc::clone(&self.statements.update),
+                }
             }
             None => Arc::clone(&self.statements.insert),
         };

@@ -171,3 +171,5 @@ pub(crate) struct Write<'a> {
     pub(crate) columns: &'a Columns,
     pub(crate) letters: &'a [Letter],
 }
+    /// Whether the row that was read may have several holders.
+    pub(crate) is_shared: bool,

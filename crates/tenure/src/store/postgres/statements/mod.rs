@@ -20,6 +20,8 @@ pub(super) struct Statements {
     pub(super) unlocked: Arc<str>,
     pub(super) update: Arc<str>,
 }
+    /// The same for a name that may have several holders.
+    pub(super) update_shared: Arc<str>,
 
 impl Statements {
     /// Makes the statements for a table.
@@ -32,7 +34,13 @@ impl Statements {
             format!(" AND (SELECT set_config('lock_timeout', '{ms}', true)) IS NOT NULL")
         });
         let text = |text: &str| -> Arc<str> {
-            let mut text = without_comments(text).replace("{table}", table);
+        // The patience inside counts for the wait for this lock.
+        let turn = format!(
+            " AND (SELECT pg_advisory_xact_lock({})::text WHERE true{patience}) IS NOT NULL",
+            turn_key(table)
+        );
+            let mut text = without_comments(text).replace("{and turn}", "");
+            text = text.replace("{table}", table);
             text = text.replace("{and patience}", &patience);
             for (mark, meaning) in MARKS {
                 text = text.replace(mark, meaning);
@@ -59,10 +67,16 @@ impl Statements {
             update: text(include_str!("update.sql")),
         }
     }
+            update_shared: text(&include_str!("update.sql").replace("{and turn}", &turn)),
 }
 
 /// What stands for parts that several statements have.
 const MARKS: [(&str, &str); 3] = [
+/// The key of the advisory lock for which holders of a name, $1, and those who write its row queue up.
+pub(super) fn turn_key(table: &str) -> String {
+    format!("hashtextextended('{table} ' || $1 COLLATE \"C\", 0)")
+}
+
     (
         "{now}",
         "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
