@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::schemes;
+use crate::store::mysql::connection::MysqlId;
 use crate::store::mysql::{Mysql, fault};
 use crate::store::sql::FORMAT;
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
@@ -113,6 +114,18 @@ impl Mysql {
             Err(fault) => Err(fault),
         }
     }
+}
+
+/// Returns what the server calls a connection; `None` behind a proxy, whose connections others use too.
+pub(super) async fn id(connection: &mut Conn) -> Outcome<Option<MysqlId>> {
+    let found: Option<(u32, String)> = connection
+        .query_first(
+            "SELECT id, host FROM information_schema.processlist WHERE id = CONNECTION_ID()",
+        )
+        .await
+        .map_err(fault::of)?;
+    let found = found.filter(|(number, _)| *number == connection.id());
+    Ok(found.map(|(number, host)| MysqlId { number, host }))
 }
 
 #[cfg(feature = "mysql-tls")]
