@@ -5,7 +5,7 @@ use tenure::{Error, Health, Outcome};
 use crate::databases::crashes::until_released;
 use crate::databases::{
     LONG, chain, ends_by, got, millis, open, until, until_free, until_longer_than, until_waiting,
-    waiter,
+    waiter, with,
 };
 use crate::session::Session;
 use crate::{Kind, Server};
@@ -48,6 +48,27 @@ async fn a_claim_that_is_held_up_fails_and_leaves_nothing() {
     let next = client.mutex("a").lock().await.unwrap();
     assert!(fence < next.fence());
     assert_eq!(next.release().await.unwrap(), Outcome::Released);
+}
+
+/// The server gives up before the client does, so that the outcome is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_held_up_changes_nothing_however_short_its_timeout_is() {
+    let server = Server::start().unwrap();
+    let hasty = with(&server.url(), "timeout=900ms&connect_timeout=20s");
+    let patient = open(&server.url()).await;
+    let first = patient.mutex("a").ttl(LONG).lock().await.unwrap();
+    first.release().await.unwrap();
+    let client = tenure::open(&hasty).await.unwrap();
+    let other = hold_up(&server, "a");
+    // On a machine that stands still an answer may come too late.
+    until("the server to give up first", async || {
+        let error = client.mutex("a").try_lock().await.unwrap_err();
+        println!("{}", chain(&error));
+        matches!(error, Error::Unavailable { .. }) && !chain(&error).contains("busy")
+    })
+    .await;
+    drop(other);
+    until_free(&patient, "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
