@@ -289,8 +289,9 @@ pub(crate) async fn readers_without_a_gap_do_not_starve_renewals<D: Database>(da
     };
     let renewals = async {
         for _ in 0..2 {
-            for guard in &guards {
-                until_longer_than(ends_by(guard), guard).await;
+            let ends = guards.each_ref().map(ends_by);
+            for (guard, end) in guards.iter().zip(ends) {
+                until_longer_than(end, guard).await;
             }
         }
         is_over.store(true, Ordering::Relaxed);
