@@ -98,6 +98,33 @@ impl Proxy {
         self.wire.state().trap = Some((text.into(), Verdict::ForwardThenCut));
     }
 
+    /// Holds back the next request that contains `text`, and all that its client says on that connection afterwards, also
+    /// its end; other connections go on.
+    ///
+    /// The server gets it when it is [let go](Self::let_go), whether its client is still there or not.
+    pub fn hold_back(&self, text: &[u8]) {
+        self.wire.state().trap = Some((text.into(), Verdict::HoldBack));
+    }
+
+    /// Forwards what was held back.
+    pub fn let_go(&self) {
+        // Under the lock, so that nobody goes to sleep between looking and being told.
+        let state = self.wire.state();
+        for connection in &state.connections {
+            let is_held_back = connection.held_back.load(SeqCst);
+            connection.let_go.store(is_held_back, SeqCst);
+        }
+        drop(state);
+        self.wire.changed.notify_all();
+    }
+
+    /// Returns how many connections there are on which something is or was held back.
+    pub fn connections_held_back(&self) -> usize {
+        let connections = self.wire.connections();
+        let held_back = connections.iter().filter(|one| one.held_back.load(SeqCst));
+        held_back.count()
+    }
+
     /// Returns how many connections were accepted so far, including those that were refused.
     pub fn connections_accepted(&self) -> u64 {
         self.wire.accepted.load(SeqCst)
@@ -178,6 +205,9 @@ struct Connection {
     /// The verdict on the next reply, if it is the last.
     trapped: Mutex<Option<Verdict>>,
     cut: AtomicBool,
+    /// Whether requests are not forwarded until they are let go.
+    held_back: AtomicBool,
+    let_go: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -193,10 +223,15 @@ enum Verdict {
     Forward,
     ForwardThenCut,
     Gone,
+    HoldBack,
     Swallow,
 }
 
 impl Connection {
+    fn is_held_back(&self) -> bool {
+        self.held_back.load(SeqCst) && !self.let_go.load(SeqCst)
+    }
+
     fn trapped(&self) -> MutexGuard<'_, Option<Verdict>> {
         self.trapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,6 +283,8 @@ impl Wire {
             server,
             trapped: Mutex::new(None),
             cut: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
+            let_go: AtomicBool::new(false),
         });
         self.state().connections.push(connection.clone());
         Some(connection)
@@ -303,7 +340,7 @@ impl Wire {
                     return self.cut(connection);
                 }
                 Verdict::Forward => return self.hang_up(connection),
-                Verdict::Gone | Verdict::Swallow => return,
+                Verdict::Gone | Verdict::HoldBack | Verdict::Swallow => return,
             }
         }
     }
@@ -317,11 +354,19 @@ impl Wire {
         bytes: &[u8],
     ) -> Verdict {
         let mut state = self.state();
+        let is_request = matches!(direction, Direction::Request);
         loop {
             if connection.cut.load(SeqCst) {
                 return Verdict::Gone;
             }
+            let holds = |(text, verdict): &mut (Vec<u8>, Verdict)| {
+                is_request && matches!(verdict, Verdict::HoldBack) && contains(bytes, text)
+            };
+            if state.trap.take_if(holds).is_some() {
+                connection.held_back.store(true, SeqCst);
+            }
             let left = match state.fault {
+                _ if is_request && connection.is_held_back() => LONG,
                 Fault::Freeze => LONG,
                 Fault::Delay(delay) => delay.saturating_sub(arrived.elapsed()),
                 Fault::LoseReplies | Fault::Pass | Fault::Refuse => Duration::ZERO,

@@ -2,8 +2,42 @@
 
 use std::time::Instant;
 
-use crate::databases::{LONG, chain, millis, open, open_hasty, until, until_free};
+use tenure_testkit::Proxy;
+
+use crate::databases::crashes::until_released;
+use crate::databases::{LONG, chain, entry, millis, open, open_hasty, until, until_free};
 use crate::{Server, dialect};
+
+/// The request is still under way when its client gives up the connection, and arrives after the lock was released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_arrives_after_its_client_has_given_up_grants_nothing() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let (client, other) = (
+        open_hasty(&server.url_on(proxy.port())).await,
+        open(&server.url()).await,
+    );
+    for name in ["a-known-name", "a-new-name"] {
+        if name == "a-known-name" {
+            let guard = other.mutex(name).ttl(LONG).lock().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        proxy.hold_back(name.as_bytes());
+        // Asked again on another connection.
+        match client.mutex(name).ttl(LONG).lock().await {
+            Ok(guard) => until_released(guard).await,
+            Err(error) => println!("{name}: {}", chain(&error)),
+        }
+        assert_eq!(proxy.connections_held_back(), 1);
+        client.settled().await;
+        proxy.let_go();
+        until("the server to be done with it", async || {
+            proxy.connections_held_back() == 0
+        })
+        .await;
+        assert!(entry(&other, name).await.holders.is_empty(), "{name}");
+    }
+}
 
 /// The server answers, but confirms no commit for a while: its replica or its disk is away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -12,7 +46,7 @@ async fn a_grant_that_is_committed_late_is_taken_back() {
     let (client, other) = (open_hasty(&server.url()).await, open(&server.url()).await);
     for name in ["known", "new"] {
         if name == "known" {
-            let guard = client.mutex(name).ttl(LONG).lock().await.unwrap();
+            let guard = other.mutex(name).ttl(LONG).lock().await.unwrap();
             guard.release().await.unwrap();
         }
         dialect::stall_commits(&server);

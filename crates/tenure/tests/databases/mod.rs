@@ -107,7 +107,9 @@ pub(crate) async fn until_granted(client: &Client, name: &str) {
 /// Waits until a lease has been renewed, and so lasts longer than it did.
 pub(crate) async fn until_longer_than(end: Instant, guard: &Guard) {
     until("a renewal", async || {
-        Instant::now() + guard.time_left() > end
+        let (now, left) = (Instant::now(), guard.time_left());
+        // A lease that is over is none that was renewed.
+        !left.is_zero() && now + left > end
     })
     .await;
 }

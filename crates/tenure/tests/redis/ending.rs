@@ -9,25 +9,40 @@ use tenure::{Client, Error, Guard, Name, Owner};
 use tenure_testkit::{Fault, Proxy, RedisServer};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG, open, until};
+use crate::{LONG, PATIENCE, open, until};
 
 /// Runs a `main` on a runtime with one thread and on one with two, and returns how many of the
 /// locks that [`locked`] takes are still held afterwards.
 fn left_behind<F: Future<Output = ()>>(url: &str, main: impl Fn(String) -> F) -> [usize; 2] {
     runtimes().map(|runtime| {
         runtime.block_on(main(url.to_owned()));
+        let ending = Instant::now();
         drop(runtime);
+        let is_in_time = ending.elapsed() < LONGEST_END / 4;
         one_thread().block_on(async {
             let client = open(url).await;
-            let mut held = 0;
-            for number in 0..LOCKS {
-                let name: Name = name(number).parse().unwrap();
-                held += client.list(Some(&name)).await.unwrap().len();
+            let mut held = held(&client).await;
+            // What a machine that stood still left unsent is sent a little later.
+            while held > 0 && !is_in_time && ending.elapsed() < PATIENCE {
+                held = self::held(&client).await;
             }
             held
         })
     })
 }
+
+/// How many of the locks are held.
+async fn held(client: &Client) -> usize {
+    let mut held = 0;
+    for number in 0..LOCKS {
+        let name: Name = name(number).parse().unwrap();
+        held += client.list(Some(&name)).await.unwrap().len();
+    }
+    held
+}
+
+/// How long the end of a program waits for all its releases at most.
+const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// The maximum number of locks that a test takes.
 const LOCKS: usize = 100;

@@ -1,11 +1,13 @@
 //! The proof of a lease in a transaction: what is committed behind it was written under the lock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, Health, Loss, Name};
 
 use super::row::kill;
 use super::{Counter, Database, LEVELS, SHORT, client, name, pausable, run};
+use crate::databases::{ends_by, until_longer_than};
 
 pub(crate) async fn a_lease_is_proved_at_every_level<D: Database>(database: &D) {
     let locks = client(database).await;
@@ -29,10 +31,16 @@ pub(crate) async fn a_lease_that_another_took_over_cannot_commit<D: Database>(da
     let counter = Counter::make(database).await;
     let mut connection = database.connect().await;
     for level in LEVELS {
-        let (ann, pause) = pausable(database).await;
         let name = name("taken over");
-        let mine = ann.mutex(&name).ttl(SHORT).lock().await.unwrap();
-        pause.begin();
+        let (ann, mine) = loop {
+            let (ann, pause) = pausable(database).await;
+            let mine = ann.mutex(&name).ttl(SHORT).lock().await.unwrap();
+            pause.begin();
+            // On a busy machine the lease may be over before the pause begins.
+            if mine.health() == Health::Held {
+                break (ann, mine);
+            }
+        };
         let mut tx = D::begin(&mut connection, level).await;
         run(&mut tx, &counter.add()).await;
         // Waits until the lease is over.
@@ -190,11 +198,12 @@ async fn stands_in_line(locks: &Client, name: &str) {
 }
 
 pub(crate) async fn a_lease_that_was_passed_on_is_proved<D: Database>(database: &D) {
-    let locks = client(database).await;
+    let (locks, pause) = pausable(database).await;
     let name = name("passed on");
     let mut connection = database.connect().await;
     let lock = locks.mutex(&name);
-    // A lease is passed on only for a few milliseconds, which may be over on a busy machine.
+    // A lease is passed on only for a few milliseconds, which by this clock are not over before they begin.
+    pause.begin();
     loop {
         let first = lock.lock().await.unwrap();
         let mut next = Box::pin(lock.lock());
@@ -263,6 +272,46 @@ pub(crate) async fn a_short_transaction_does_not_lose_the_guard<D: Database>(dat
     }
     let mut tx = D::begin(&mut connection, None).await;
     guard.hold_in(&mut tx).await.unwrap();
+}
+
+/// At every moment some reader is between its proof and its commit.
+pub(crate) async fn readers_without_a_gap_do_not_starve_renewals<D: Database>(database: &D) {
+    let (ann, bob) = (client(database).await, client(database).await);
+    let name = name("without a gap");
+    let read = |locks: &Client| locks.rwlock(&name).read().ttl(Duration::from_secs(12));
+    let guards = [
+        read(&ann).lock().await.unwrap(),
+        read(&bob).lock().await.unwrap(),
+    ];
+    let is_over = AtomicBool::new(false);
+    // Of different lengths, so that they do not end together.
+    let reads = async |guard: &Guard, seconds: &str| {
+        let mut connection = database.connect().await;
+        while !is_over.load(Ordering::Relaxed) {
+            let mut tx = D::begin(&mut connection, None).await;
+            guard.hold_in(&mut tx).await.unwrap();
+            run(&mut tx, &D::SLEEP.replace("{seconds}", seconds)).await;
+            D::commit(tx).await.unwrap();
+        }
+    };
+    let renewals = async {
+        for _ in 0..2 {
+            let ends = guards.each_ref().map(ends_by);
+            for (guard, end) in guards.iter().zip(ends) {
+                until_longer_than(end, guard).await;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(
+        renewals,
+        reads(&guards[0], "0.13"),
+        reads(&guards[1], "0.17"),
+        reads(&guards[0], "0.19"),
+        reads(&guards[1], "0.23"),
+        reads(&guards[0], "0.29"),
+        reads(&guards[1], "0.31"),
+    );
 }
 
 pub(crate) async fn counting_under_a_lease_is_exact_though_holders_pause<D: Database>(

@@ -150,6 +150,7 @@ macro_rules! transaction_rules {
             readers_prove_their_leases_side_by_side,
             permits_are_proved_side_by_side,
             a_short_transaction_does_not_lose_the_guard,
+            readers_without_a_gap_do_not_starve_renewals,
             counting_under_a_lease_is_exact_though_holders_pause,
         }
     };

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::schemes;
+use crate::store::mysql::connection::MysqlId;
 use crate::store::mysql::{Mysql, fault};
 use crate::store::sql::FORMAT;
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
@@ -115,6 +116,31 @@ impl Mysql {
     }
 }
 
+/// Sets how long statements may take, if their client waits for less than the shortest lock wait timeout of the server.
+///
+/// A statement that is ended because of it has changed nothing: a commit that has begun goes on. MySQL has no such limit, and
+/// takes it for a comment.
+pub(super) async fn limit_statements(connection: &mut Conn, timeout: Duration) -> Outcome<()> {
+    if timeout >= 2 * SHORTEST_LOCK_WAIT {
+        return Ok(());
+    }
+    let seconds = (timeout / 2).max(Duration::from_millis(1)).as_secs_f64();
+    let set = format!("SET SESSION autocommit = 1 /*M! , max_statement_time = {seconds:.3} */");
+    connection.query_drop(set).await.map_err(fault::of)
+}
+
+/// Returns what the server calls a connection; `None` behind a proxy, whose connections others use too.
+pub(super) async fn id(connection: &mut Conn) -> Outcome<Option<MysqlId>> {
+    let found: Option<(u32, String)> = connection
+        .query_first(
+            "SELECT id, host FROM information_schema.processlist WHERE id = CONNECTION_ID()",
+        )
+        .await
+        .map_err(fault::of)?;
+    let found = found.filter(|(number, _)| *number == connection.id());
+    Ok(found.map(|(number, host)| MysqlId { number, host }))
+}
+
 #[cfg(feature = "mysql-tls")]
 fn tls(settings: &crate::store::sql::settings::Tls) -> mysql_async::SslOpts {
     use mysql_async::{ClientIdentity, SslOpts};
@@ -132,12 +158,15 @@ fn tls(settings: &crate::store::sql::settings::Tls) -> mysql_async::SslOpts {
 }
 
 /// What statements rely on. None waits for a lock of the server for longer than its client waits for it, since it would take
-/// effect when nobody expects it any more.
+/// effect when nobody expects it any more; see also [`limit_statements`].
 const SETUP: [&str; 2] = [
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
      innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, time_zone = '+00:00', wait_timeout = 28800",
 ];
+
+/// The shortest time for which the server waits for a lock.
+const SHORTEST_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// The table's comment, which has its format, and its engine.
 const FIND_TABLE: &str = "SELECT table_comment, engine FROM information_schema.tables \

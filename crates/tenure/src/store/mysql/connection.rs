@@ -23,14 +23,28 @@ pub(crate) struct MysqlConnection {
     statements: Statements,
     /// When the server started.
     started: Instant,
+    id: Option<MysqlId>,
+}
+
+/// The number of a connection, and where it comes from: numbers begin again when the server does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MysqlId {
+    pub(super) number: u32,
+    pub(super) host: String,
 }
 
 impl MysqlConnection {
-    pub(super) fn new(connection: Conn, statements: Statements, started: Instant) -> Self {
+    pub(super) fn new(
+        connection: Conn,
+        statements: Statements,
+        started: Instant,
+        id: Option<MysqlId>,
+    ) -> Self {
         Self {
             connection,
             statements,
             started,
+            id,
         }
     }
 
@@ -93,8 +107,34 @@ impl MysqlConnection {
 
 #[async_trait]
 impl Connection for MysqlConnection {
+    type Id = MysqlId;
+
     fn is_closed(&self) -> bool {
         self.connection.is_disconnected()
+    }
+
+    fn id(&self) -> Option<MysqlId> {
+        self.id.clone()
+    }
+
+    async fn end(&mut self, abandoned: &[MysqlId]) -> Outcome<usize> {
+        let look = "SELECT host FROM information_schema.processlist WHERE id = ?";
+        let mut left = 0;
+        for id in abandoned {
+            let found = self.connection.exec_first(look, (id.number,)).await;
+            let found: Option<String> = found.map_err(fault::of)?;
+            if found.as_ref() != Some(&id.host) {
+                continue;
+            }
+            left += 1;
+            let killed = self.connection.query_drop(format!("KILL {}", id.number));
+            match killed.await.map_err(fault::of) {
+                Err(fault) if fault.broken => return Err(fault),
+                // It may be gone by now; the next look says so.
+                _ => {}
+            }
+        }
+        Ok(left)
     }
 
     async fn take(&mut self, take: &Take<'_>) -> Outcome<Took> {

@@ -64,8 +64,9 @@ fn of_server(error: &ServerError) -> Fault {
 
 fn kind(code: u16) -> (FaultKind, bool) {
     match code {
-        // A lock of the database, a deadlock, a row that changed, a table that others make at this moment.
-        1205 | 1213 | 1020 | 1050 | 1062 | 3572 => (FaultKind::Conflict, false),
+        // A lock of the database, a statement that took too long for one, a deadlock, a row that changed, a table that others
+        // make at this moment.
+        1205 | 1969 | 1213 | 1020 | 1050 | 1062 | 3572 => (FaultKind::Conflict, false),
         // Full, read-only, not ready, or the table is gone.
         1040 | 1203 | 1226 | 1290 | 1792 | 1836 | 1146 | 1047 => (FaultKind::Refused, true),
         // A right, a password, a database or a column is missing.

@@ -96,11 +96,10 @@ impl Database for Mysql {
     async fn connect(&self) -> Outcome<MysqlConnection> {
         let mut connection = self.session().await?;
         let started = self.prepare(&mut connection).await?;
-        Ok(MysqlConnection::new(
-            connection,
-            self.statements.clone(),
-            started,
-        ))
+        connect::limit_statements(&mut connection, self.settings.timeout).await?;
+        let id = connect::id(&mut connection).await?;
+        let statements = self.statements.clone();
+        Ok(MysqlConnection::new(connection, statements, started, id))
     }
 
     async fn listen(&self, session: Session) -> Outcome<Option<Doorbell>> {

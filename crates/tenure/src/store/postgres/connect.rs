@@ -11,10 +11,11 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::error::Result;
 use crate::schemes;
+use crate::store::postgres::connection::PostgresId;
 use crate::store::postgres::{Postgres, fault};
 use crate::store::sql::FORMAT;
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
@@ -83,18 +84,27 @@ impl Postgres {
         log_in(config, stream, port, NoTls, host).await
     }
 
-    /// Sets what statements rely on. Not where others get the same connection afterwards: they would get the settings too.
-    pub(super) async fn set_up(&self, client: &Client) -> Outcome<()> {
+    /// Sets what statements rely on, and returns what the server calls the connection. Not where others get the same connection
+    /// afterwards: they would get the settings too.
+    pub(super) async fn set_up(&self, client: &Client) -> Outcome<PostgresId> {
         let set = format!(
             "SELECT set_config(s.name, w.value, false) \
              FROM (VALUES ('default_transaction_isolation', 'read committed'), ('plan_cache_mode', 'force_generic_plan'), \
                    ('enable_seqscan', 'off'), ('jit', 'off'), ('lock_timeout', '{}ms'), ('idle_session_timeout', '0'), \
                    ('statement_timeout', '0'), ('synchronous_commit', 'on')) AS w (name, value) \
              JOIN pg_settings AS s USING (name) \
-             WHERE s.name <> 'synchronous_commit' OR s.setting = 'off'",
+             WHERE s.name <> 'synchronous_commit' OR s.setting = 'off'; \
+             SELECT pid, (date_part('epoch', backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid()",
             lock_wait(&self.settings).as_millis()
         );
-        run(client, &set).await
+        let answer = client.simple_query(&set).await.map_err(fault::of)?;
+        let last = last_row(&answer)?;
+        let number = |column| last.get(column)?.parse::<i64>().ok();
+        let process = number(0).and_then(|process| process.try_into().ok());
+        let id = process.zip(number(1));
+        let (process, since) =
+            id.ok_or_else(|| Fault::damaged("the server has no number for a session"))?;
+        Ok(PostgresId { process, since })
     }
 
     /// Finds the table, and makes it if need be.
@@ -133,11 +143,7 @@ impl Postgres {
             self.table
         );
         let answer = client.simple_query(&look).await.map_err(fault::of)?;
-        let last = answer.iter().rev().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        let last = last.ok_or_else(|| Fault::damaged("the server did not answer"))?;
+        let last = last_row(&answer)?;
         Ok(Found {
             is_standby: last.get(0) == Some("t"),
             table: last.get(1).map(|persistence| Table {
@@ -280,6 +286,14 @@ where
         port,
         task: task.abort_handle(),
     })
+}
+
+fn last_row(answer: &[SimpleQueryMessage]) -> Outcome<&SimpleQueryRow> {
+    let last = answer.iter().rev().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    last.ok_or_else(|| Fault::damaged("the server did not answer"))
 }
 
 async fn run(client: &Client, statement: &str) -> Outcome<()> {

@@ -25,19 +25,34 @@ pub(crate) struct PostgresConnection {
     statements: Statements,
     /// What was prepared, by its text; not used where each transaction may have another server.
     prepared: HashMap<Arc<str>, Statement>,
+    /// None where sessions are shared.
+    id: Option<PostgresId>,
     is_pooled: bool,
+}
+
+/// The process of a connection, and when it began in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PostgresId {
+    pub(super) process: i32,
+    pub(super) since: i64,
 }
 
 /// A parameter and its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl PostgresConnection {
-    pub(super) fn new(session: PostgresSession, statements: Statements, is_pooled: bool) -> Self {
+    /// Makes a connection of a session; one without an id is shared with others.
+    pub(super) fn new(
+        session: PostgresSession,
+        statements: Statements,
+        id: Option<PostgresId>,
+    ) -> Self {
         Self {
             session,
             statements,
             prepared: HashMap::new(),
-            is_pooled,
+            id,
+            is_pooled: id.is_none(),
         }
     }
 
@@ -146,8 +161,23 @@ impl PostgresConnection {
 
 #[async_trait]
 impl Connection for PostgresConnection {
+    type Id = PostgresId;
+
     fn is_closed(&self) -> bool {
         self.session.client.is_closed()
+    }
+
+    fn id(&self) -> Option<PostgresId> {
+        self.id
+    }
+
+    async fn end(&mut self, abandoned: &[PostgresId]) -> Outcome<usize> {
+        let text = Arc::clone(&self.statements.end);
+        let processes: Vec<_> = abandoned.iter().map(|id| id.process).collect();
+        let since: Vec<_> = abandoned.iter().map(|id| id.since).collect();
+        let parameters: [Parameter<'_>; 2] =
+            [(&processes, Type::INT4_ARRAY), (&since, Type::INT8_ARRAY)];
+        Ok(self.query(&text, &parameters).await?.len())
     }
 
     async fn take(&mut self, take: &Take<'_>) -> Outcome<Took> {
@@ -273,7 +303,10 @@ impl Connection for PostgresConnection {
         let text = match &write.read {
             Some(read) => {
                 parameters.push((read, Type::INT8));
-                Arc::clone(&self.statements.update)
+                match write.is_shared {
+                    true => Arc::clone(&self.statements.update_shared),
+                    false => Arc::clone(&self.statements.update),
+                }
             }
             None => Arc::clone(&self.statements.insert),
         };

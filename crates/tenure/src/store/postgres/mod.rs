@@ -106,19 +106,16 @@ impl Database for Postgres {
     async fn connect(&self) -> Outcome<PostgresConnection> {
         let mut session = self.session().await?;
         let is_pooled = self.is_pooled(&mut session).await?;
-        if !is_pooled {
-            self.set_up(&session.client).await?;
-        }
+        let id = match is_pooled {
+            true => None,
+            false => Some(self.set_up(&session.client).await?),
+        };
         self.find_or_make_table(&session.client).await?;
         let statements = match is_pooled {
             true => &self.pooled_statements,
             false => &self.statements,
         };
-        Ok(PostgresConnection::new(
-            session,
-            statements.clone(),
-            is_pooled,
-        ))
+        Ok(PostgresConnection::new(session, statements.clone(), id))
     }
 
     async fn listen(&self, session: Session) -> Outcome<Option<Listener>> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::driver::{Loss, RowProof};
+use crate::driver::{Loss, Mode, RowProof};
 use crate::error::{Error, Result};
 use crate::store::postgres::Postgres;
+use crate::store::postgres::statements::turn_key;
 use crate::store::sql::database::Database;
 use crate::transaction::lease::{judge, number, only};
 use crate::transaction::row::Patience;
@@ -96,12 +97,20 @@ pub(crate) async fn hold(
     transaction: &mut dyn Transaction,
     proof: &RowProof,
 ) -> Result<Result<(), Loss>> {
-    let strength = match proof.mode {
-        crate::driver::Mode::Exclusive => "UPDATE",
-        _ => "SHARE",
+    let (strength, turn) = match proof.mode {
+        Mode::Exclusive => ("UPDATE", String::new()),
+        // First of all the lock for which those who write the row queue up too: see `statements/update.sql`.
+        _ => (
+            "SHARE",
+            format!(
+                " AND (SELECT pg_advisory_xact_lock_shared({})::text) IS NOT NULL",
+                turn_key(&proof.table)
+            ),
+        ),
     };
     let statement = HOLD
         .replace("{table}", &proof.table)
+        .replace("{and turn}", &turn)
         .replace("{strength}", strength);
     let found = transaction.run(&statement, &[proof.name.as_str()]).await;
     let found = found.map_err(error)?;
@@ -170,7 +179,7 @@ const HOLD: &str = "WITH held AS MATERIALIZED (\
     SELECT l.claim, l.client, l.fence::text, l.fences::text, \
            (date_part('epoch', l.since) * 1000000)::bigint::text AS since, \
            (date_part('epoch', l.ends) * 1000000)::bigint::text AS ends, l.evicted::text, l.more \
-    FROM {table} AS l WHERE l.name = $1 FOR {strength}) \
+    FROM {table} AS l WHERE l.name = $1{and turn} FOR {strength}) \
     SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint::text, held.* FROM held";
 
 const ISOLATION: &str = "SELECT current_setting('transaction_isolation')";

@@ -368,6 +368,10 @@ impl<D: Database> Sql<D> {
             let write = Write {
                 name,
                 read: found.row.as_ref().map(|row| row.version),
+                is_shared: found
+                    .row
+                    .as_ref()
+                    .is_some_and(|row| row.columns.more.is_some()),
                 version: version(),
                 columns: &columns,
                 letters: &others,

@@ -50,8 +50,17 @@ pub(crate) trait Database: Debug + Send + Sync + 'static {
 /// Each method is one decision of the database in a transaction of its own, and leaves none open.
 #[async_trait]
 pub(crate) trait Connection: Debug + Send + 'static {
+    /// What the server calls a connection.
+    type Id: Debug + Clone + PartialEq + Send;
+
     /// Whether it was closed, as far as is known without asking.
     fn is_closed(&self) -> bool;
+
+    /// What the server calls this connection; `None` if it may belong to others, too.
+    fn id(&self) -> Option<Self::Id>;
+
+    /// Tells other connections of this client to end; returns how many of them are not over yet.
+    async fn end(&mut self, abandoned: &[Self::Id]) -> Outcome<usize>;
 
     /// Takes a free name: one statement.
     async fn take(&mut self, take: &Take<'_>) -> Outcome<Took>;
@@ -167,6 +176,8 @@ pub(crate) struct Write<'a> {
     pub(crate) name: &'a Name,
     /// The version that was read; none if there was no row.
     pub(crate) read: Option<i64>,
+    /// Whether the row that was read may have several holders.
+    pub(crate) is_shared: bool,
     pub(crate) version: i64,
     pub(crate) columns: &'a Columns,
     pub(crate) letters: &'a [Letter],

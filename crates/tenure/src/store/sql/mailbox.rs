@@ -245,8 +245,12 @@ impl<D: Database> Shared<D> {
     }
 
     /// Hears the bell until it breaks or nothing is to be heard any more.
+    ///
+    /// A look that fails, because all connections for statements are busy for example, is repeated and leaves the bell as it is: without
+    /// a bell others would take this client for gone.
     async fn hear(&self, mut bell: D::Bell) -> Heard {
         let mut idle_since = None;
+        let mut pause = SHORTEST_PAUSE;
         loop {
             idle_since = match self.interests.lock().is_empty() {
                 true => idle_since.or_else(|| Some(Instant::now())),
@@ -256,18 +260,21 @@ impl<D: Database> Shared<D> {
                 return Heard::Enough;
             }
             let watched = self.watched();
-            let looked = match bell.heard(&watched).await {
-                Ok(Some(letter)) => {
-                    self.deliver(&letter);
-                    continue;
+            match bell.heard(&watched).await {
+                Ok(Some(letter)) => self.deliver(&letter),
+                Ok(None) => match self.look().await {
+                    Ok(_) => pause = SHORTEST_PAUSE,
+                    Err(fault) => {
+                        tracing::debug!(error = %fault.source, "the rows cannot be read, looking again");
+                        sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_LOOK_PAUSE);
+                    }
+                },
+                Err(fault) => {
+                    tracing::debug!(error = %fault.source, "the bell is broken");
+                    // Others take it for gone until it is there again.
+                    return Heard::TryAgain;
                 }
-                Ok(None) => self.look().await,
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = looked {
-                tracing::debug!(error = %fault.source, "the bell is broken");
-                // Others take it for gone until it is there again.
-                return Heard::TryAgain;
             }
         }
     }
@@ -464,3 +471,42 @@ const SLOW_LOOK: Duration = Duration::from_millis(100);
 /// After how long another bell is tried.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// After how long at most rows are read again that could not be.
+const LONGEST_LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::store::sql::stub::Stub;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_pool_leaves_the_bell_as_it_is() {
+        let database = Arc::new(Stub::default());
+        let second = Duration::from_secs(1);
+        let pool = Arc::new(Pool::new(Arc::clone(&database), 1, second, second));
+        let (mailbox, mut news) = Mailbox::new(Arc::clone(&database), Arc::clone(&pool), 7, second);
+        let waits = Interest::Waits {
+            asked: 0,
+            asks: 0,
+            tells: false,
+            turn: 0,
+        };
+        mailbox.add(&Name::new("a").unwrap(), &ClaimId::unique(), waits);
+        mailbox.open().await;
+        let busy = pool.lend().await.unwrap();
+        sleep(20 * second).await;
+        assert_eq!(mailbox.reach(), Reach::Bell);
+        assert_eq!(database.bells.load(Ordering::Relaxed), 1);
+        assert!(news.try_recv().is_err());
+        // It looks as soon as it can.
+        busy.ended(Ok(Ok(()))).unwrap();
+        let heard = timeout(5 * second, news.recv()).await;
+        assert!(
+            matches!(heard, Ok(Some(News::AskAgain(Some(_))))),
+            "{heard:?}"
+        );
+    }
+}

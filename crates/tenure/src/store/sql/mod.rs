@@ -9,6 +9,7 @@
 //! | `mailbox` | how a client hears that its turn has come |
 //! | `turns` | one change of a name at a time in each client |
 //! | `pool`, `fault` | connections, and what goes wrong on them |
+//! | `abandoned` | connections on which a statement may still be in flight |
 //! | `doctor` | how the doctors of both databases ask, and the checks that they share |
 //! | `lazy` | releases that a crash of the server may undo |
 //! | `sweep` | deletes rows of names that are not used any more |
@@ -17,6 +18,7 @@
 //! decides by `store/ledger`, and writes the row back if its version is still the same. No transaction is open in
 //! between, so that a client that stands still blocks nobody. The database's clock decides.
 
+mod abandoned;
 mod change;
 pub(crate) mod database;
 #[cfg(feature = "doctor")]
@@ -29,6 +31,8 @@ pub(crate) mod record;
 pub(crate) mod settings;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+#[cfg(test)]
+mod stub;
 mod sweep;
 #[cfg(feature = "postgres-tls")]
 pub(crate) mod tls;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{error::Elapsed, timeout};
 
+use crate::store::sql::abandoned::Abandoned;
 use crate::store::sql::database::{Connection, Database};
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
 use crate::store::sql::lazy::LazyReleases;
@@ -22,6 +23,7 @@ pub(crate) struct Pool<D: Database> {
     /// Whether a connection was lost, and with it maybe what a server has not written to disk.
     lost: AtomicBool,
     pub(super) releases: LazyReleases,
+    abandoned: Abandoned<D::Connection>,
     timeout: Duration,
     connect_timeout: Duration,
 }
@@ -30,7 +32,8 @@ pub(crate) struct Pool<D: Database> {
 #[derive(Debug)]
 pub(crate) struct Lent<'a, D: Database> {
     pool: &'a Pool<D>,
-    connection: D::Connection,
+    /// Taken out at the end.
+    connection: Option<D::Connection>,
     _turn: SemaphorePermit<'a>,
 }
 
@@ -49,6 +52,7 @@ impl<D: Database> Pool<D> {
             idle: Mutex::new(Vec::new()),
             lost: AtomicBool::new(false),
             releases: LazyReleases::default(),
+            abandoned: Abandoned::default(),
             timeout,
             connect_timeout,
         }
@@ -71,13 +75,17 @@ impl<D: Database> Pool<D> {
             return Err(Fault::new(FaultKind::Refused, why));
         };
         let turn = turn.map_err(|closed| Fault::new(FaultKind::Refused, closed))?;
-        let connection = match self.idle() {
+        let mut connection = match self.idle() {
             Some(connection) => connection,
             None => self.connect().await?,
         };
+        if let Err(fault) = self.abandoned.end(&mut connection, self.timeout).await {
+            self.met_its_end();
+            return Err(unconnected(fault, &self.database.place()));
+        }
         Ok(Lent {
             pool: self,
-            connection,
+            connection: Some(connection),
             _turn: turn,
         })
     }
@@ -86,6 +94,12 @@ impl<D: Database> Pool<D> {
     pub(crate) async fn settled(&self) {
         // Closed only with the pool.
         let _ = self.free.acquire_many(self.size).await;
+    }
+
+    /// Takes in that a connection is of no use any more: the others may have met the same end, and new ones are made soon enough.
+    fn met_its_end(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        self.idle.lock().clear();
     }
 
     fn idle(&self) -> Option<D::Connection> {
@@ -129,22 +143,31 @@ impl<D: Database> Pool<D> {
 
 impl<D: Database> Lent<'_, D> {
     /// Takes in how a request on this connection ended, and gives the connection back if it is well.
-    pub(crate) fn ended<T>(self, outcome: Result<Outcome<T>, Elapsed>) -> Outcome<T> {
-        let is_broken = match &outcome {
-            Ok(Ok(_)) => false,
-            Ok(Err(fault)) => fault.broken,
-            Err(_) => true,
+    pub(crate) fn ended<T>(mut self, outcome: Result<Outcome<T>, Elapsed>) -> Outcome<T> {
+        let (is_broken, is_known) = match &outcome {
+            Ok(Ok(_)) => (false, true),
+            Ok(Err(fault)) => (fault.broken, fault.kind != FaultKind::Unknown),
+            Err(_) => (true, false),
         };
-        match is_broken {
-            // The others may have met the same end; a new one is made soon enough.
-            true => {
-                self.pool.lost.store(true, Ordering::Relaxed);
-                self.pool.idle.lock().clear();
-            }
-            false => self.pool.idle.lock().push(self.connection),
+        if is_broken {
+            self.pool.met_its_end();
+        }
+        if is_known || !is_broken {
+            let connection = self.connection.take();
+            let well = connection.filter(|_| !is_broken);
+            self.pool.idle.lock().extend(well);
         }
         let late = || format!("no answer in {:?}", self.pool.timeout);
         outcome.unwrap_or_else(|_| Err(Fault::new(FaultKind::Unknown, late())))
+    }
+}
+
+impl<D: Database> Drop for Lent<'_, D> {
+    fn drop(&mut self) {
+        // A request that was cut short, or whose outcome is unknown.
+        if let Some(connection) = self.connection.take() {
+            self.pool.abandoned.add(&connection);
+        }
     }
 }
 
@@ -152,13 +175,19 @@ impl<D: Database> std::ops::Deref for Lent<'_, D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
-        &self.connection
+        match &self.connection {
+            Some(connection) => connection,
+            None => unreachable!("it is taken out at the end alone"),
+        }
     }
 }
 
 impl<D: Database> std::ops::DerefMut for Lent<'_, D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
-        &mut self.connection
+        match &mut self.connection {
+            Some(connection) => connection,
+            None => unreachable!("it is taken out at the end alone"),
+        }
     }
 }
 

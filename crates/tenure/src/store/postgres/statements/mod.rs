@@ -7,6 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(super) struct Statements {
     pub(super) create: Arc<str>,
+    pub(super) end: Arc<str>,
     pub(super) extend: Arc<str>,
     pub(super) give: Arc<str>,
     pub(super) insert: Arc<str>,
@@ -19,6 +20,8 @@ pub(super) struct Statements {
     pub(super) take: Arc<str>,
     pub(super) unlocked: Arc<str>,
     pub(super) update: Arc<str>,
+    /// The same for a name that may have several holders.
+    pub(super) update_shared: Arc<str>,
 }
 
 impl Statements {
@@ -31,8 +34,14 @@ impl Statements {
             let ms = patience.as_millis();
             format!(" AND (SELECT set_config('lock_timeout', '{ms}', true)) IS NOT NULL")
         });
+        // The patience inside counts for the wait for this lock.
+        let turn = format!(
+            " AND (SELECT pg_advisory_xact_lock({})::text WHERE true{patience}) IS NOT NULL",
+            turn_key(table)
+        );
         let text = |text: &str| -> Arc<str> {
-            let mut text = without_comments(text).replace("{table}", table);
+            let mut text = without_comments(text).replace("{and turn}", "");
+            text = text.replace("{table}", table);
             text = text.replace("{and patience}", &patience);
             for (mark, meaning) in MARKS {
                 text = text.replace(mark, meaning);
@@ -45,6 +54,7 @@ impl Statements {
         };
         Self {
             create: text(include_str!("create.sql")),
+            end: text(include_str!("end.sql")),
             extend: text(include_str!("extend.sql")),
             give: text(include_str!("give.sql")),
             insert: text(include_str!("insert.sql")),
@@ -57,8 +67,14 @@ impl Statements {
             take: text(include_str!("take.sql")),
             unlocked: text(include_str!("unlocked.sql")),
             update: text(include_str!("update.sql")),
+            update_shared: text(&include_str!("update.sql").replace("{and turn}", &turn)),
         }
     }
+}
+
+/// The key of the advisory lock for which holders of a name, $1, and those who write its row queue up.
+pub(super) fn turn_key(table: &str) -> String {
+    format!("hashtextextended('{table} ' || $1 COLLATE \"C\", 0)")
 }
 
 /// What stands for parts that several statements have.

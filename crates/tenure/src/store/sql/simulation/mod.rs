@@ -189,8 +189,18 @@ impl SimulatedConnection {
 
 #[async_trait]
 impl Connection for SimulatedConnection {
+    type Id = ();
+
     fn is_closed(&self) -> bool {
         self.0.is_closed()
+    }
+
+    fn id(&self) -> Option<()> {
+        None
+    }
+
+    async fn end(&mut self, _abandoned: &[()]) -> Outcome<usize> {
+        Ok(0)
     }
 
     async fn take(&mut self, take: &Take<'_>) -> Outcome<Took> {
