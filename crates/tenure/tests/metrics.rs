@@ -169,7 +169,7 @@ async fn a_kept_lease_is_neither_held_nor_lost() {
         assert_eq!(sums.of("tenure_granted_total"), f64::from(uses));
         assert_eq!(sums.of("tenure_hold_seconds"), f64::from(uses));
     }
-    let evicted = locks.evict(&"a".parse().unwrap()).await.unwrap();
+    let evicted = locks.evict("a").await.unwrap();
     assert_eq!(evicted.len(), 1, "it is kept");
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(sums.of("tenure_lost_total"), 0.0);

@@ -412,7 +412,7 @@ async fn a_kept_lease_that_is_lost_is_forgotten() {
     let world = World::with_a_kept_lease().await;
     let lock = lock(&world.here);
     let before = pair(&lock).await;
-    let evicted = world.there.evict(&"a".parse().unwrap()).await.unwrap();
+    let evicted = world.there.evict("a").await.unwrap();
     assert_eq!(evicted.len(), 1);
     sleep(millis(1)).await;
     let guard = lock.lock().await.unwrap();

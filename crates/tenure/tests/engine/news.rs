@@ -131,7 +131,7 @@ async fn an_eviction_that_overtakes_the_grant_is_heard() {
     let here = world.here.clone();
     let locked = tokio::spawn(async move { here.mutex("a").lock().await.unwrap() });
     sleep(millis(10)).await;
-    world.there.evict(&"a".parse().unwrap()).await.unwrap();
+    world.there.evict("a").await.unwrap();
     let guard = locked.await.unwrap();
     assert_eq!(guard.health(), Health::Lost(Loss::Evicted));
 }
@@ -149,7 +149,7 @@ async fn a_grant_that_was_evicted_while_it_was_asked_for_again_is_not_served() {
     world.fault.tell(News::AskAgain(None));
     sleep(millis(10)).await;
     held.release().await.unwrap();
-    world.there.evict(&"a".parse().unwrap()).await.unwrap();
+    world.there.evict("a").await.unwrap();
     let next = world.there.mutex("a").lock().await.unwrap();
     sleep(secs(10)).await;
     assert!(!waiting.is_finished(), "two holders at once");

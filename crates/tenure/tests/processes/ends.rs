@@ -184,8 +184,7 @@ async fn a_lease_by_hand_is_taken_up_by_another_process() {
     ann.granted(&format!("lease a ttl={LONG_MS} owner=job"))
         .await;
     ann.kill();
-    let name = "a".parse().unwrap();
-    let mut leases = client.leases(&name, "job").await.unwrap();
+    let mut leases = client.leases("a", "job").await.unwrap();
     let lease = leases.pop().expect("it outlives its process");
     assert_eq!(leases, []);
     assert!(client.renew(&lease).await.unwrap().fence().is_some());

@@ -37,8 +37,8 @@ async fn a_stopped_holder_finds_out_about_all_its_losses() {
     assert_eq!(ann.answer().await, format!("granted {MANY}"));
     ann.stop();
     for count in 0..MANY {
-        let name = format!("n{count}").parse().unwrap();
-        assert_eq!(client.evict(&name).await.unwrap().len(), 1);
+        let name = format!("n{count}");
+        assert_eq!(client.evict(name).await.unwrap().len(), 1);
     }
     ann.go_on();
     assert_eq!(ann.ask("all-lost").await, format!("lost {MANY}"));
@@ -57,8 +57,8 @@ async fn a_process_stopped_for_good_holds_up_nobody_elses_news() {
     assert_eq!(ann.answer().await, format!("granted {MANY}"));
     ann.stop();
     for count in 0..MANY {
-        let name = format!("n{count}").parse().unwrap();
-        client.evict(&name).await.unwrap();
+        let name = format!("n{count}");
+        client.evict(name).await.unwrap();
     }
     for _ in 0..20 {
         let guard = client.mutex("a").lock().await.unwrap();

@@ -81,7 +81,7 @@ async fn lease_with_another_number(nodes: &Nodes) -> Lease {
     until("the last node to have it", async || nodes.is_taken(2, "a")).await;
     assert!(nodes.fence(2, "a") > Some(fence.get()));
     let bob = open(&nodes.url()).await;
-    let found = bob.leases(&"a".parse().unwrap(), "ann").await.unwrap();
+    let found = bob.leases("a", "ann").await.unwrap();
     let [lease] = &found[..] else {
         panic!("{found:?}");
     };
