@@ -10,6 +10,7 @@ use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::store::Store;
+use crate::waiting::tell_while;
 
 /// The flags of a lock request.
 #[derive(Debug, Args)]
@@ -38,6 +39,10 @@ pub(crate) struct Ask {
     /// Say why, for people who look at the lock
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+
+    /// Say nothing while waiting; errors are still reported
+    #[arg(short, long)]
+    quiet: bool,
 
     /// Ask as this owner: processes of one job that name the same owner share the lock
     #[arg(long, value_name = "TEXT")]
@@ -77,6 +82,7 @@ impl Ask {
         };
         Wait {
             patience,
+            quiet: self.quiet,
             begun: Instant::now(),
             outage: None,
             pause: SHORTEST_PAUSE,
@@ -90,6 +96,7 @@ impl Ask {
 #[derive(Debug)]
 pub(crate) struct Wait {
     patience: Patience,
+    quiet: bool,
     begun: Instant,
     /// Why the store was unavailable at the last attempt.
     outage: Option<Failure>,
@@ -122,27 +129,38 @@ impl Wait {
     }
 
     /// Waits for the lock.
-    pub(crate) async fn guard(&mut self, lock: &Lock, name: &Name) -> Result<Guard> {
+    pub(crate) async fn guard(
+        &mut self,
+        client: &Client,
+        lock: &Lock,
+        name: &Name,
+    ) -> Result<Guard> {
         let ask = async |patience| match patience {
             Patience::None => lock.try_lock().await,
             Patience::For(time) => lock.lock_timeout(time).await.map(Some),
             Patience::Endless => lock.lock().await.map(Some),
         };
-        self.ask(name, ask).await
+        self.ask(client, name, ask).await
     }
 
     /// Waits for a lease by hand.
-    pub(crate) async fn lease(&mut self, lock: &Lock, name: &Name) -> Result<Lease> {
+    pub(crate) async fn lease(
+        &mut self,
+        client: &Client,
+        lock: &Lock,
+        name: &Name,
+    ) -> Result<Lease> {
         let ask = async |patience| match patience {
             Patience::None => lock.try_lease().await,
             Patience::For(time) => lock.lease_timeout(time).await.map(Some),
             Patience::Endless => lock.lease().await.map(Some),
         };
-        self.ask(name, ask).await
+        self.ask(client, name, ask).await
     }
 
     async fn ask<T>(
         &mut self,
+        client: &Client,
         name: &Name,
         ask: impl AsyncFn(Patience) -> tenure::Result<Option<T>>,
     ) -> Result<T> {
@@ -152,7 +170,13 @@ impl Wait {
                 Patience::For(time) => Patience::For(self.left(time).max(LEAST_TO_ASK.min(time))),
                 patience => patience,
             };
-            match self.granted(ask(patience).await, name) {
+            let answer = match patience {
+                Patience::For(_) | Patience::Endless if !self.quiet => {
+                    tell_while(client, name, ask(patience)).await
+                }
+                _ => ask(patience).await,
+            };
+            match self.granted(answer, name) {
                 Ok(granted) => return Ok(granted),
                 Err(failure) => self.again_after(failure).await?,
             }
@@ -194,7 +218,7 @@ impl Wait {
         // A reason that contains a countdown is still the same reason.
         let same = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
         let told = self.outage.as_ref().and_then(Failure::outage).map(same);
-        if told != Some(same(reason)) {
+        if !self.quiet && told != Some(same(reason)) {
             anstream::eprintln!("tenure: {reason}; waiting for the store");
         }
         self.outage = Some(failure);

@@ -20,6 +20,7 @@ mod run;
 pub mod signals;
 pub mod store;
 pub mod usage;
+mod waiting;
 mod watch;
 mod workbench;
 

@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use tenure::driver::{About, Entry, Holder, Mode, Waiter};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use crate::duration::Rounded;
@@ -378,6 +378,11 @@ pub fn start_log(default: Option<&str>) {
             .with(lines.with_filter(targets))
             .init();
     }
+}
+
+/// Returns whether the log may write to stderr.
+pub(crate) fn is_logging() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
 }
 
 /// The log on stderr, which makes hidden characters visible.

@@ -62,7 +62,7 @@ async fn granted(
     if let Some(longest) = args.max_hold {
         lock = lock.max_hold(longest);
     }
-    let answer = signals.unless(wait.guard(&lock, name)).await;
+    let answer = signals.unless(wait.guard(client, &lock, name)).await;
     let failure = match answer {
         Ok(Ok(guard)) => return Ok(guard),
         Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
