@@ -40,9 +40,9 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// Say nothing while waiting; errors are still reported
+    /// Say nothing while waiting or if NAME is busy, and give no warnings; errors are still reported
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
 
     /// Ask as this owner: processes of one job that name the same owner share the lock
     #[arg(long, value_name = "TEXT")]
@@ -209,7 +209,10 @@ impl Wait {
     /// failure.
     async fn again_after(&mut self, failure: Failure) -> Result<()> {
         let (Some(reason), Patience::For(time)) = (failure.outage(), self.patience) else {
-            return Err(failure);
+            return Err(match self.quiet && failure.is_busy() {
+                true => Failure::silent(failure.code()),
+                false => failure,
+            });
         };
         let left = self.left(time);
         if left.is_zero() {

@@ -98,6 +98,7 @@ Examples:
   tenure run nightly-backup -- ./backup.sh
   tenure run deploy --wait 10m --reason 'release 1.4' -- make deploy
   tenure run report --no-wait --at-least 1m -- ./report   # from cron on many machines
+  tenure run report --no-wait --busy-code 0 --quiet -- ./report   # no mail if it runs elsewhere
   tenure run gpu --permits 1/4 -- ./train
   tenure run catalog --shared -- ./read-only-job
   tenure run stock -- sh -c 'psql -v fence=$TENURE_FENCE -f sell.sql'")]

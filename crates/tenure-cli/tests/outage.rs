@@ -298,4 +298,6 @@ fn a_ttl_that_one_lost_answer_would_end_is_warned_of() {
     assert_eq!(short.code, 0);
     assert!(short.err.contains("use --ttl 6s"), "{}", short.err);
     assert_eq!(run("6s").err, "");
+    let quiet = ["run", "a", "--ttl", "5s", "--quiet", "--", "true"];
+    assert_eq!(tenure(&server.url(), &quiet).err, "");
 }

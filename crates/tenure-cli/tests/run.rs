@@ -152,6 +152,24 @@ fn a_busy_lock_gives_75_or_the_code_of_your_choice() {
 }
 
 #[test]
+fn a_quiet_command_says_nothing_when_busy_but_reports_errors() {
+    let place = Place::new();
+    let _holder = place.hold("a", &[]);
+    let cron = ["a", "--no-wait", "--busy-code", "0", "--quiet"];
+    let late = ["a", "--wait", "50ms", "-q"];
+    for (flags, code) in [(&cron[..], 0), (&late, 75)] {
+        let ended = place.start(flags, "echo never").ended();
+        let said = (ended.out.as_str(), ended.err.as_str());
+        assert_eq!((ended.code, said), (code, ("", "")), "{flags:?}");
+    }
+    let taken = place.run(&["acquire", "a", "--no-wait", "--quiet", "--json"]);
+    assert_eq!((taken.code, taken.err.as_str()), (75, ""));
+    let wrong = place.run(&["run", "b", "--quiet", "--", "no-such-command"]);
+    assert_eq!(wrong.code, 127);
+    assert!(wrong.err.contains("was not found"), "{}", wrong.err);
+}
+
+#[test]
 fn a_wait_can_succeed_in_time() {
     let place = Place::new();
     let holder = place.hold("a", &[]);

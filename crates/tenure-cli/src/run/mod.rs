@@ -79,6 +79,7 @@ fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     let least = client.capabilities().shortest_safe_ttl();
     if let Some(timeout) = client.capabilities().timeout
         && ttl < least
+        && !args.ask.quiet
     {
         let (ttl, least, timeout) = (Rounded(ttl), Rounded(least), Rounded(timeout));
         anstream::eprintln!(
