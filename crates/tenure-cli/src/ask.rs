@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
+use tenure::driver::Mode;
 use tenure::{Client, Error, Guard, Lease, Lock, Name, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::nested::Around;
+use crate::output::escape;
 use crate::store::Store;
 use crate::waiting::tell_while;
 
@@ -71,6 +74,26 @@ impl Ask {
     /// Returns whether the flags name an owner.
     pub(crate) fn has_owner(&self) -> bool {
         self.owner.is_some()
+    }
+
+    /// Refuses to wait for ever for a lock that the command around this one holds.
+    pub(crate) async fn check_nesting(&self, client: &Client, name: &Name) -> Result<()> {
+        if self.no_wait || self.wait.is_some() {
+            return Ok(());
+        }
+        let mode = match self.permits {
+            Some(Permits { take, of }) => Mode::Permits { take, of },
+            None if self.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        };
+        match Around::find(client, name, mode, self.owner.as_deref()).await {
+            Some(around) if around.for_good => Err(Failure::usage(around.sentence)),
+            Some(around) if !self.quiet => {
+                anstream::eprintln!("tenure: {}", escape(&around.sentence));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Starts the wait that the flags ask for.

@@ -26,6 +26,9 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let mut wait = args.ask.wait();
     let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
+    signals
+        .unless(args.ask.check_nesting(&client, &name))
+        .await??;
     let granted = signals.unless(wait.lease(&client, &lock, &name)).await;
     let lease = match granted {
         Ok(Err(failure)) => {

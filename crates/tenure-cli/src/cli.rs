@@ -85,6 +85,9 @@ Examples:
 /// the TENURE_STORE of --store in its environment; the fence is a number that grows with every grant: send it along with what you
 /// write, and let the receiver refuse smaller ones.
 ///
+/// Inside COMMAND, `tenure run NAME` would wait for ever and so is refused; to enter again, use
+/// --owner "$TENURE_OWNER".
+///
 /// COMMAND runs in a process group of its own. Signals are passed on to the whole group. If the
 /// lease cannot be renewed, or --max-hold is reached, the group is sent TERM while --grace is left
 /// (but not before two thirds of the time are over) and KILL when the lease ends, so that it is gone

@@ -12,6 +12,7 @@ mod error;
 pub mod exit_code;
 mod holding;
 mod inspect;
+mod nested;
 pub mod output;
 mod pages;
 mod pattern;

@@ -57,6 +57,8 @@ fn sentence(name: &Name, entry: Option<&Entry>) -> String {
     if let Some(holding) = holdings.first() {
         text += &match holding.depth() {
             0 => format!(", taken for another {}", Rounded(holding.expires_in())),
+            // Another program's lock does not say who holds it.
+            _ if holding.first.about.pid == 0 => ", held by another program".to_owned(),
             _ => format!(
                 ", held by {} for {}",
                 holding.who(),

@@ -289,6 +289,70 @@ fn a_nested_command_enters_with_the_owner_that_it_finds() {
 }
 
 #[test]
+fn a_nested_command_that_would_wait_for_ever_says_how_to_enter() {
+    let place = Place::new();
+    let server = tenure_testkit::RedisServer::start().unwrap();
+    let no_reentry = server.url() + "?layout=string";
+    let program = env!("CARGO_BIN_EXE_tenure");
+    for (store, hint) in [
+        (place.store(), "use --owner \"$TENURE_OWNER\""),
+        (server.url(), "use --owner \"$TENURE_OWNER\""),
+        (no_reentry, "no way to enter it again"),
+    ] {
+        for inner in [
+            "run a -- touch never",
+            "acquire a",
+            "run a --owner me -- true",
+        ] {
+            if hint.starts_with("no way") && inner.contains("--owner") {
+                continue;
+            }
+            let script = format!("{program} {inner}");
+            let mut command = place.tenure(&["run", "a", "--", "sh", "-c", &script]);
+            let command = command.env("TENURE_STORE", &store);
+            let ended = common::Running::start(command).ended();
+            assert_eq!(ended.code, 2, "{inner}: {}", ended.err);
+            let told = "tenure: 'a' is already held by the command around this one";
+            assert!(ended.err.starts_with(told), "{inner}: {}", ended.err);
+            assert!(ended.err.contains(hint), "{inner}: {}", ended.err);
+        }
+    }
+    assert!(!place.path("never").exists());
+}
+
+#[test]
+fn a_nested_command_that_can_get_in_is_let_in() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_tenure");
+    for (outer, inner) in [
+        ("--shared", "run a --shared"),
+        ("--permits=1/3", "run a --permits=2/3"),
+        ("--owner=x", "run a --owner=x"),
+        ("--owner=x", "run b"),
+        ("--owner=x", "--store local:other run a"),
+    ] {
+        let script = format!("{program} {inner} -- echo in");
+        let command = ["run", "a", outer, "--", "sh", "-c", &script];
+        let ended = common::Running::start(&mut place.tenure(&command)).ended();
+        assert_eq!(ended.out, "in\n", "{inner}: {}", ended.err);
+    }
+}
+
+/// The lease ends by its ttl, so the wait goes on.
+#[test]
+fn a_script_that_waits_for_its_own_lease_by_hand_is_told_at_once() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_tenure");
+    let script = format!("eval \"$({program} acquire a --ttl 2s)\"; {program} run a -- true");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    let ended = end(command.env("TENURE_STORE", place.store()));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let told = "tenure: 'a' is already held by this script; to enter it again, use --owner";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
+}
+
+#[test]
 fn at_least_keeps_the_name_taken_after_the_end() {
     let place = Place::new();
     let first = place.run(&["run", "a", "--at-least", "10m", "--", "true"]);

@@ -62,6 +62,8 @@ async fn granted(
     if let Some(longest) = args.max_hold {
         lock = lock.max_hold(longest);
     }
+    let nesting = args.ask.check_nesting(client, name);
+    signals.unless(nesting).await??;
     let answer = signals.unless(wait.guard(client, &lock, name)).await;
     let failure = match answer {
         Ok(Ok(guard)) => return Ok(guard),
