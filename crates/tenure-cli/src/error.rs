@@ -132,10 +132,13 @@ impl From<Error> for Failure {
             | Error::InvalidOption { .. }
             | Error::InvalidOwner { .. }
             | Error::InvalidUrl { .. }
+            // No wait ends it: the owner itself is in the way.
+            | Error::ModeConflict { .. }
             | Error::Unsupported { .. } => exit_code::USAGE,
             Error::Lost { .. } => exit_code::LOST,
-            Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
-            _ => exit_code::UNAVAILABLE,
+            Error::TimedOut { .. } => exit_code::BUSY,
+            error if error.may_pass() => exit_code::UNAVAILABLE,
+            _ => exit_code::CONFIGURATION,
         };
         let reason = chain(&error);
         Self {
@@ -176,6 +179,9 @@ fn chain(error: &Error) -> String {
             let waited = Rounded(*waited);
             format!("'{name}' was not free within {waited}")
         }
+        Error::Unavailable { driver, .. } if !error.may_pass() => {
+            format!("the {driver} store cannot be used")
+        }
         _ => error.to_string(),
     };
     let mut cause = error.source();
@@ -204,7 +210,7 @@ fn advice(error: &Error) -> &'static str {
             option: "permits", ..
         } => "; write for example --permits 1/3",
         Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
-        Error::Unavailable { .. } => CHECK_THE_STORE,
+        Error::Unavailable { .. } if error.may_pass() => CHECK_THE_STORE,
         Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",
         _ => "",
     }
@@ -221,7 +227,7 @@ mod tests {
         let source = || "no answer in 2s".into();
         let driver = "redis";
         let waited = std::time::Duration::from_secs(1);
-        let name = "a".parse().unwrap();
+        let name = || "a".parse().unwrap();
         let cases = [
             (
                 Error::Unavailable {
@@ -244,10 +250,18 @@ mod tests {
                     driver,
                     source: source(),
                 },
-                69,
+                78,
                 false,
             ),
-            (Error::TimedOut { name, waited }, 75, false),
+            (Error::ModeConflict { name: name() }, 2, false),
+            (
+                Error::TimedOut {
+                    name: name(),
+                    waited,
+                },
+                75,
+                false,
+            ),
         ];
         for (error, code, may_be_back) in cases {
             let failure = Failure::from(error);

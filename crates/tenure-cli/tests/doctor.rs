@@ -174,7 +174,7 @@ fn a_password_is_never_shown() {
         assert!(said.contains("ACL SETUSER ann on >PASSWORD"), "{said}");
     }
     let wrong = doctor(&server.url_as("ann", "hunter3"), &[]);
-    assert_eq!(wrong.code, 69);
+    assert_eq!(wrong.code, 78);
     assert!(!wrong.err.contains("hunter3"), "{}", wrong.err);
 }
 

@@ -246,6 +246,18 @@ fn shared_holders_go_in_together_and_a_lone_one_waits() {
 }
 
 #[test]
+fn an_owner_that_wants_more_than_it_holds_is_not_told_to_wait() {
+    let place = Place::new();
+    let _holder = place.hold("a", &["--shared", "--owner", "job-7"]);
+    for wait in [&["--no-wait"][..], &["--wait", "1h"], &[]] {
+        let flags = [&["a", "--owner", "job-7", "--busy-code", "9"], wait].concat();
+        let ended = place.start(&flags, "true").ended();
+        assert_eq!(ended.code, 2, "{wait:?}: {}", ended.err);
+        assert!(ended.err.contains("release it first"), "{}", ended.err);
+    }
+}
+
+#[test]
 fn permits_are_counted() {
     let place = Place::new();
     let _holder = place.hold("a", &["--permits", "2/3"]);

@@ -107,13 +107,13 @@ fn passwords_are_not_printed() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_gives_69() {
+fn a_folder_that_cannot_be_used_is_told_in_one_sentence() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
     let in_a_file = format!("local:{}/store", place.path("file").display());
-    for store in [in_a_file.as_str(), "local:/proc/tenure"] {
+    for (store, code) in [(in_a_file.as_str(), 78), ("local:/proc/tenure", 69)] {
         let ended = place.run(&["--store", store, "run", "a", "--", "touch", "never"]);
-        assert_eq!(ended.code, 69, "{store}: {}", ended.err);
+        assert_eq!(ended.code, code, "{store}: {}", ended.err);
         assert!(ended.err.starts_with("tenure: "), "{}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
