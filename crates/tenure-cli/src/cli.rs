@@ -77,6 +77,17 @@ Examples:
     Man,
 }
 
+impl Verb {
+    /// Returns whether the user wants to see errors alone.
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Run(args) => args.ask.quiet,
+            Self::Acquire(args) => args.ask.quiet,
+            _ => false,
+        }
+    }
+}
+
 /// Hold a lock around a command
 ///
 /// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
@@ -371,7 +382,16 @@ fn leave(runtime: Runtime) {
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
-    let (store, verbose) = (cli.store, cli.verbose);
+    let verbose = cli.verbose;
+    let store = match &cli.verb {
+        // The workbench resolves it itself, and needs other stores too.
+        Verb::Bench(_) | Verb::Demo(_) | Verb::Lab(_) | Verb::Torture(_) => cli.store,
+        verb => cli.store.for_processes(|note| {
+            if !verb.is_quiet() {
+                anstream::eprintln!("tenure: {}", output::escape(note));
+            }
+        })?,
+    };
     match cli.verb {
         Verb::Run(args) => run::run(&store, args).await,
         Verb::Acquire(args) => by_hand::acquire(&store, args).await,

@@ -1,10 +1,12 @@
 //! Selects the store, and shows its URL without the password.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use tenure::Client;
 use tenure::url::{StoreUrl, redact};
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 
 /// The store to ask.
 #[derive(Debug, Args)]
@@ -40,17 +42,41 @@ impl Store {
     }
 
     /// Returns the URL if processes that inherit our environment would use another store.
-    ///
-    /// A directory in it does not depend on where these processes run.
     pub(crate) fn not_inherited(&self) -> Option<String> {
         let url = self.url.as_deref()?;
-        if std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url) {
-            return None;
+        let inherited = std::env::var(VARIABLE).is_ok_and(|inherited| inherited == url);
+        (!inherited).then(|| url.to_owned())
+    }
+
+    /// Makes the directory of a local store absolute, and says so with `tell` if it depends on
+    /// where the command runs.
+    ///
+    /// # Errors
+    ///
+    /// Wrong usage, if the store cannot exclude other processes or its directory is not known.
+    pub(crate) fn for_processes(self, tell: impl FnOnce(&str)) -> Result<Self> {
+        let url = self.url();
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(MEMORY));
         }
-        let folder = url.strip_prefix("local:").filter(|path| !path.is_empty());
-        let folder = folder.and_then(|path| std::path::absolute(path).ok());
-        let absolute = folder.as_deref().and_then(std::path::Path::to_str);
-        Some(absolute.map_or_else(|| url.to_owned(), |folder| format!("local:{folder}")))
+        let path = url.strip_prefix("local:").unwrap_or_default();
+        let folder = match path.strip_prefix('~') {
+            None if path.is_empty() || path.starts_with('/') => return Ok(self),
+            None => std::path::absolute(path)?,
+            Some("") => home()?,
+            Some(rest) => match rest.strip_prefix('/') {
+                Some(rest) => home()?.join(rest),
+                None => return Err(Failure::usage(OTHER_HOME)),
+            },
+        };
+        let folder = folder.display();
+        if !path.starts_with('~') {
+            tell(&format!(
+                "local:{path} is {folder}, and would be another store in another directory; write \
+                 the whole path"
+            ));
+        }
+        Ok(Self::of(&format!("local:{folder}")))
     }
 
     /// Returns whether the user chose the store.
@@ -79,9 +105,18 @@ impl Store {
     }
 }
 
+/// Returns the home directory of the user.
+fn home() -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let unknown =
+        || Failure::usage("local:~ needs the variable HOME; write the whole path instead");
+    home.map(PathBuf::from).ok_or_else(unknown)
+}
+
 /// Returns the stores of this build, as the help lists them.
 pub(crate) fn help() -> String {
-    let schemes = tenure::schemes().iter().filter(|row| row.is_available());
+    let schemes = tenure::schemes().iter();
+    let schemes = schemes.filter(|row| row.is_available() && row.names[0] != "memory");
     let width = schemes.clone().map(|row| row.example.len()).max();
     let width = width.unwrap_or_default();
     let line = |row: &tenure::Scheme| format!("  {:<width$}  {}\n", row.example, row.summary);
@@ -95,6 +130,12 @@ pub(crate) fn help() -> String {
 pub const VARIABLE: &str = "TENURE_STORE";
 
 const DEFAULT: &str = "local:";
+
+const MEMORY: &str = "memory: is a store inside one process, so it would keep no other command \
+                      out; use local: or a server";
+
+const OTHER_HOME: &str =
+    "local:~ is only known for your own home directory; write the whole path instead";
 
 #[cfg(test)]
 mod tests {

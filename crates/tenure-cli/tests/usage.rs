@@ -140,6 +140,63 @@ fn the_store_is_named_by_flag_or_environment_or_is_the_users_own() {
 }
 
 #[test]
+fn a_store_that_keeps_no_other_command_out_is_refused() {
+    let place = Place::new();
+    for verb in [
+        &["run", "a", "--", "touch", "never"][..],
+        &["ls"],
+        &["doctor"],
+    ] {
+        for store in ["memory:", "memory:shared"] {
+            let ended = place.run(&[&["--store", store], verb].concat());
+            assert_eq!(ended.code, 2, "{verb:?}: {}", ended.err);
+            assert!(ended.err.contains("use local:"), "{verb:?}: {}", ended.err);
+        }
+    }
+    assert!(!place.path("never").exists());
+    let help = end(&mut bare(&["--help"])).out;
+    assert!(!help.contains("memory:"), "{help}");
+}
+
+#[test]
+fn a_store_in_the_home_directory_is_found() {
+    let place = Place::new();
+    for (store, folder) in [("local:~", "."), ("local:~/locks", "locks")] {
+        let mut command = place.tenure(&["--store", store, "run", "a", "--", "env"]);
+        let ended = end(command.env("HOME", place.path("")));
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{store}");
+        assert!(place.path(folder).join("format").exists(), "{store}");
+        let absolute = format!("TENURE_STORE=local:{}", place.path("").display());
+        assert!(ended.out.contains(&absolute), "{}", ended.out);
+    }
+    assert!(!place.path("~").exists());
+    for (store, home) in [("local:~ann/locks", "/"), ("local:~", "")] {
+        let ended = end(place.tenure(&["--store", store, "ls"]).env("HOME", home));
+        assert_eq!(ended.code, 2, "{store}: {}", ended.err);
+        assert!(ended.err.contains("write the whole path"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_relative_folder_is_told_in_full() {
+    let place = Place::new();
+    let ended = place.run(&["--store", "local:locks", "ls"]);
+    assert_eq!(ended.code, 0);
+    let folder = place.path("locks").canonicalize().unwrap();
+    let told = format!("tenure: local:locks is {}, ", folder.display());
+    assert!(ended.err.starts_with(&told), "{}", ended.err);
+    let inner = format!("cd /; {} ls", env!("CARGO_BIN_EXE_tenure"));
+    let nested = ["run", "a", "--quiet", "--", "sh", "-c", &inner];
+    let ended = end(place.tenure(&nested).env("TENURE_STORE", "local:locks"));
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert!(
+        ended.out.contains("exclusive"),
+        "the same store: {}",
+        ended.out
+    );
+}
+
+#[test]
 fn help_teaches_with_examples_and_exit_codes() {
     let help = end(&mut bare(&["--help"]));
     assert_eq!(help.code, 0);
