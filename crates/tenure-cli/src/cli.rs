@@ -384,8 +384,10 @@ fn leave(runtime: Runtime) {
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
     let verbose = cli.verbose;
     let store = match &cli.verb {
-        // The workbench resolves it itself, and needs other stores too.
-        Verb::Bench(_) | Verb::Demo(_) | Verb::Lab(_) | Verb::Torture(_) => cli.store,
+        // The workbench has uses for other stores too.
+        Verb::Bench(_) | Verb::Demo(_) | Verb::Lab(_) | Verb::Torture(_)
+        // These ask no store.
+        | Verb::Completions { .. } | Verb::Man => cli.store,
         verb => cli.store.for_processes(|note| {
             if !verb.is_quiet() {
                 anstream::eprintln!("tenure: {}", output::escape(note));

@@ -77,9 +77,43 @@ fn without_a_verb_the_verbs_are_shown() {
 }
 
 #[test]
-fn a_plain_number_is_answered_with_what_to_write() {
-    let ended = Place::new().run(&["run", "a", "--ttl", "30", "--", "true"]);
-    assert!(ended.err.contains("30s"), "{}", ended.err);
+fn a_duration_is_answered_with_what_to_write() {
+    let place = Place::new();
+    let cases = [
+        ("90", "Write 90s"),
+        ("1.5s", "write 1s500ms"),
+        ("5 min", "write 5m"),
+        ("-5s", "write 5s"),
+    ];
+    for (wrong, right) in cases {
+        for flag in ["--ttl", "--wait", "--at-least", "--max-hold", "--grace"] {
+            let ended = place.run(&["run", "a", flag, wrong, "--", "true"]);
+            assert_eq!(ended.code, 2, "{flag} {wrong}: {}", ended.err);
+            assert!(ended.err.contains(right), "{flag} {wrong}: {}", ended.err);
+        }
+    }
+}
+
+#[test]
+fn a_command_without_dashes_is_answered_with_where_they_go() {
+    let place = Place::new();
+    let cases: &[&[&str]] = &[
+        &["run", "a", "echo", "hi"],
+        &["run", "a", "--wait", "5s", "echo", "-n"],
+        &["run", "--shared", "a", "echo", "--", "hi"],
+    ];
+    for case in cases {
+        let ended = place.run(case);
+        assert_eq!(ended.code, 2, "{case:?}: {}", ended.err);
+        let told = "tenure: put -- before 'echo': tenure run NAME -- echo …\n";
+        assert_eq!(ended.err, told, "{case:?}");
+    }
+    let other = place.run(&["show", "a", "b"]);
+    assert!(
+        other.err.contains("unexpected argument 'b'"),
+        "{}",
+        other.err
+    );
 }
 
 #[test]
@@ -97,6 +131,7 @@ fn passwords_are_not_printed() {
         &["--store", url, "ls"],
         &[url],
         &["ls", "a", url],
+        &["run", "a", url],
         &["--help"],
     ];
     for case in cases {
