@@ -11,7 +11,7 @@ use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::nested::Around;
-use crate::output::escape;
+use crate::output::{escape, shell_word};
 use crate::store::Store;
 use crate::waiting::tell_while;
 
@@ -269,7 +269,8 @@ fn parse_permits(text: &str) -> std::result::Result<Permits, String> {
 }
 
 fn busy(name: &Name) -> Failure {
-    let sentence = format!("'{name}' is busy; see who holds it with 'tenure show', or use --wait");
+    let show = shell_word(name.as_str());
+    let sentence = format!("'{name}' is busy; see who holds it: tenure show {show}; or use --wait");
     Failure::new(exit_code::BUSY, sentence)
 }
 

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::cli::{AcquireArgs, HeldArgs, ReleaseArgs, RenewArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::output::{self, escape, millis, quote, who};
+use crate::output::{self, escape, millis, quote, shell_word, who};
 use crate::signals::Signals;
 use crate::store::{self, Store};
 use crate::{ask, exit_code};
@@ -168,9 +168,10 @@ struct Wanted<'a> {
 fn inherited_owner(name: &Name) -> Result<String> {
     let usage = |sentence| Failure::usage(sentence);
     let owner = std::env::var("TENURE_OWNER").map_err(|_| {
-        usage(
-            "the owner is missing: give --owner, or 'eval' what 'tenure acquire' prints".to_owned(),
-        )
+        let name = shell_word(name.as_str());
+        usage(format!(
+            "the owner is missing: give --owner, or write: eval \"$(tenure acquire {name})\""
+        ))
     })?;
     match std::env::var("TENURE_NAME") {
         Ok(other) if other != name.as_str() => Err(usage(format!(

@@ -11,7 +11,7 @@ use tenure::Error;
 
 use crate::duration::Rounded;
 use crate::exit_code;
-use crate::output::{escape, is_unwritten};
+use crate::output::{escape, is_unwritten, shell_word};
 use crate::run::raw::{self, Death};
 
 /// A result of the command.
@@ -143,7 +143,7 @@ impl From<Error> for Failure {
         let reason = chain(&error);
         Self {
             outage: error.may_pass().then(|| escape(&reason)),
-            ..Self::new(code, reason + advice(&error))
+            ..Self::new(code, reason + &advice(&error))
         }
     }
 }
@@ -197,8 +197,12 @@ fn chain(error: &Error) -> String {
 }
 
 /// Returns advice, if the error does not contain any itself.
-fn advice(error: &Error) -> &'static str {
-    match error {
+fn advice(error: &Error) -> String {
+    let advice = match error {
+        Error::TimedOut { name, .. } => {
+            let name = shell_word(name.as_str());
+            return format!("; see who holds it: tenure show {name}; or wait longer");
+        }
         Error::InvalidName { .. } => {
             "; a name is 1 to 255 bytes of UTF-8 text without control characters"
         }
@@ -209,11 +213,11 @@ fn advice(error: &Error) -> &'static str {
         Error::InvalidOption {
             option: "permits", ..
         } => "; write for example --permits 1/3",
-        Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
         Error::Unavailable { .. } if error.may_pass() => CHECK_THE_STORE,
-        Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",
+        Error::Indeterminate { .. } => "; see what became of it: tenure ls",
         _ => "",
-    }
+    };
+    advice.to_owned()
 }
 
 const CHECK_THE_STORE: &str = "; check --store and try again";

@@ -357,6 +357,18 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Returns a text as one word for a shell, quoted only if it has to be.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    let is_word = !text.starts_with(['-', '=']) && text.chars().all(is_plain);
+    match is_word && !text.is_empty() {
+        true => text.to_owned(),
+        // After -- it is not taken for a flag.
+        false if text.starts_with('-') => format!("-- {}", quote(text)),
+        false => quote(text),
+    }
+}
+
 /// Starts the log on stderr, if TENURE_LOG or `default` sets a level.
 pub fn start_log(default: Option<&str>) {
     let wanted = std::env::var("TENURE_LOG").ok();
@@ -430,6 +442,22 @@ mod tests {
     #[test]
     fn quoted_text_survives_a_shell() {
         assert_eq!(quote("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn a_word_is_quoted_only_if_it_has_to_be() {
+        for word in ["deploy", "deploy/eu-1", "a.b:c@d"] {
+            assert_eq!(shell_word(word), word);
+        }
+        for (text, word) in [
+            ("a b", "'a b'"),
+            ("$x", "'$x'"),
+            ("größe", "'größe'"),
+            ("", "''"),
+            ("-x", "-- '-x'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

@@ -144,6 +144,9 @@ fn a_busy_lock_gives_75_or_the_code_of_your_choice() {
         (75, 3, 75, 75)
     );
     assert!(busy.err.starts_with("tenure: 'a' is busy"), "{}", busy.err);
+    for said in [&busy.err, &late.err] {
+        assert!(said.contains("tenure show a;"), "{said}");
+    }
     assert!(late.err.contains("not free within 50ms"), "{}", late.err);
     assert!(
         place.pids("a", "waiters").is_empty(),
