@@ -20,6 +20,7 @@ pub mod program;
 mod run;
 pub mod signals;
 pub mod store;
+mod table;
 pub mod usage;
 mod waiting;
 mod watch;

@@ -11,7 +11,6 @@ use tenure::driver::{About, Entry, Holder, Mode, Waiter};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
-use crate::duration::Rounded;
 use crate::error::Result;
 use crate::holding::Holding;
 
@@ -225,23 +224,6 @@ pub(crate) fn is_unwritten(error: &io::Error) -> bool {
 #[error("{0}")]
 struct Unwritten(io::Error);
 
-/// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
-pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
-    let mut table = table(&[
-        "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
-    ]);
-    for entry in entries {
-        for holding in Holding::all(&entry.holders) {
-            table.add_row(holder_row(entry, &holding));
-        }
-        for (place, waiter) in entry.waiters.iter().enumerate() {
-            table.add_row(waiter_row(entry, waiter, place + 1));
-        }
-    }
-    writeln!(stdout(), "{}", with_bold_heading(&table))?;
-    Ok(())
-}
-
 /// Returns an empty table that fits on the terminal.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
@@ -261,39 +243,12 @@ pub fn with_bold_heading(table: &Table) -> String {
     lines.join("\n")
 }
 
-fn holder_row(entry: &Entry, holding: &Holding<'_>) -> [String; 8] {
-    let first = holding.first;
-    [
-        escape(entry.name.as_str()),
-        mode(first.mode) + &times(holding.depth()),
-        holding.who(),
-        Rounded(holding.held()).to_string(),
-        format!("in {}", Rounded(holding.expires_in())),
-        first.fence.to_string(),
-        short(first.owner.as_str()),
-        reason(&first.about),
-    ]
-}
-
 /// Returns how many times an owner holds a lock, if more than once.
 pub(crate) fn times(depth: usize) -> String {
     match depth {
         0 | 1 => String::new(),
         depth => format!(" ×{depth}"),
     }
-}
-
-fn waiter_row(entry: &Entry, waiter: &Waiter, place: usize) -> [String; 8] {
-    [
-        escape(entry.name.as_str()),
-        mode(waiter.mode),
-        who(&waiter.about),
-        Rounded(waiter.waited).to_string(),
-        format!("waits, {place}."),
-        String::new(),
-        short(waiter.owner.as_str()),
-        reason(&waiter.about),
-    ]
 }
 
 /// Returns the host and the process id.
