@@ -1,6 +1,7 @@
 //! The flags and verbs of `tenure`, and what each verb calls.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,6 +33,18 @@ use crate::{by_hand, doctor, duration, exit_code, inspect, output, pages, run, u
 pub(crate) struct Cli {
     #[command(flatten)]
     store: Store,
+
+    /// Read the password of the store from the first line of this file, if its URL has none; else it
+    /// is taken from TENURE_PASSWORD
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        display_order = 900,
+        env = store::PASSWORD_FILE,
+        hide_env_values = true
+    )]
+    password_file: Option<PathBuf>,
 
     /// Say on stderr what is asked and answered (TENURE_LOG sets how much)
     #[arg(short, long, global = true, display_order = 901)]
@@ -383,12 +396,13 @@ fn leave(runtime: Runtime) {
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
     let verbose = cli.verbose;
+    let store = cli.store.with_password(cli.password_file.as_deref())?;
     let store = match &cli.verb {
         // The workbench has uses for other stores too.
         Verb::Bench(_) | Verb::Demo(_) | Verb::Lab(_) | Verb::Torture(_)
         // These ask no store.
-        | Verb::Completions { .. } | Verb::Man => cli.store,
-        verb => cli.store.for_processes(|note| {
+        | Verb::Completions { .. } | Verb::Man => store,
+        verb => store.for_processes(|note| {
             if !verb.is_quiet() {
                 anstream::eprintln!("tenure: {}", output::escape(note));
             }

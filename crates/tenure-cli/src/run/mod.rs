@@ -21,7 +21,7 @@ use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
 use crate::run::supervise::{Ended, Supervisor};
 use crate::signals::Signals;
-use crate::store::{self, Store};
+use crate::store::Store;
 
 /// Waits for the lock, runs the command, and releases the lock.
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
@@ -106,9 +106,7 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
     if let Some(owner) = guard.owner() {
         environment.push(("TENURE_OWNER", owner.to_string()));
     }
-    if let Some(url) = store.not_inherited() {
-        environment.push((store::VARIABLE, url));
-    }
+    environment.extend(store.environment());
     match Child::start(&args.command, &environment, &guardian) {
         Ok(child) => Ok((child, guardian)),
         Err(failure) => {

@@ -129,7 +129,7 @@ pub(crate) fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(super::PROGRAM);
     command.args(arguments);
     let variables = ["NAME", "OWNER", "CLAIM", "FENCE", "TTL_MS", "STORE", "LOG"];
-    for variable in variables {
+    for variable in [&variables[..], &["PASSWORD", "PASSWORD_FILE"]].concat() {
         command.env_remove(format!("TENURE_{variable}"));
     }
     command
