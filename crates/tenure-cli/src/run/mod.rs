@@ -9,7 +9,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use rustix::process::Signal;
-use tenure::{Client, Guard, Name, Outcome, Owner};
+use tenure::{Client, Guard, Loss, Name, Outcome, Owner};
 use tokio::time::timeout;
 
 use crate::ask::{self, LONGEST_GOODBYE, Wait};
@@ -19,7 +19,7 @@ use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
-use crate::run::supervise::{Ended, Supervisor};
+use crate::run::supervise::{Ended, Supervisor, cause};
 use crate::signals::Signals;
 use crate::store::Store;
 
@@ -118,7 +118,12 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
 
 /// Releases the lock, and waits a moment for the reply.
 async fn let_go(guard: Guard) -> Released {
+    let cause = cause(&guard);
     match timeout(LONGEST_GOODBYE, guard.release()).await {
+        Ok(Ok(Outcome::NotHeld(loss @ (Loss::Expired | Loss::Unreachable)))) => {
+            let cause = cause.map(|cause| format!(": {cause}"));
+            Released::WasLost(format!("{loss}{}", cause.unwrap_or_default()))
+        }
         Ok(Ok(Outcome::NotHeld(loss))) => Released::WasLost(loss.to_string()),
         Ok(Ok(_)) => Released::Yes,
         Ok(Err(error)) => Released::Unknown(Failure::from(error).to_string()),
