@@ -239,7 +239,7 @@ impl Wait {
         };
         let left = self.left(time);
         if left.is_zero() {
-            return Err(failure.after_the_wait());
+            return Err(failure.while_store_is_away());
         }
         // A reason that contains a countdown is still the same reason.
         let same = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
@@ -283,7 +283,7 @@ pub(crate) async fn settle(client: &Client) {
 
 /// Does the same as [`settle`], after a request that failed.
 pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
-    match failure.is_after_the_wait() {
+    match failure.is_store_away() {
         // This is enough for those servers that answer, if only some of several do.
         true => _ = timeout(SHORT_GOODBYE, client.settled()).await,
         false => settle(client).await,
@@ -293,8 +293,8 @@ pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
 /// How long the command waits for the store before it exits.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
-/// How long it waits for a store that was still unavailable at the end of `--wait`.
-const SHORT_GOODBYE: Duration = Duration::from_millis(500);
+/// How long it waits for a store that was still unavailable at the end.
+pub(crate) const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
 /// The least time that a store gets to open, even if `--wait` is shorter: a connection takes a few
 /// round trips.

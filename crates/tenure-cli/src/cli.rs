@@ -375,7 +375,7 @@ fn parse_and_run() -> Result<ExitCode> {
         .build()?;
     let done = runtime.block_on(dispatch(cli));
     match &done {
-        Err(failure) if failure.is_after_the_wait() => leave(runtime),
+        Err(failure) if failure.is_store_away() => leave(runtime),
         // Does not wait for a thread that is blocked by another process's file lock.
         _ => runtime.shutdown_background(),
     }
@@ -385,7 +385,7 @@ fn parse_and_run() -> Result<ExitCode> {
 /// Exits without a last attempt to undo requests in flight.
 ///
 /// When a runtime is dropped, the client makes that attempt over a new connection, and waits for it.
-/// The store was unavailable until the end of `--wait`, and the client has retried once since then.
+/// The store was unavailable until the end of `--wait` or of the lease.
 #[expect(
     clippy::mem_forget,
     reason = "nobody holds a lock, and the process ends"

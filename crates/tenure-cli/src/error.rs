@@ -27,8 +27,8 @@ pub struct Failure {
     death: Option<Death>,
     /// Why the store is unavailable, if it may recover.
     outage: Option<String>,
-    /// Whether the store was still unavailable at the end of `--wait`.
-    after_the_wait: bool,
+    /// Whether the store was still unavailable at the end, so that nothing more is asked of it.
+    store_is_away: bool,
 }
 
 impl Failure {
@@ -39,7 +39,7 @@ impl Failure {
             sentence: escape(&sentence.into()),
             death: None,
             outage: None,
-            after_the_wait: false,
+            store_is_away: false,
         }
     }
 
@@ -88,15 +88,15 @@ impl Failure {
         self.outage.as_deref()
     }
 
-    /// Marks the failure as one that lasted until the end of `--wait`.
-    pub(crate) fn after_the_wait(mut self) -> Self {
-        self.after_the_wait = true;
+    /// Marks the failure as one at whose end the store was still unavailable.
+    pub(crate) fn while_store_is_away(mut self) -> Self {
+        self.store_is_away = true;
         self
     }
 
-    /// Returns whether the store was still unavailable at the end of `--wait`.
-    pub(crate) fn is_after_the_wait(&self) -> bool {
-        self.after_the_wait
+    /// Returns whether the store was still unavailable at the end.
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.store_is_away
     }
 
     /// Returns whether the lock was busy.

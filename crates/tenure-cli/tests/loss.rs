@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs::{self, File};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_testkit::RedisServer;
@@ -134,6 +135,33 @@ fn a_loss_says_its_cause_and_since_when() {
     );
     assert!(ended.err.contains(": no renewal for "), "{}", ended.err);
     assert!(ended.err.contains(&cause), "{}", ended.err);
+}
+
+/// The bound leaves room for a busy machine: with a farewell to the store it takes four seconds.
+#[test]
+fn tenure_ends_with_a_command_that_was_ended_because_the_store_is_away() {
+    for script in [FAMILY, STUBBORN] {
+        let place = Place::new();
+        let server = RedisServer::start().unwrap();
+        let flags = [
+            "run", "a", "--ttl", "2s", "--grace", "500ms", "--quiet", "--",
+        ];
+        let mut command = place.tenure(&[&flags[..], &["sh", "-c", script]].concat());
+        let running = Running::start(command.env("TENURE_STORE", server.url() + "?timeout=20s"));
+        let child = place.content("child");
+        server.freeze().unwrap();
+        wait_for("the command to be gone", || !is_alive(&child));
+        let begun = Instant::now();
+        let ended = running.ended();
+        let took = begun.elapsed();
+        server.thaw().unwrap();
+        assert_eq!(ended.code, 76, "{}", ended.err);
+        assert!(
+            took < Duration::from_millis(2500),
+            "{took:?}: {}",
+            ended.err
+        );
+    }
 }
 
 #[test]

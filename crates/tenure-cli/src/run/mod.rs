@@ -7,12 +7,13 @@ mod supervise;
 mod terminal;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Client, Guard, Loss, Name, Outcome, Owner};
+use tenure::{Client, Guard, Health, Loss, Name, Outcome, Owner};
 use tokio::time::timeout;
 
-use crate::ask::{self, LONGEST_GOODBYE, Wait};
+use crate::ask::{self, LONGEST_GOODBYE, SHORT_GOODBYE, Wait};
 use crate::cli::RunArgs;
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
@@ -37,9 +38,24 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
             .map_err(Failure::from),
         Err(failure) => Err(failure),
     };
-    let released = let_go(guard).await;
-    ask::settle(&client).await;
-    finish(&name, ended?, released)
+    let is_away = matches!(ended, Ok(Ended::Early(_))) && is_store_away(&guard);
+    if !is_away {
+        let released = let_go(guard, LONGEST_GOODBYE).await;
+        ask::settle(&client).await;
+        return finish(&name, ended?, released);
+    }
+    // A lease that is over needs no release.
+    let patience = SHORT_GOODBYE.min(guard.time_left());
+    let released = let_go(guard, patience).await;
+    finish(&name, ended?, released).map_err(Failure::while_store_is_away)
+}
+
+/// Returns whether the store does not answer renewals.
+fn is_store_away(guard: &Guard) -> bool {
+    matches!(
+        guard.health(),
+        Health::AtRisk | Health::Lost(Loss::Unreachable)
+    )
 }
 
 /// Waits for the lock, unless a signal arrives first.
@@ -116,10 +132,10 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
     }
 }
 
-/// Releases the lock, and waits a moment for the reply.
-async fn let_go(guard: Guard) -> Released {
+/// Releases the lock, and waits for the reply for `patience`.
+async fn let_go(guard: Guard, patience: Duration) -> Released {
     let cause = cause(&guard);
-    match timeout(LONGEST_GOODBYE, guard.release()).await {
+    match timeout(patience, guard.release()).await {
         Ok(Ok(Outcome::NotHeld(loss @ (Loss::Expired | Loss::Unreachable)))) => {
             let cause = cause.map(|cause| format!(": {cause}"));
             Released::WasLost(format!("{loss}{}", cause.unwrap_or_default()))
