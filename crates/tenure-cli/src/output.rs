@@ -270,6 +270,22 @@ pub(crate) fn short(owner: &str) -> String {
     escape(&head) + "…"
 }
 
+/// Cuts a text that is wider than so many columns, and marks the cut.
+///
+/// Counts two columns for each character that is not ASCII: some are that wide.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
+    if text.chars().map(width).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut used = width('…');
+    let fitting = text.chars().take_while(|c| {
+        used += width(*c);
+        used <= columns
+    });
+    fitting.collect::<String>() + "…"
+}
+
 /// Makes hidden characters visible, so that a text can neither control the terminal nor imitate
 /// another text.
 pub fn escape(text: &str) -> String {
@@ -392,6 +408,14 @@ mod tests {
     fn owners_are_shortened() {
         assert_eq!(short("job-7"), "job-7");
         assert_eq!(short("0123456789abcdef:1"), "01234567…");
+    }
+
+    #[test]
+    fn a_text_that_is_too_wide_is_cut() {
+        assert_eq!(fit("abcdef", 6), "abcdef");
+        assert_eq!(fit("abcdef", 5), "abc…");
+        assert_eq!(fit("ab名前", 5), "ab…");
+        assert_eq!(fit("ab", 0), "…");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::duration::Rounded;
 use crate::error::Failure;
 use crate::holding::Holding;
-use crate::output::{self, escape, reason};
+use crate::output::{self, escape, fit, reason};
 
 /// Runs `ask`. If it takes longer than a moment, says who holds the lock meanwhile.
 ///
@@ -108,7 +108,8 @@ impl Line {
             self.shown = true;
             let mut stderr = io::stderr();
             // If this cannot be written, nobody reads it.
-            let _ = write!(stderr, "\r{}{CLEAR}", fit(&text, width()));
+            // A line that reaches the edge would wrap.
+            let _ = write!(stderr, "\r{}{CLEAR}", fit(&text, width() - 1));
             let _ = stderr.flush();
         }
     }
@@ -132,23 +133,6 @@ fn width() -> usize {
     let size = tcgetwinsize(rustix::stdio::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { 80 } else { columns }
-}
-
-/// Cuts a text so that it does not reach the end of a line, where it would wrap.
-///
-/// Counts two columns for each character that is not ASCII: some are that wide.
-fn fit(text: &str, columns: usize) -> String {
-    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
-    let limit = columns.saturating_sub(1);
-    if text.chars().map(width).sum::<usize>() <= limit {
-        return text.to_owned();
-    }
-    let mut used = width('…');
-    let fitting = text.chars().take_while(|c| {
-        used += width(*c);
-        used <= limit
-    });
-    fitting.collect::<String>() + "…"
 }
 
 /// Erases the rest of the line.
@@ -199,14 +183,6 @@ mod tests {
         entry.holders.push(released);
         let said = sentence(&name, Some(&entry));
         assert_eq!(said, "waiting for 'w', taken for another 30s");
-    }
-
-    #[test]
-    fn a_line_is_cut_before_the_edge_of_the_terminal() {
-        assert_eq!(fit("abcdef", 7), "abcdef");
-        assert_eq!(fit("abcdef", 6), "abc…");
-        assert_eq!(fit("ab名前", 6), "ab…");
-        assert_eq!(fit("ab", 0), "…");
     }
 
     fn holder(pid: u32, why: &str) -> Holder {
