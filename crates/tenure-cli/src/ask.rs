@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use clap::Args;
+use tenure::driver::Mode;
 use tenure::{Client, Error, Guard, Lease, Lock, Name, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::duration;
 use crate::error::{Failure, Result};
 use crate::exit_code;
+use crate::nested::Around;
+use crate::output::{escape, shell_word};
 use crate::store::Store;
+use crate::waiting::tell_while;
 
 /// The flags of a lock request.
 #[derive(Debug, Args)]
@@ -38,6 +42,10 @@ pub(crate) struct Ask {
     /// The reason, shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+
+    /// Say nothing while waiting or if NAME is busy, and give no warnings; errors are still reported
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 
     /// Ask as this owner: processes of one job that name the same owner share the lock
     #[arg(long, value_name = "TEXT")]
@@ -68,6 +76,26 @@ impl Ask {
         self.owner.is_some()
     }
 
+    /// Refuses to wait for ever for a lock that the command around this one holds.
+    pub(crate) async fn check_nesting(&self, client: &Client, name: &Name) -> Result<()> {
+        if self.no_wait || self.wait.is_some() {
+            return Ok(());
+        }
+        let mode = match self.permits {
+            Some(Permits { take, of }) => Mode::Permits { take, of },
+            None if self.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        };
+        match Around::find(client, name, mode, self.owner.as_deref()).await {
+            Some(around) if around.for_good => Err(Failure::usage(around.sentence)),
+            Some(around) if !self.quiet => {
+                anstream::eprintln!("tenure: {}", escape(&around.sentence));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts the wait that the flags ask for.
     pub(crate) fn wait(&self) -> Wait {
         let patience = match self.wait {
@@ -77,6 +105,7 @@ impl Ask {
         };
         Wait {
             patience,
+            quiet: self.quiet,
             begun: Instant::now(),
             outage: None,
             pause: SHORTEST_PAUSE,
@@ -90,6 +119,7 @@ impl Ask {
 #[derive(Debug)]
 pub(crate) struct Wait {
     patience: Patience,
+    quiet: bool,
     begun: Instant,
     /// Why the store was unavailable at the last attempt.
     outage: Option<Failure>,
@@ -122,27 +152,38 @@ impl Wait {
     }
 
     /// Waits for the lock.
-    pub(crate) async fn guard(&mut self, lock: &Lock, name: &Name) -> Result<Guard> {
+    pub(crate) async fn guard(
+        &mut self,
+        client: &Client,
+        lock: &Lock,
+        name: &Name,
+    ) -> Result<Guard> {
         let ask = async |patience| match patience {
             Patience::None => lock.try_lock().await,
             Patience::For(time) => lock.lock_timeout(time).await.map(Some),
             Patience::Endless => lock.lock().await.map(Some),
         };
-        self.ask(name, ask).await
+        self.ask(client, name, ask).await
     }
 
     /// Waits for a lease by hand.
-    pub(crate) async fn lease(&mut self, lock: &Lock, name: &Name) -> Result<Lease> {
+    pub(crate) async fn lease(
+        &mut self,
+        client: &Client,
+        lock: &Lock,
+        name: &Name,
+    ) -> Result<Lease> {
         let ask = async |patience| match patience {
             Patience::None => lock.try_lease().await,
             Patience::For(time) => lock.lease_timeout(time).await.map(Some),
             Patience::Endless => lock.lease().await.map(Some),
         };
-        self.ask(name, ask).await
+        self.ask(client, name, ask).await
     }
 
     async fn ask<T>(
         &mut self,
+        client: &Client,
         name: &Name,
         ask: impl AsyncFn(Patience) -> tenure::Result<Option<T>>,
     ) -> Result<T> {
@@ -152,7 +193,13 @@ impl Wait {
                 Patience::For(time) => Patience::For(self.left(time).max(LEAST_TO_ASK.min(time))),
                 patience => patience,
             };
-            match self.granted(ask(patience).await, name) {
+            let answer = match patience {
+                Patience::For(_) | Patience::Endless if !self.quiet => {
+                    tell_while(client, name, ask(patience)).await
+                }
+                _ => ask(patience).await,
+            };
+            match self.granted(answer, name) {
                 Ok(granted) => return Ok(granted),
                 Err(failure) => self.again_after(failure).await?,
             }
@@ -185,16 +232,19 @@ impl Wait {
     /// failure.
     async fn again_after(&mut self, failure: Failure) -> Result<()> {
         let (Some(reason), Patience::For(time)) = (failure.outage(), self.patience) else {
-            return Err(failure);
+            return Err(match self.quiet && failure.is_busy() {
+                true => Failure::silent(failure.code()),
+                false => failure,
+            });
         };
         let left = self.left(time);
         if left.is_zero() {
-            return Err(failure.after_the_wait());
+            return Err(failure.while_store_is_away());
         }
         // A reason that contains a countdown is still the same reason.
         let same = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
         let told = self.outage.as_ref().and_then(Failure::outage).map(same);
-        if told != Some(same(reason)) {
+        if !self.quiet && told != Some(same(reason)) {
             anstream::eprintln!("tenure: {reason}; waiting for the store");
         }
         self.outage = Some(failure);
@@ -219,7 +269,8 @@ fn parse_permits(text: &str) -> std::result::Result<Permits, String> {
 }
 
 fn busy(name: &Name) -> Failure {
-    let sentence = format!("'{name}' is busy; see who holds it with 'tenure show', or use --wait");
+    let show = shell_word(name.as_str());
+    let sentence = format!("'{name}' is busy; see who holds it: tenure show {show}; or use --wait");
     Failure::new(exit_code::BUSY, sentence)
 }
 
@@ -232,7 +283,7 @@ pub(crate) async fn settle(client: &Client) {
 
 /// Does the same as [`settle`], after a request that failed.
 pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
-    match failure.is_after_the_wait() {
+    match failure.is_store_away() {
         // This is enough for those servers that answer, if only some of several do.
         true => _ = timeout(SHORT_GOODBYE, client.settled()).await,
         false => settle(client).await,
@@ -242,8 +293,8 @@ pub(crate) async fn settle_after(client: &Client, failure: &Failure) {
 /// How long the command waits for the store before it exits.
 pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
-/// How long it waits for a store that was still unavailable at the end of `--wait`.
-const SHORT_GOODBYE: Duration = Duration::from_millis(500);
+/// How long it waits for a store that was still unavailable at the end.
+pub(crate) const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
 /// The least time that a store gets to open, even if `--wait` is shorter: a connection takes a few
 /// round trips.

@@ -14,9 +14,9 @@ use tokio::time::sleep;
 use crate::cli::{AcquireArgs, HeldArgs, ReleaseArgs, RenewArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
-use crate::output::{self, escape, millis, quote, who};
+use crate::output::{self, escape, millis, quote, shell_word, who};
 use crate::signals::Signals;
-use crate::store::{self, Store};
+use crate::store::Store;
 use crate::{ask, exit_code};
 
 /// Takes a lease and prints it; gives it back if it cannot be printed.
@@ -26,7 +26,10 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
     let mut wait = args.ask.wait();
     let client = signals.unless(wait.open(store)).await??;
     let lock = args.ask.lock(&client, &name)?;
-    let granted = signals.unless(wait.lease(&lock, &name)).await;
+    signals
+        .unless(args.ask.check_nesting(&client, &name))
+        .await??;
+    let granted = signals.unless(wait.lease(&client, &lock, &name)).await;
     let lease = match granted {
         Ok(Err(failure)) => {
             ask::settle_after(&client, &failure).await;
@@ -44,7 +47,7 @@ pub(crate) async fn acquire(store: &Store, args: AcquireArgs) -> Result<ExitCode
         fence: lease.fence.map(Fence::get),
         ttl_ms: millis(lease.ttl),
         renewed: None,
-        store: store.not_inherited(),
+        store: store.environment(),
     }
     .text(args.json)?;
     // Without this output the caller does not know the owner. This includes a pipe that nobody
@@ -75,7 +78,7 @@ pub(crate) fn end_script(failure: &Failure) {
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--json") => return,
-            Some("--store") => _ = arguments.next(),
+            Some("--store" | "--password-file") => _ = arguments.next(),
             Some(flag) if flag.starts_with('-') => {}
             verb if !is_acquire && verb != Some("acquire") => return,
             _ => is_acquire = true,
@@ -109,7 +112,7 @@ pub(crate) async fn renew(store: &Store, args: RenewArgs) -> Result<ExitCode> {
         fence: Some(fence.get()),
         ttl_ms: millis(ttl),
         renewed: Some(count),
-        store: None,
+        store: Vec::new(),
     }
     .text(args.held.json)?;
     tell(&text, &format!("'{}' was renewed", wanted.name))
@@ -165,9 +168,10 @@ struct Wanted<'a> {
 fn inherited_owner(name: &Name) -> Result<String> {
     let usage = |sentence| Failure::usage(sentence);
     let owner = std::env::var("TENURE_OWNER").map_err(|_| {
-        usage(
-            "the owner is missing: give --owner, or 'eval' what 'tenure acquire' prints".to_owned(),
-        )
+        let name = shell_word(name.as_str());
+        usage(format!(
+            "the owner is missing: give --owner, or write: eval \"$(tenure acquire {name})\""
+        ))
     })?;
     match std::env::var("TENURE_NAME") {
         Ok(other) if other != name.as_str() => Err(usage(format!(
@@ -366,10 +370,10 @@ struct LeaseJson<'a> {
     /// How many leases were renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<usize>,
-    /// The URL of the store, if `renew` and `release` would not find it otherwise. It is not part
-    /// of the JSON: it may contain a password, and nobody evaluates it there.
+    /// The variables with which `renew` and `release` find the store. They are not part of the JSON:
+    /// a URL may contain a password, and nobody evaluates it there.
     #[serde(skip)]
-    store: Option<String>,
+    store: Vec<(&'static str, String)>,
 }
 
 impl LeaseJson<'_> {
@@ -390,11 +394,7 @@ impl LeaseJson<'_> {
         variables.extend(self.claim.map(|claim| ("TENURE_CLAIM", quote(claim))));
         variables.extend(self.fence.map(|fence| ("TENURE_FENCE", fence.to_string())));
         variables.push(("TENURE_TTL_MS", self.ttl_ms.to_string()));
-        variables.extend(
-            self.store
-                .as_deref()
-                .map(|url| (store::VARIABLE, quote(url))),
-        );
+        variables.extend(self.store.iter().map(|(key, value)| (*key, quote(value))));
         let mut text = String::new();
         for (variable, value) in &variables {
             text += &format!("{variable}={value}\n");

@@ -1,6 +1,7 @@
 //! The flags and verbs of `tenure`, and what each verb calls.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,6 +33,18 @@ use crate::{by_hand, doctor, duration, exit_code, inspect, output, pages, run, u
 pub(crate) struct Cli {
     #[command(flatten)]
     store: Store,
+
+    /// Read the password of the store from the first line of this file, if its URL has none; else it
+    /// is taken from TENURE_PASSWORD
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        display_order = 900,
+        env = store::PASSWORD_FILE,
+        hide_env_values = true
+    )]
+    password_file: Option<PathBuf>,
 
     /// Say on stderr what is asked and answered (TENURE_LOG sets how much)
     #[arg(short, long, global = true, display_order = 901)]
@@ -77,6 +90,17 @@ Examples:
     Man,
 }
 
+impl Verb {
+    /// Returns whether the user wants to see errors alone.
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Run(args) => args.ask.quiet,
+            Self::Acquire(args) => args.ask.quiet,
+            _ => false,
+        }
+    }
+}
+
 /// Hold a lock around a command
 ///
 /// Waits in line for NAME, starts COMMAND, renews the lease while it runs, and releases it when it
@@ -84,6 +108,9 @@ Examples:
 /// the same signal, so that ctrl-c also ends the script around it. COMMAND finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE and
 /// the TENURE_STORE of --store in its environment; the fence is a number that grows with every grant: send it along with what you
 /// write, and let the receiver refuse smaller ones.
+///
+/// Inside COMMAND, `tenure run NAME` would wait for ever and so is refused; to enter again, use
+/// --owner "$TENURE_OWNER".
 ///
 /// COMMAND runs in a process group of its own. Signals are passed on to the whole group. If the
 /// lease cannot be renewed, or --max-hold is reached, the group is sent TERM while --grace is left
@@ -98,6 +125,7 @@ Examples:
   tenure run nightly-backup -- ./backup.sh
   tenure run deploy --wait 10m --reason 'release 1.4' -- make deploy
   tenure run report --no-wait --at-least 1m -- ./report   # from cron on many machines
+  tenure run report --no-wait --busy-code 0 --quiet -- ./report   # no mail if it runs elsewhere
   tenure run gpu --permits 1/4 -- ./train
   tenure run catalog --shared -- ./read-only-job
   tenure run stock -- sh -c 'psql -v fence=$TENURE_FENCE -f sell.sql'")]
@@ -347,7 +375,7 @@ fn parse_and_run() -> Result<ExitCode> {
         .build()?;
     let done = runtime.block_on(dispatch(cli));
     match &done {
-        Err(failure) if failure.is_after_the_wait() => leave(runtime),
+        Err(failure) if failure.is_store_away() => leave(runtime),
         // Does not wait for a thread that is blocked by another process's file lock.
         _ => runtime.shutdown_background(),
     }
@@ -357,7 +385,7 @@ fn parse_and_run() -> Result<ExitCode> {
 /// Exits without a last attempt to undo requests in flight.
 ///
 /// When a runtime is dropped, the client makes that attempt over a new connection, and waits for it.
-/// The store was unavailable until the end of `--wait`, and the client has retried once since then.
+/// The store was unavailable until the end of `--wait` or of the lease.
 #[expect(
     clippy::mem_forget,
     reason = "nobody holds a lock, and the process ends"
@@ -367,7 +395,19 @@ fn leave(runtime: Runtime) {
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
-    let (store, verbose) = (cli.store, cli.verbose);
+    let verbose = cli.verbose;
+    let store = cli.store.with_password(cli.password_file.as_deref())?;
+    let store = match &cli.verb {
+        // The workbench has uses for other stores too.
+        Verb::Bench(_) | Verb::Demo(_) | Verb::Lab(_) | Verb::Torture(_)
+        // These ask no store.
+        | Verb::Completions { .. } | Verb::Man => store,
+        verb => store.for_processes(|note| {
+            if !verb.is_quiet() {
+                anstream::eprintln!("tenure: {}", output::escape(note));
+            }
+        })?,
+    };
     match cli.verb {
         Verb::Run(args) => run::run(&store, args).await,
         Verb::Acquire(args) => by_hand::acquire(&store, args).await,

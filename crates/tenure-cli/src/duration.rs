@@ -6,23 +6,24 @@ use std::time::Duration;
 /// Reads a duration such as `30s`, `1m30s` or `500ms`.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
+    let wrong = || explain(text.trim());
     if rest.is_empty() {
-        return Err(format!("a duration is missing; {EXAMPLES}"));
+        return Err(wrong());
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
         let digits = split_at_first(rest, |c| !c.is_ascii_digit());
         let unit = split_at_first(digits.1, |c| !c.is_ascii_alphabetic());
-        let number: u64 = match digits.0.parse() {
-            Ok(number) => number,
-            Err(_) if digits.0.is_empty() => {
-                return Err(format!("it is not a duration; {EXAMPLES}"));
-            }
-            Err(_) => return Err("it is too long".to_owned()),
-        };
-        let one = unit_of(unit.0, number)?;
+        let (_, millis) = UNITS
+            .iter()
+            .find(|row| row.0[0] == unit.0)
+            .ok_or_else(wrong)?;
+        if digits.0.is_empty() {
+            return Err(wrong());
+        }
+        let number = digits.0.parse::<u64>().ok();
         total = number
-            .checked_mul(one)
+            .and_then(|number| number.checked_mul(*millis))
             .and_then(|millis| total.checked_add(Duration::from_millis(millis)))
             .ok_or("it is too long")?;
         rest = unit.1;
@@ -30,17 +31,37 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
-/// Returns the milliseconds of a unit.
-fn unit_of(unit: &str, number: u64) -> Result<u64, String> {
-    match unit {
-        "ms" => Ok(1),
-        "s" => Ok(1000),
-        "m" => Ok(60 * 1000),
-        "h" => Ok(60 * 60 * 1000),
-        "d" => Ok(24 * 60 * 60 * 1000),
-        "" => Err(format!("{number} of what? Write {number}s for seconds")),
-        _ => Err(format!("{unit:?} is not a unit; {EXAMPLES}")),
+/// Says what to write instead.
+fn explain(text: &str) -> String {
+    match meant(text.trim_start_matches('-')) {
+        Some(meant) if text.starts_with('-') => format!("it is negative; write {meant}"),
+        Some(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{text} of what? Write {text}s for seconds")
+        }
+        Some(meant) => format!("write {meant}"),
+        None => "write for example 500ms, 30s, 1m30s or 2h".to_owned(),
     }
+}
+
+/// Returns the right form of a duration such as `1.5s` or `5 min`.
+fn meant(text: &str) -> Option<String> {
+    let is_number = |c: char| c.is_ascii_digit() || ".,".contains(c);
+    let (number, unit) = split_at_first(text, |c| !is_number(c));
+    let number: f64 = number.replace(',', ".").parse().ok()?;
+    let unit = unit.trim().trim_end_matches('.').to_lowercase();
+    let unit = if unit.is_empty() { "s" } else { &unit };
+    let (_, millis) = UNITS.iter().find(|row| row.0.contains(&unit))?;
+    let time = Duration::from_millis(*millis).as_secs_f64() * number;
+    let mut left = Duration::try_from_secs_f64(time).ok()?.as_millis();
+    let mut form = String::new();
+    for (names, millis) in UNITS {
+        let count = left / u128::from(*millis);
+        left %= u128::from(*millis);
+        if count > 0 {
+            form += &format!("{count}{}", names[0]);
+        }
+    }
+    (!form.is_empty()).then_some(form)
 }
 
 fn split_at_first(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
@@ -73,7 +94,14 @@ fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     }
 }
 
-const EXAMPLES: &str = "write for example 500ms, 30s, 1m30s or 2h";
+/// The units and their milliseconds: how they are written, and what else people write.
+const UNITS: &[(&[&str], u64)] = &[
+    (&["d", "day", "days"], 24 * 60 * 60 * 1000),
+    (&["h", "hr", "hrs", "hour", "hours"], 60 * 60 * 1000),
+    (&["m", "min", "mins", "minute", "minutes"], 60 * 1000),
+    (&["s", "sec", "secs", "second", "seconds"], 1000),
+    (&["ms", "msec", "millis", "millisecond", "milliseconds"], 1),
+];
 
 #[cfg(test)]
 mod tests {
@@ -112,8 +140,25 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_number_gets_a_hint() {
-        assert!(parse("30").unwrap_err().contains("30s"));
+    fn an_error_shows_the_right_form() {
+        let cases = [
+            ("", "write for example 500ms, 30s, 1m30s or 2h"),
+            ("soon", "write for example 500ms, 30s, 1m30s or 2h"),
+            ("0.0001ms", "write for example 500ms, 30s, 1m30s or 2h"),
+            ("90", "90 of what? Write 90s for seconds"),
+            ("1.5s", "write 1s500ms"),
+            ("1,5h", "write 1h30m"),
+            ("0.5", "write 500ms"),
+            ("5 min", "write 5m"),
+            ("2 Hours", "write 2h"),
+            ("10sec.", "write 10s"),
+            ("1 s", "write 1s"),
+            ("-5s", "it is negative; write 5s"),
+            ("99999999999999999999s", "it is too long"),
+        ];
+        for (text, told) in cases {
+            assert_eq!(parse(text), Err(told.to_owned()), "{text}");
+        }
     }
 
     #[test]

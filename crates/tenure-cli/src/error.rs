@@ -11,7 +11,7 @@ use tenure::Error;
 
 use crate::duration::Rounded;
 use crate::exit_code;
-use crate::output::{escape, is_unwritten};
+use crate::output::{escape, is_unwritten, shell_word};
 use crate::run::raw::{self, Death};
 
 /// A result of the command.
@@ -27,8 +27,8 @@ pub struct Failure {
     death: Option<Death>,
     /// Why the store is unavailable, if it may recover.
     outage: Option<String>,
-    /// Whether the store was still unavailable at the end of `--wait`.
-    after_the_wait: bool,
+    /// Whether the store was still unavailable at the end, so that nothing more is asked of it.
+    store_is_away: bool,
 }
 
 impl Failure {
@@ -39,7 +39,7 @@ impl Failure {
             sentence: escape(&sentence.into()),
             death: None,
             outage: None,
-            after_the_wait: false,
+            store_is_away: false,
         }
     }
 
@@ -88,15 +88,15 @@ impl Failure {
         self.outage.as_deref()
     }
 
-    /// Marks the failure as one that lasted until the end of `--wait`.
-    pub(crate) fn after_the_wait(mut self) -> Self {
-        self.after_the_wait = true;
+    /// Marks the failure as one at whose end the store was still unavailable.
+    pub(crate) fn while_store_is_away(mut self) -> Self {
+        self.store_is_away = true;
         self
     }
 
-    /// Returns whether the store was still unavailable at the end of `--wait`.
-    pub(crate) fn is_after_the_wait(&self) -> bool {
-        self.after_the_wait
+    /// Returns whether the store was still unavailable at the end.
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.store_is_away
     }
 
     /// Returns whether the lock was busy.
@@ -132,15 +132,18 @@ impl From<Error> for Failure {
             | Error::InvalidOption { .. }
             | Error::InvalidOwner { .. }
             | Error::InvalidUrl { .. }
+            // No wait ends it: the owner itself is in the way.
+            | Error::ModeConflict { .. }
             | Error::Unsupported { .. } => exit_code::USAGE,
             Error::Lost { .. } => exit_code::LOST,
-            Error::ModeConflict { .. } | Error::TimedOut { .. } => exit_code::BUSY,
-            _ => exit_code::UNAVAILABLE,
+            Error::TimedOut { .. } => exit_code::BUSY,
+            error if error.may_pass() => exit_code::UNAVAILABLE,
+            _ => exit_code::CONFIGURATION,
         };
         let reason = chain(&error);
         Self {
             outage: error.may_pass().then(|| escape(&reason)),
-            ..Self::new(code, reason + advice(&error))
+            ..Self::new(code, reason + &advice(&error))
         }
     }
 }
@@ -176,6 +179,9 @@ fn chain(error: &Error) -> String {
             let waited = Rounded(*waited);
             format!("'{name}' was not free within {waited}")
         }
+        Error::Unavailable { driver, .. } if !error.may_pass() => {
+            format!("the {driver} store cannot be used")
+        }
         _ => error.to_string(),
     };
     let mut cause = error.source();
@@ -191,8 +197,12 @@ fn chain(error: &Error) -> String {
 }
 
 /// Returns advice, if the error does not contain any itself.
-fn advice(error: &Error) -> &'static str {
-    match error {
+fn advice(error: &Error) -> String {
+    let advice = match error {
+        Error::TimedOut { name, .. } => {
+            let name = shell_word(name.as_str());
+            return format!("; see who holds it: tenure show {name}; or wait longer");
+        }
         Error::InvalidName { .. } => {
             "; a name is 1 to 255 bytes of UTF-8 text without control characters"
         }
@@ -203,11 +213,11 @@ fn advice(error: &Error) -> &'static str {
         Error::InvalidOption {
             option: "permits", ..
         } => "; write for example --permits 1/3",
-        Error::TimedOut { .. } => "; see who holds it with 'tenure show', or wait longer",
-        Error::Unavailable { .. } => CHECK_THE_STORE,
-        Error::Indeterminate { .. } => "; see with 'tenure show' what became of it",
+        Error::Unavailable { .. } if error.may_pass() => CHECK_THE_STORE,
+        Error::Indeterminate { .. } => "; see what became of it: tenure ls",
         _ => "",
-    }
+    };
+    advice.to_owned()
 }
 
 const CHECK_THE_STORE: &str = "; check --store and try again";
@@ -221,7 +231,7 @@ mod tests {
         let source = || "no answer in 2s".into();
         let driver = "redis";
         let waited = std::time::Duration::from_secs(1);
-        let name = "a".parse().unwrap();
+        let name = || "a".parse().unwrap();
         let cases = [
             (
                 Error::Unavailable {
@@ -244,10 +254,18 @@ mod tests {
                     driver,
                     source: source(),
                 },
-                69,
+                78,
                 false,
             ),
-            (Error::TimedOut { name, waited }, 75, false),
+            (Error::ModeConflict { name: name() }, 2, false),
+            (
+                Error::TimedOut {
+                    name: name(),
+                    waited,
+                },
+                75,
+                false,
+            ),
         ];
         for (error, code, may_be_back) in cases {
             let failure = Failure::from(error);

@@ -18,7 +18,7 @@ pub const BROKEN: u8 = 1;
 pub const USAGE: u8 = 2;
 /// A torture run is inconclusive: too few grants, writes or faults.
 pub const UNKNOWN: u8 = 3;
-/// The store cannot be reached, or cannot be trusted.
+/// The store is unavailable, and may be available again later.
 pub const UNAVAILABLE: u8 = 69;
 /// The output, or a file that the user asked for, could not be written.
 pub const OUTPUT: u8 = 74;
@@ -26,6 +26,8 @@ pub const OUTPUT: u8 = 74;
 pub const BUSY: u8 = 75;
 /// The lock was lost while the command ran, or is not held by this owner.
 pub const LOST: u8 = 76;
+/// The store cannot be used until somebody changes a setting or repairs it.
+pub const CONFIGURATION: u8 = 78;
 /// The command exists but cannot be run.
 pub const CANNOT_RUN: u8 = 126;
 /// The command does not exist.
@@ -46,12 +48,15 @@ pub const HELP: &str = "\
 Exit codes:
     0  done
     1  show, evict: nobody holds the lock; doctor: a problem was found
-    2  wrong usage: a bad name, duration, owner or URL of a store, or what the store cannot do
-   69  the store is unavailable; with --wait, still at the end of that time
+    2  wrong usage: a bad name, duration, owner or URL of a store, what the store cannot do, or a
+       lock that this owner already holds in another mode
+   69  the store is unavailable, try again later; with --wait, still at the end of that time
    74  the output could not be written; acquire has then given the lock
        back; renew, release and evict have done what was asked
    75  busy: the lock is taken, or was not free in time (see --busy-code)
    76  lost: the lock was lost while the command ran, or is not held by this owner
+   78  the store cannot be used as it is configured: a wrong password, a missing right or
+       database, damaged data; trying again does not help
   126  the command cannot be run
   127  the command was not found
   128 + N  as shells show it: the command, or the wait for the lock, ended by signal N, and
@@ -66,7 +71,8 @@ Exit codes:
     2  wrong usage
     3  torture: inconclusive, too few grants, writes or faults
    69  the store is unavailable
-   74  the output, a report or a history could not be written";
+   74  the output, a report or a history could not be written
+   78  the store cannot be used as it is configured";
 
 /// The exit code of a successful run.
 pub const DONE: ExitCode = ExitCode::SUCCESS;

@@ -10,9 +10,10 @@ use crate::cli::{EvictArgs, LsArgs, ShowArgs};
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::holding::Holding;
-use crate::output::{self, LockJson, escape, holders_json, print_json, print_table, short};
+use crate::output::{self, LockJson, escape, holders_json, print_json, short};
 use crate::pattern::Pattern;
 use crate::store::Store;
+use crate::table::print_table;
 use crate::{ask, exit_code};
 
 /// Lists the locks that match.

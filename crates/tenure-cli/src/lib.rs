@@ -12,6 +12,7 @@ mod error;
 pub mod exit_code;
 mod holding;
 mod inspect;
+mod nested;
 pub mod output;
 mod pages;
 mod pattern;
@@ -19,7 +20,9 @@ pub mod program;
 mod run;
 pub mod signals;
 pub mod store;
+mod table;
 pub mod usage;
+mod waiting;
 mod watch;
 mod workbench;
 

@@ -8,10 +8,9 @@ use comfy_table::{ContentArrangement, Table};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use tenure::driver::{About, Entry, Holder, Mode, Waiter};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
-use crate::duration::Rounded;
 use crate::error::Result;
 use crate::holding::Holding;
 
@@ -225,23 +224,6 @@ pub(crate) fn is_unwritten(error: &io::Error) -> bool {
 #[error("{0}")]
 struct Unwritten(io::Error);
 
-/// Prints locks as a table: a row for each owner that holds one, then one for each waiter.
-pub(crate) fn print_table(entries: &[Entry]) -> Result<()> {
-    let mut table = table(&[
-        "NAME", "MODE", "WHO", "FOR", "UNTIL", "FENCE", "OWNER", "REASON",
-    ]);
-    for entry in entries {
-        for holding in Holding::all(&entry.holders) {
-            table.add_row(holder_row(entry, &holding));
-        }
-        for (place, waiter) in entry.waiters.iter().enumerate() {
-            table.add_row(waiter_row(entry, waiter, place + 1));
-        }
-    }
-    writeln!(stdout(), "{}", with_bold_heading(&table))?;
-    Ok(())
-}
-
 /// Returns an empty table that fits on the terminal.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
@@ -261,39 +243,12 @@ pub fn with_bold_heading(table: &Table) -> String {
     lines.join("\n")
 }
 
-fn holder_row(entry: &Entry, holding: &Holding<'_>) -> [String; 8] {
-    let first = holding.first;
-    [
-        escape(entry.name.as_str()),
-        mode(first.mode) + &times(holding.depth()),
-        holding.who(),
-        Rounded(holding.held()).to_string(),
-        format!("in {}", Rounded(holding.expires_in())),
-        first.fence.to_string(),
-        short(first.owner.as_str()),
-        reason(&first.about),
-    ]
-}
-
 /// Returns how many times an owner holds a lock, if more than once.
 pub(crate) fn times(depth: usize) -> String {
     match depth {
         0 | 1 => String::new(),
         depth => format!(" ×{depth}"),
     }
-}
-
-fn waiter_row(entry: &Entry, waiter: &Waiter, place: usize) -> [String; 8] {
-    [
-        escape(entry.name.as_str()),
-        mode(waiter.mode),
-        who(&waiter.about),
-        Rounded(waiter.waited).to_string(),
-        format!("waits, {place}."),
-        String::new(),
-        short(waiter.owner.as_str()),
-        reason(&waiter.about),
-    ]
 }
 
 /// Returns the host and the process id.
@@ -313,6 +268,22 @@ pub(crate) fn short(owner: &str) -> String {
     }
     let head: String = owner.chars().take(8).collect();
     escape(&head) + "…"
+}
+
+/// Cuts a text that is wider than so many columns, and marks the cut.
+///
+/// Counts two columns for each character that is not ASCII: some are that wide.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
+    if text.chars().map(width).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut used = width('…');
+    let fitting = text.chars().take_while(|c| {
+        used += width(*c);
+        used <= columns
+    });
+    fitting.collect::<String>() + "…"
 }
 
 /// Makes hidden characters visible, so that a text can neither control the terminal nor imitate
@@ -357,6 +328,18 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Returns a text as one word for a shell, quoted only if it has to be.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    let is_word = !text.starts_with(['-', '=']) && text.chars().all(is_plain);
+    match is_word && !text.is_empty() {
+        true => text.to_owned(),
+        // After -- it is not taken for a flag.
+        false if text.starts_with('-') => format!("-- {}", quote(text)),
+        false => quote(text),
+    }
+}
+
 /// Starts the log on stderr, if TENURE_LOG or `default` sets a level.
 pub fn start_log(default: Option<&str>) {
     let wanted = std::env::var("TENURE_LOG").ok();
@@ -378,6 +361,11 @@ pub fn start_log(default: Option<&str>) {
             .with(lines.with_filter(targets))
             .init();
     }
+}
+
+/// Returns whether the log may write to stderr.
+pub(crate) fn is_logging() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
 }
 
 /// The log on stderr, which makes hidden characters visible.
@@ -423,8 +411,32 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_is_too_wide_is_cut() {
+        assert_eq!(fit("abcdef", 6), "abcdef");
+        assert_eq!(fit("abcdef", 5), "abc…");
+        assert_eq!(fit("ab名前", 5), "ab…");
+        assert_eq!(fit("ab", 0), "…");
+    }
+
+    #[test]
     fn quoted_text_survives_a_shell() {
         assert_eq!(quote("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn a_word_is_quoted_only_if_it_has_to_be() {
+        for word in ["deploy", "deploy/eu-1", "a.b:c@d"] {
+            assert_eq!(shell_word(word), word);
+        }
+        for (text, word) in [
+            ("a b", "'a b'"),
+            ("$x", "'$x'"),
+            ("größe", "'größe'"),
+            ("", "''"),
+            ("-x", "-- '-x'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::error::{Failure, Result};
-use crate::{exit_code, output};
+use crate::{duration, exit_code, output};
 
 /// Parses the command line of this process.
 ///
@@ -30,9 +30,36 @@ fn explain<C: CommandFactory>(error: &clap::Error) -> Result<ExitCode> {
         anstream::eprint!("{}", C::command().render_help().ansi());
         return Err(Failure::silent(exit_code::USAGE));
     }
-    let text = tenure::url::redact_all(&error.to_string());
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    Err(Failure::usage(in_one_line(text)))
+    let text = hint(error).unwrap_or_else(|| {
+        let text = error.to_string();
+        in_one_line(text.strip_prefix("error: ").unwrap_or(&text))
+    });
+    Err(Failure::usage(tenure::url::redact_all(&text)))
+}
+
+/// Says what to write instead of an argument that was not expected.
+fn hint(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(argument) = error.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let takes_a_command = error.to_string().contains("-- <COMMAND>");
+    match argument.strip_prefix('-') {
+        None if takes_a_command => Some(format!(
+            "put -- before '{argument}': tenure run NAME -- {argument} …"
+        )),
+        Some(number) if number.starts_with(|c: char| c.is_ascii_digit()) => {
+            // Of `-5s` the error has only `-5`.
+            let arguments: Vec<_> = std::env::args_os().collect();
+            let mut arguments = arguments.iter().filter_map(|one| one.to_str());
+            let whole = arguments.find(|whole| whole.starts_with(argument.as_str()))?;
+            let why = duration::parse(whole).err()?;
+            Some(format!("invalid duration '{whole}': {why}"))
+        }
+        _ => None,
+    }
 }
 
 /// Joins the error, the hints and the usage into one sentence.

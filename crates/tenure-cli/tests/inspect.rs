@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Place, wait_for};
+use crate::common::{Place, Terminal, wait_for};
 
 #[test]
 fn ls_prints_json_of_a_fixed_shape() {
@@ -118,6 +118,58 @@ fn a_table_shows_who_and_why_but_not_the_whole_owner() {
         assert!(
             !table.contains("secret") && !table.contains('\u{1b}'),
             "{table}"
+        );
+    }
+}
+
+#[test]
+fn a_table_in_a_pipe_has_plain_columns() {
+    let place = Place::new();
+    let long = "deploy/".repeat(20);
+    place.run(&["acquire", "a", "--owner", "ann", "--reason", "nightly"]);
+    place.run(&["acquire", &long, "--owner", "bob"]);
+    let waiter = place.start(&["a", "--owner", "eve", "--quiet"], "true");
+    wait_for("the waiter", || !place.pids("a", "waiters").is_empty());
+    let table = place.run(&["ls"]).out;
+    drop(waiter);
+    assert!(table.is_ascii(), "{table}");
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 4, "{table}");
+    let column = lines[0].find("OWNER").unwrap();
+    for (line, owner) in lines[1..].iter().zip(["ann", "eve", "bob"]) {
+        assert!(line[column..].starts_with(owner), "{table}");
+        assert!(!line.ends_with(' '), "{table}");
+    }
+    assert!(lines[3].starts_with(&long), "nothing is cut: {table}");
+    let fields: Vec<_> = lines[2].split("  ").filter(|one| !one.is_empty()).collect();
+    assert_eq!(fields.len(), 7, "no empty field but the reason: {table}");
+}
+
+#[test]
+fn a_table_on_a_narrow_terminal_has_a_line_for_each_row() {
+    let place = Place::new();
+    let long = "deploy/".repeat(20);
+    let reason = "a reason of many words ".repeat(10);
+    place.run(&["acquire", "a"]);
+    place.run(&["acquire", &long, "--reason", &reason]);
+    for columns in [60, 80, 120] {
+        let program = format!("stty cols {columns}; exec tenure ls");
+        let shown = Terminal::start(&place, &program, "").ended().out;
+        let shown = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines.len(), 6, "a frame and a line for each: {shown}");
+        for line in &lines {
+            assert_eq!(line.chars().count(), columns, "{shown}");
+        }
+        assert!(
+            lines[1].contains("NAME") && lines[1].contains("REASON"),
+            "{shown}"
+        );
+        assert_eq!(lines[1].contains("OWNER"), columns >= 120, "{shown}");
+        assert!(lines[4].starts_with("│ deploy"), "{shown}");
+        assert!(
+            lines[4].matches('…').count() >= 2,
+            "name and reason: {shown}"
         );
     }
 }

@@ -3,10 +3,12 @@
 mod common;
 
 use std::fs::{self, File};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tenure_testkit::RedisServer;
 
-use crate::common::{Place, is_alive, wait_for};
+use crate::common::{Place, Running, is_alive, wait_for};
 
 /// Starts a child process in the background and waits for it.
 const FAMILY: &str = "sleep 1000 & echo $! >grandchild; echo $$ >child; wait";
@@ -110,6 +112,55 @@ fn a_store_that_does_not_answer_ends_the_command_with_the_lease() {
     assert_eq!(ended.code, 76, "{}", ended.err);
     for process in family {
         wait_for("the group to be gone", || !is_alive(&process));
+    }
+}
+
+#[test]
+fn a_loss_says_its_cause_and_since_when() {
+    let place = Place::new();
+    let mut server = RedisServer::start().unwrap();
+    let flags = [
+        "run", "a", "--ttl", "2s", "--grace", "500ms", "--quiet", "--",
+    ];
+    let mut command = place.tenure(&[&flags[..], &["sh", "-c", FAMILY]].concat());
+    let store = server.url() + "?timeout=200ms&connect_timeout=200ms";
+    let running = Running::start(command.env("TENURE_STORE", store));
+    place.content("child");
+    server.kill().unwrap();
+    let ended = running.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+    let cause = format!(
+        "no connection to 127.0.0.1:{}: Connection refused",
+        server.port()
+    );
+    assert!(ended.err.contains(": no renewal for "), "{}", ended.err);
+    assert!(ended.err.contains(&cause), "{}", ended.err);
+}
+
+/// The bound leaves room for a busy machine: with a farewell to the store it takes four seconds.
+#[test]
+fn tenure_ends_with_a_command_that_was_ended_because_the_store_is_away() {
+    for script in [FAMILY, STUBBORN] {
+        let place = Place::new();
+        let server = RedisServer::start().unwrap();
+        let flags = [
+            "run", "a", "--ttl", "2s", "--grace", "500ms", "--quiet", "--",
+        ];
+        let mut command = place.tenure(&[&flags[..], &["sh", "-c", script]].concat());
+        let running = Running::start(command.env("TENURE_STORE", server.url() + "?timeout=20s"));
+        let child = place.content("child");
+        server.freeze().unwrap();
+        wait_for("the command to be gone", || !is_alive(&child));
+        let begun = Instant::now();
+        let ended = running.ended();
+        let took = begun.elapsed();
+        server.thaw().unwrap();
+        assert_eq!(ended.code, 76, "{}", ended.err);
+        assert!(
+            took < Duration::from_millis(2500),
+            "{took:?}: {}",
+            ended.err
+        );
     }
 }
 

@@ -275,6 +275,7 @@ fn what_no_wait_can_mend_fails_at_once() {
     let stores = [
         server.url_as("ann", "hunter3"),
         server.url_as("bob", "hunter2"),
+        server.url_as("ann", "hunter2") + "99",
         format!("redis://127.0.0.1:{}", server.port()),
         format!("redlock://{one},{two},127.0.0.1:1?restart_delay=off"),
         format!("local:{}/store", place.path("file").display()),
@@ -284,8 +285,9 @@ fn what_no_wait_can_mend_fails_at_once() {
         let mut command = bare(&["--store", &store, "run", "a", "--wait", "1h", "--", "true"]);
         // It ends at once instead of waiting for an hour.
         let ended = Running::start(&mut command).ended();
-        let code = if store.starts_with("gopher") { 2 } else { 69 };
+        let code = if store.starts_with("gopher") { 2 } else { 78 };
         assert_eq!(ended.code, code, "{store}: {}", ended.err);
+        assert!(!ended.err.contains("try again"), "{store}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{store}: {}", ended.err);
     }
 }
@@ -298,4 +300,6 @@ fn a_ttl_that_one_lost_answer_would_end_is_warned_of() {
     assert_eq!(short.code, 0);
     assert!(short.err.contains("use --ttl 6s"), "{}", short.err);
     assert_eq!(run("6s").err, "");
+    let quiet = ["run", "a", "--ttl", "5s", "--quiet", "--", "true"];
+    assert_eq!(tenure(&server.url(), &quiet).err, "");
 }

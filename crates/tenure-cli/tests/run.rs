@@ -144,11 +144,32 @@ fn a_busy_lock_gives_75_or_the_code_of_your_choice() {
         (75, 3, 75, 75)
     );
     assert!(busy.err.starts_with("tenure: 'a' is busy"), "{}", busy.err);
+    for said in [&busy.err, &late.err] {
+        assert!(said.contains("tenure show a;"), "{said}");
+    }
     assert!(late.err.contains("not free within 50ms"), "{}", late.err);
     assert!(
         place.pids("a", "waiters").is_empty(),
         "nobody is left in line"
     );
+}
+
+#[test]
+fn a_quiet_command_says_nothing_when_busy_but_reports_errors() {
+    let place = Place::new();
+    let _holder = place.hold("a", &[]);
+    let cron = ["a", "--no-wait", "--busy-code", "0", "--quiet"];
+    let late = ["a", "--wait", "50ms", "-q"];
+    for (flags, code) in [(&cron[..], 0), (&late, 75)] {
+        let ended = place.start(flags, "echo never").ended();
+        let said = (ended.out.as_str(), ended.err.as_str());
+        assert_eq!((ended.code, said), (code, ("", "")), "{flags:?}");
+    }
+    let taken = place.run(&["acquire", "a", "--no-wait", "--quiet", "--json"]);
+    assert_eq!((taken.code, taken.err.as_str()), (75, ""));
+    let wrong = place.run(&["run", "b", "--quiet", "--", "no-such-command"]);
+    assert_eq!(wrong.code, 127);
+    assert!(wrong.err.contains("was not found"), "{}", wrong.err);
 }
 
 #[test]
@@ -228,6 +249,18 @@ fn shared_holders_go_in_together_and_a_lone_one_waits() {
 }
 
 #[test]
+fn an_owner_that_wants_more_than_it_holds_is_not_told_to_wait() {
+    let place = Place::new();
+    let _holder = place.hold("a", &["--shared", "--owner", "job-7"]);
+    for wait in [&["--no-wait"][..], &["--wait", "1h"], &[]] {
+        let flags = [&["a", "--owner", "job-7", "--busy-code", "9"], wait].concat();
+        let ended = place.start(&flags, "true").ended();
+        assert_eq!(ended.code, 2, "{wait:?}: {}", ended.err);
+        assert!(ended.err.contains("release it first"), "{}", ended.err);
+    }
+}
+
+#[test]
 fn permits_are_counted() {
     let place = Place::new();
     let _holder = place.hold("a", &["--permits", "2/3"]);
@@ -268,6 +301,70 @@ fn a_nested_command_enters_with_the_owner_that_it_finds() {
         let ended = common::end(command.env("TENURE_STORE", &store));
         assert_eq!(ended.code, 5, "{}", ended.err);
     }
+}
+
+#[test]
+fn a_nested_command_that_would_wait_for_ever_says_how_to_enter() {
+    let place = Place::new();
+    let server = tenure_testkit::RedisServer::start().unwrap();
+    let no_reentry = server.url() + "?layout=string";
+    let program = env!("CARGO_BIN_EXE_tenure");
+    for (store, hint) in [
+        (place.store(), "use --owner \"$TENURE_OWNER\""),
+        (server.url(), "use --owner \"$TENURE_OWNER\""),
+        (no_reentry, "no way to enter it again"),
+    ] {
+        for inner in [
+            "run a -- touch never",
+            "acquire a",
+            "run a --owner me -- true",
+        ] {
+            if hint.starts_with("no way") && inner.contains("--owner") {
+                continue;
+            }
+            let script = format!("{program} {inner}");
+            let mut command = place.tenure(&["run", "a", "--", "sh", "-c", &script]);
+            let command = command.env("TENURE_STORE", &store);
+            let ended = common::Running::start(command).ended();
+            assert_eq!(ended.code, 2, "{inner}: {}", ended.err);
+            let told = "tenure: 'a' is already held by the command around this one";
+            assert!(ended.err.starts_with(told), "{inner}: {}", ended.err);
+            assert!(ended.err.contains(hint), "{inner}: {}", ended.err);
+        }
+    }
+    assert!(!place.path("never").exists());
+}
+
+#[test]
+fn a_nested_command_that_can_get_in_is_let_in() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_tenure");
+    for (outer, inner) in [
+        ("--shared", "run a --shared"),
+        ("--permits=1/3", "run a --permits=2/3"),
+        ("--owner=x", "run a --owner=x"),
+        ("--owner=x", "run b"),
+        ("--owner=x", "--store local:other run a"),
+    ] {
+        let script = format!("{program} {inner} -- echo in");
+        let command = ["run", "a", outer, "--", "sh", "-c", &script];
+        let ended = common::Running::start(&mut place.tenure(&command)).ended();
+        assert_eq!(ended.out, "in\n", "{inner}: {}", ended.err);
+    }
+}
+
+/// The lease ends by its ttl, so the wait goes on.
+#[test]
+fn a_script_that_waits_for_its_own_lease_by_hand_is_told_at_once() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_tenure");
+    let script = format!("eval \"$({program} acquire a --ttl 2s)\"; {program} run a -- true");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    let ended = end(command.env("TENURE_STORE", place.store()));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let told = "tenure: 'a' is already held by this script; to enter it again, use --owner";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
 }
 
 #[test]

@@ -3,12 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::common::{Ended, Place, path_with_tenure, wait_for};
+use crate::common::{Place, Terminal, wait_for};
 
 #[test]
 fn tenure_dies_by_the_signal_that_ended_its_command() {
@@ -154,49 +153,3 @@ fn ctrl_c_ends_a_script_that_waits_for_the_lock() {
 }
 
 const CTRL_C: &[u8] = &[3];
-
-/// A program in a terminal of its own, ended when dropped.
-struct Terminal(Option<Child>);
-
-impl Terminal {
-    /// Starts a program in a new terminal; `command` is what its loop runs.
-    fn start(place: &Place, program: &str, command: &str) -> Self {
-        let child = Command::new("script")
-            .args(["-qefc", program, "/dev/null"])
-            .current_dir(place.path(""))
-            .env("SHELL", "/bin/sh")
-            .env("PATH", path_with_tenure())
-            .env("TENURE_STORE", place.store())
-            .env("COMMAND", command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self(Some(child))
-    }
-
-    fn press(&mut self, keys: &[u8]) {
-        let stdin = self.0.as_mut().unwrap().stdin.as_mut().unwrap();
-        stdin.write_all(keys).unwrap();
-        stdin.flush().unwrap();
-    }
-
-    /// Waits until the program has ended.
-    fn ended(mut self) -> Ended {
-        let child = self.0.as_mut().unwrap();
-        let keys = child.stdin.take();
-        wait_for("the program to end", || child.try_wait().unwrap().is_some());
-        drop(keys);
-        self.0.take().unwrap().wait_with_output().unwrap().into()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}

@@ -77,9 +77,43 @@ fn without_a_verb_the_verbs_are_shown() {
 }
 
 #[test]
-fn a_plain_number_is_answered_with_what_to_write() {
-    let ended = Place::new().run(&["run", "a", "--ttl", "30", "--", "true"]);
-    assert!(ended.err.contains("30s"), "{}", ended.err);
+fn a_duration_is_answered_with_what_to_write() {
+    let place = Place::new();
+    let cases = [
+        ("90", "Write 90s"),
+        ("1.5s", "write 1s500ms"),
+        ("5 min", "write 5m"),
+        ("-5s", "write 5s"),
+    ];
+    for (wrong, right) in cases {
+        for flag in ["--ttl", "--wait", "--at-least", "--max-hold", "--grace"] {
+            let ended = place.run(&["run", "a", flag, wrong, "--", "true"]);
+            assert_eq!(ended.code, 2, "{flag} {wrong}: {}", ended.err);
+            assert!(ended.err.contains(right), "{flag} {wrong}: {}", ended.err);
+        }
+    }
+}
+
+#[test]
+fn a_command_without_dashes_is_answered_with_where_they_go() {
+    let place = Place::new();
+    let cases: &[&[&str]] = &[
+        &["run", "a", "echo", "hi"],
+        &["run", "a", "--wait", "5s", "echo", "-n"],
+        &["run", "--shared", "a", "echo", "--", "hi"],
+    ];
+    for case in cases {
+        let ended = place.run(case);
+        assert_eq!(ended.code, 2, "{case:?}: {}", ended.err);
+        let told = "tenure: put -- before 'echo': tenure run NAME -- echo …\n";
+        assert_eq!(ended.err, told, "{case:?}");
+    }
+    let other = place.run(&["show", "a", "b"]);
+    assert!(
+        other.err.contains("unexpected argument 'b'"),
+        "{}",
+        other.err
+    );
 }
 
 #[test]
@@ -97,6 +131,7 @@ fn passwords_are_not_printed() {
         &["--store", url, "ls"],
         &[url],
         &["ls", "a", url],
+        &["run", "a", url],
         &["--help"],
     ];
     for case in cases {
@@ -107,13 +142,13 @@ fn passwords_are_not_printed() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_gives_69() {
+fn a_folder_that_cannot_be_used_is_told_in_one_sentence() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
     let in_a_file = format!("local:{}/store", place.path("file").display());
-    for store in [in_a_file.as_str(), "local:/proc/tenure"] {
+    for (store, code) in [(in_a_file.as_str(), 78), ("local:/proc/tenure", 69)] {
         let ended = place.run(&["--store", store, "run", "a", "--", "touch", "never"]);
-        assert_eq!(ended.code, 69, "{store}: {}", ended.err);
+        assert_eq!(ended.code, code, "{store}: {}", ended.err);
         assert!(ended.err.starts_with("tenure: "), "{}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
@@ -137,6 +172,63 @@ fn the_store_is_named_by_flag_or_environment_or_is_the_users_own() {
     let own = end(bare(&["ls"]).env("XDG_STATE_HOME", place.path("state")));
     assert_eq!(own.code, 0, "{}", own.err);
     assert!(place.path("state/tenure/format").exists());
+}
+
+#[test]
+fn a_store_that_keeps_no_other_command_out_is_refused() {
+    let place = Place::new();
+    for verb in [
+        &["run", "a", "--", "touch", "never"][..],
+        &["ls"],
+        &["doctor"],
+    ] {
+        for store in ["memory:", "memory:shared"] {
+            let ended = place.run(&[&["--store", store], verb].concat());
+            assert_eq!(ended.code, 2, "{verb:?}: {}", ended.err);
+            assert!(ended.err.contains("use local:"), "{verb:?}: {}", ended.err);
+        }
+    }
+    assert!(!place.path("never").exists());
+    let help = end(&mut bare(&["--help"])).out;
+    assert!(!help.contains("memory:"), "{help}");
+}
+
+#[test]
+fn a_store_in_the_home_directory_is_found() {
+    let place = Place::new();
+    for (store, folder) in [("local:~", "."), ("local:~/locks", "locks")] {
+        let mut command = place.tenure(&["--store", store, "run", "a", "--", "env"]);
+        let ended = end(command.env("HOME", place.path("")));
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{store}");
+        assert!(place.path(folder).join("format").exists(), "{store}");
+        let absolute = format!("TENURE_STORE=local:{}", place.path("").display());
+        assert!(ended.out.contains(&absolute), "{}", ended.out);
+    }
+    assert!(!place.path("~").exists());
+    for (store, home) in [("local:~ann/locks", "/"), ("local:~", "")] {
+        let ended = end(place.tenure(&["--store", store, "ls"]).env("HOME", home));
+        assert_eq!(ended.code, 2, "{store}: {}", ended.err);
+        assert!(ended.err.contains("write the whole path"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_relative_folder_is_told_in_full() {
+    let place = Place::new();
+    let ended = place.run(&["--store", "local:locks", "ls"]);
+    assert_eq!(ended.code, 0);
+    let folder = place.path("locks").canonicalize().unwrap();
+    let told = format!("tenure: local:locks is {}, ", folder.display());
+    assert!(ended.err.starts_with(&told), "{}", ended.err);
+    let inner = format!("cd /; {} ls", env!("CARGO_BIN_EXE_tenure"));
+    let nested = ["run", "a", "--quiet", "--", "sh", "-c", &inner];
+    let ended = end(place.tenure(&nested).env("TENURE_STORE", "local:locks"));
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert!(
+        ended.out.contains("exclusive"),
+        "the same store: {}",
+        ended.out
+    );
 }
 
 #[test]

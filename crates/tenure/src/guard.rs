@@ -61,6 +61,16 @@ pub enum Health {
     Lost(Loss),
 }
 
+/// Why the renewals of a lock fail at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RenewalFailure {
+    /// Why the latest renewal failed, for people.
+    pub reason: String,
+    /// How long ago the first of these renewals was sent.
+    pub lasts: Duration,
+}
+
 /// How a release ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -128,6 +138,14 @@ impl Guard {
     pub fn time_left(&self) -> Duration {
         let hold = self.hold();
         hold.lease.time_left(hold.engine.clock.now())
+    }
+
+    /// Returns why the lock is not renewed, if the latest renewal failed.
+    ///
+    /// After a [loss](Loss::Unreachable) it tells the cause.
+    pub fn renewal_failure(&self) -> Option<RenewalFailure> {
+        let hold = self.hold();
+        hold.lease.renewal_failure(hold.engine.clock.now())
     }
 
     /// Waits until the lock is lost, and returns why.

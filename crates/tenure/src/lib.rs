@@ -84,7 +84,7 @@ pub use crate::client::Client;
 pub use crate::doctor::{Finding, Verdict, doctor};
 pub use crate::driver::Loss;
 pub use crate::error::{BoxError, Error, Result};
-pub use crate::guard::{Guard, Health, Outcome};
+pub use crate::guard::{Guard, Health, Outcome, RenewalFailure};
 pub use crate::lock::{DEFAULT_TTL, Lock, RwLock, Semaphore};
 pub use crate::name::{ClaimId, Fence, Name, Owner};
 pub use crate::once::{Once, Seen};

@@ -7,21 +7,22 @@ mod supervise;
 mod terminal;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Client, Guard, Name, Outcome, Owner};
+use tenure::{Client, Guard, Health, Loss, Name, Outcome, Owner};
 use tokio::time::timeout;
 
-use crate::ask::{self, LONGEST_GOODBYE, Wait};
+use crate::ask::{self, LONGEST_GOODBYE, SHORT_GOODBYE, Wait};
 use crate::cli::RunArgs;
 use crate::duration::Rounded;
 use crate::error::{Failure, Result};
 use crate::exit_code;
 use crate::run::child::{Child, Exit};
 use crate::run::guardian::Guardian;
-use crate::run::supervise::{Ended, Supervisor};
+use crate::run::supervise::{Ended, Supervisor, cause};
 use crate::signals::Signals;
-use crate::store::{self, Store};
+use crate::store::Store;
 
 /// Waits for the lock, runs the command, and releases the lock.
 pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
@@ -37,9 +38,24 @@ pub(crate) async fn run(store: &Store, args: RunArgs) -> Result<ExitCode> {
             .map_err(Failure::from),
         Err(failure) => Err(failure),
     };
-    let released = let_go(guard).await;
-    ask::settle(&client).await;
-    finish(&name, ended?, released)
+    let is_away = matches!(ended, Ok(Ended::Early(_))) && is_store_away(&guard);
+    if !is_away {
+        let released = let_go(guard, LONGEST_GOODBYE).await;
+        ask::settle(&client).await;
+        return finish(&name, ended?, released);
+    }
+    // A lease that is over needs no release.
+    let patience = SHORT_GOODBYE.min(guard.time_left());
+    let released = let_go(guard, patience).await;
+    finish(&name, ended?, released).map_err(Failure::while_store_is_away)
+}
+
+/// Returns whether the store does not answer renewals.
+fn is_store_away(guard: &Guard) -> bool {
+    matches!(
+        guard.health(),
+        Health::AtRisk | Health::Lost(Loss::Unreachable)
+    )
 }
 
 /// Waits for the lock, unless a signal arrives first.
@@ -62,7 +78,9 @@ async fn granted(
     if let Some(longest) = args.max_hold {
         lock = lock.max_hold(longest);
     }
-    let answer = signals.unless(wait.guard(&lock, name)).await;
+    let nesting = args.ask.check_nesting(client, name);
+    signals.unless(nesting).await??;
+    let answer = signals.unless(wait.guard(client, &lock, name)).await;
     let failure = match answer {
         Ok(Ok(guard)) => return Ok(guard),
         Ok(Err(failure)) if failure.is_busy() => failure.with_code(args.busy_code),
@@ -79,6 +97,7 @@ fn warn_of_a_short_ttl(client: &Client, args: &RunArgs) {
     let least = client.capabilities().shortest_safe_ttl();
     if let Some(timeout) = client.capabilities().timeout
         && ttl < least
+        && !args.ask.quiet
     {
         let (ttl, least, timeout) = (Rounded(ttl), Rounded(least), Rounded(timeout));
         anstream::eprintln!(
@@ -103,9 +122,7 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
     if let Some(owner) = guard.owner() {
         environment.push(("TENURE_OWNER", owner.to_string()));
     }
-    if let Some(url) = store.not_inherited() {
-        environment.push((store::VARIABLE, url));
-    }
+    environment.extend(store.environment());
     match Child::start(&args.command, &environment, &guardian) {
         Ok(child) => Ok((child, guardian)),
         Err(failure) => {
@@ -115,9 +132,14 @@ fn start(guard: &Guard, args: &RunArgs, store: &Store) -> Result<(Child, Guardia
     }
 }
 
-/// Releases the lock, and waits a moment for the reply.
-async fn let_go(guard: Guard) -> Released {
-    match timeout(LONGEST_GOODBYE, guard.release()).await {
+/// Releases the lock, and waits for the reply for `patience`.
+async fn let_go(guard: Guard, patience: Duration) -> Released {
+    let cause = cause(&guard);
+    match timeout(patience, guard.release()).await {
+        Ok(Ok(Outcome::NotHeld(loss @ (Loss::Expired | Loss::Unreachable)))) => {
+            let cause = cause.map(|cause| format!(": {cause}"));
+            Released::WasLost(format!("{loss}{}", cause.unwrap_or_default()))
+        }
         Ok(Ok(Outcome::NotHeld(loss))) => Released::WasLost(loss.to_string()),
         Ok(Ok(_)) => Released::Yes,
         Ok(Err(error)) => Released::Unknown(Failure::from(error).to_string()),

@@ -18,6 +18,7 @@ use tenure::{Guard, Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::cli::RunArgs;
+use crate::duration::Rounded;
 use crate::run::JOB_CONTROL;
 use crate::run::child::{Change, Child, Exit};
 use crate::run::guardian::Guardian;
@@ -140,8 +141,13 @@ impl<'a> Supervisor<'a> {
         let nearly = self.notice + self.slack * 10;
         match self.max_hold {
             Some(end) if end.saturating_duration_since(now) <= nearly => Loss::MaxHold.to_string(),
-            _ => "the lease could not be renewed in time".to_owned(),
+            _ => self.with_cause("the lease could not be renewed in time"),
         }
+    }
+
+    /// Adds why renewals fail, and for how long they have.
+    fn with_cause(&self, why: &str) -> String {
+        cause(self.guard).map_or_else(|| why.to_owned(), |cause| format!("{why}: {cause}"))
     }
 
     /// Ends the command because the lock is lost.
@@ -152,12 +158,16 @@ impl<'a> Supervisor<'a> {
             Loss::Expired | Loss::MaxHold | Loss::Unreachable => now,
             _ => now + self.grace,
         };
+        let why = match loss {
+            Loss::Expired | Loss::Unreachable => self.with_cause(&loss.to_string()),
+            _ => loss.to_string(),
+        };
         match &mut self.ending {
             Some(ending) => {
-                ending.why = loss.to_string();
+                ending.why = why;
                 ending.kill_at = ending.kill_at.min(kill_at);
             }
-            None => self.ask_to_end(loss.to_string(), kill_at),
+            None => self.ask_to_end(why, kill_at),
         }
     }
 
@@ -171,6 +181,13 @@ impl<'a> Supervisor<'a> {
             killed: false,
         });
     }
+}
+
+/// Returns why the lock is not renewed, and since when.
+pub(super) fn cause(guard: &Guard) -> Option<String> {
+    let failure = guard.renewal_failure()?;
+    let lasts = Rounded(failure.lasts);
+    Some(format!("no renewal for {lasts}, {}", failure.reason))
 }
 
 const SHORTEST_NAP: Duration = Duration::from_millis(1);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::duration::Rounded;
 use crate::error::Result;
 use crate::holding::Holding;
-use crate::output::{escape, mode, reason, times, who};
+use crate::output::{escape, fit, mode, reason, times, who};
 
 /// The state of the screen.
 #[derive(Debug, Default)]
@@ -145,7 +145,8 @@ impl View {
     fn draw_locks(&mut self, frame: &mut Frame<'_>, area: Rect) {
         // One row is for the heading.
         self.height = usize::from(area.height.saturating_sub(1));
-        let rows = self.rows();
+        let columns = Columns::of(area.width);
+        let rows = self.rows(&columns);
         let bottom = rows.len().saturating_sub(self.height);
         let top = self.top.min(bottom);
         if rows.is_empty() {
@@ -157,34 +158,26 @@ impl View {
             frame.render_widget(Paragraph::new(text).dim(), area);
             return;
         }
-        let heading = Row::new(["NAME", "WHO", "FOR", "LEASE", "MODE", "REASON"]);
-        let widths = [
-            Constraint::Fill(3),
-            Constraint::Fill(2),
-            Constraint::Length(7),
-            Constraint::Length(BAR + 8),
-            Constraint::Length(11),
-            Constraint::Fill(3),
-        ];
-        let table = Table::new(rows.into_iter().skip(top), widths);
+        let heading = ["NAME", "WHO", "FOR", "LEASE", "MODE", "REASON"];
+        let heading = columns.row(heading.map(Line::from));
+        let table = Table::new(rows.into_iter().skip(top), columns.widths);
         frame.render_widget(table.header(heading.style(Style::new().bold())), area);
         self.top = top;
     }
 
-    fn rows(&self) -> Vec<Row<'static>> {
+    fn rows(&self, columns: &Columns) -> Vec<Row<'static>> {
         let age = self.looked.map(|looked| looked.elapsed());
         let age = age.unwrap_or_default();
         let mut rows = Vec::new();
         for entry in self.shown() {
-            let name = escape(entry.name.as_str());
             for holding in Holding::all(&entry.holders) {
-                rows.push(self.holder_row(name.clone(), entry, &holding, age));
+                rows.push(self.holder_row(columns, entry, &holding, age));
             }
             if entry.holders.is_empty() {
-                rows.push(Row::new([Span::from(name)]));
+                rows.push(Row::new([columns.name(entry)]));
             }
             for (place, waiter) in entry.waiters.iter().enumerate() {
-                rows.push(waiter_row(place + 1, waiter, age));
+                rows.push(waiter_row(columns, place + 1, waiter, age));
             }
         }
         rows
@@ -192,7 +185,7 @@ impl View {
 
     fn holder_row(
         &self,
-        name: String,
+        columns: &Columns,
         entry: &Entry,
         holding: &Holding<'_>,
         age: Duration,
@@ -201,13 +194,19 @@ impl View {
         let left = holding.expires_in().saturating_sub(age);
         let longest = self.longest.get(&(entry.name.clone(), first.fence));
         let bar = bar(left, longest.copied().unwrap_or(left));
-        Row::new([
-            Line::from(name).bold(),
-            holding.who().into(),
+        let lease = match columns.is_wide {
+            true => Line::from(vec![bar, Span::from(format!(" {}", Rounded(left)))]),
+            false => Span::from(Rounded(left).to_string())
+                .style(bar.style)
+                .into(),
+        };
+        columns.row([
+            columns.name(entry).bold(),
+            fit(&holding.who(), columns.who).into(),
             Rounded(holding.held() + age).to_string().into(),
-            Line::from(vec![bar, Span::from(format!(" {}", Rounded(left)))]),
+            lease,
             (mode(first.mode) + &times(holding.depth())).into(),
-            reason(&first.about).into(),
+            fit(&reason(&first.about), columns.reason).into(),
         ])
     }
 
@@ -223,16 +222,69 @@ impl View {
     }
 }
 
-fn waiter_row(place: usize, waiter: &Waiter, age: Duration) -> Row<'static> {
-    Row::new([
-        format!("  {place}. in line"),
-        who(&waiter.about),
+fn waiter_row(columns: &Columns, place: usize, waiter: &Waiter, age: Duration) -> Row<'static> {
+    let cells = [
+        fit(&format!("  {place}. in line"), columns.name),
+        fit(&who(&waiter.about), columns.who),
         Rounded(waiter.waited + age).to_string(),
         String::new(),
         mode(waiter.mode),
-        reason(&waiter.about),
-    ])
-    .style(Style::new().dim())
+        fit(&reason(&waiter.about), columns.reason),
+    ];
+    let row = columns.row(cells.map(Line::from));
+    row.style(Style::new().dim())
+}
+
+/// The columns of the screen. A narrow screen has no bars and no modes.
+#[derive(Debug)]
+struct Columns {
+    widths: Vec<Constraint>,
+    is_wide: bool,
+    name: usize,
+    who: usize,
+    reason: usize,
+}
+
+impl Columns {
+    /// Divides a screen of this width.
+    fn of(width: u16) -> Self {
+        use Constraint::{Fill, Length};
+        let is_wide = width >= WIDE;
+        let widths = match is_wide {
+            true => vec![
+                Fill(3),
+                Fill(2),
+                Length(7),
+                Length(BAR + 8),
+                Length(11),
+                Fill(3),
+            ],
+            false => vec![Fill(3), Fill(2), Length(7), Length(7), Fill(3)],
+        };
+        let areas = Layout::horizontal(&widths).spacing(1);
+        let areas = areas.split(Rect::new(0, 0, width, 1));
+        let column = |index: usize| usize::from(areas[index].width);
+        Self {
+            is_wide,
+            name: column(0),
+            who: column(1),
+            reason: column(widths.len() - 1),
+            widths,
+        }
+    }
+
+    fn name(&self, entry: &Entry) -> Line<'static> {
+        fit(&escape(entry.name.as_str()), self.name).into()
+    }
+
+    /// Makes a row of name, process, time, lease, mode and reason.
+    fn row(&self, cells: [Line<'static>; 6]) -> Row<'static> {
+        let [name, who, time, lease, mode, reason] = cells;
+        match self.is_wide {
+            true => Row::new([name, who, time, lease, mode, reason]),
+            false => Row::new([name, who, time, lease, reason]),
+        }
+    }
 }
 
 /// Returns a bar that shows how much of a lease is left.
@@ -251,6 +303,9 @@ fn bar(left: Duration, whole: Duration) -> Span<'static> {
     let rest = usize::from(BAR) - full;
     Span::from(format!("{}{}", "█".repeat(full), "░".repeat(rest))).fg(colour)
 }
+
+/// From this width on there is room for all columns.
+const WIDE: u16 = 80;
 
 /// The width of a bar.
 const BAR: u16 = 10;
@@ -276,6 +331,22 @@ mod tests {
         assert!(screen[2].contains("nightly"), "{screen:#?}");
         assert!(screen[3].contains("1. in line"), "{screen:#?}");
         assert!(screen[4].starts_with("report"), "{screen:#?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_narrow_screen_shows_the_beginning_of_long_texts() {
+        let mut view = view();
+        let mut entries = std::mem::take(&mut view.entries);
+        entries[0].name = Name::new(&"production/".repeat(9)).unwrap();
+        view.found(Ok(entries));
+        for width in [60, 80] {
+            let screen = drawn(&mut view, width, 8);
+            assert!(screen[2].starts_with("production"), "{screen:#?}");
+            assert_eq!(screen[2].matches('…').count(), 1, "{screen:#?}");
+            assert!(screen[2].contains("30s"), "{screen:#?}");
+            assert!(screen[2].contains("nightly"), "{screen:#?}");
+            assert_eq!(screen[1].contains("MODE"), width == 80, "{screen:#?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

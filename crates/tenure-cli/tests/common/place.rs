@@ -129,7 +129,7 @@ pub(crate) fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(super::PROGRAM);
     command.args(arguments);
     let variables = ["NAME", "OWNER", "CLAIM", "FENCE", "TTL_MS", "STORE", "LOG"];
-    for variable in variables {
+    for variable in [&variables[..], &["PASSWORD", "PASSWORD_FILE"]].concat() {
         command.env_remove(format!("TENURE_{variable}"));
     }
     command
@@ -206,6 +206,12 @@ impl Running {
             status.is_some()
         });
         Ended::from(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl From<Child> for Running {
+    fn from(child: Child) -> Self {
+        Self(Some(child))
     }
 }
 

@@ -92,7 +92,10 @@ impl Engine {
                 (start, Answer::Granted(grant)) => {
                     Some(engine.guard(&ticket, Granted { grant, start }))
                 }
-                (_, Answer::Busy | Answer::Queued { .. }) => None,
+                (_, Answer::Busy | Answer::Queued { .. }) => {
+                    tracing::debug!(name = %ticket.claim.name, "busy");
+                    None
+                }
             })
         })
         .await?;
@@ -183,6 +186,7 @@ impl Engine {
             }
             Ok(Answer::Queued { ask_again }) => {
                 outage.over();
+                tracing::debug!(name = %ticket.claim.name, "still waiting in line");
                 ticket.hear(Ok(()));
                 self.queued(ticket, sent, ask_again);
             }
@@ -407,6 +411,7 @@ impl Attendant {
             Ok((sent, Answer::Queued { ask_again })) => {
                 // Joins before news can serve the ticket, so that it serves this caller.
                 let standing = engine.lines.stand_first(&ticket);
+                tracing::debug!(name = %ticket.claim.name, "waiting in line");
                 ticket.hear(Ok(()));
                 engine.queued(&ticket, sent, ask_again);
                 self.attend();

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::clock::{Tick, safe};
 use crate::driver::{Claim, Loss, Release, Renewal};
 use crate::engine::ticket::Granted;
-use crate::guard::Health;
+use crate::guard::{Health, RenewalFailure};
 use crate::name::Fence;
 use crate::sync::{Mutex, until};
 
@@ -38,9 +38,18 @@ struct State {
     /// For how long the store last granted or renewed it.
     valid: Duration,
     renew_at: Tick,
-    /// Whether the latest renewal failed.
-    failing: bool,
+    /// Why the latest renewal failed, if it did.
+    failing: Option<Failing>,
     end: Option<End>,
+}
+
+/// Renewals that got no answer.
+#[derive(Debug)]
+struct Failing {
+    /// When the first of them was sent.
+    since: Tick,
+    /// Why the last of them failed.
+    why: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +77,7 @@ impl HeldLease {
             until: start + safe(grant.valid),
             valid: grant.valid,
             renew_at: start + grant.valid / 3,
-            failing: false,
+            failing: None,
             end: None,
         });
         Self {
@@ -117,6 +126,15 @@ impl HeldLease {
         }
     }
 
+    /// Returns why its renewals fail, and for how long, if the latest did.
+    pub(crate) fn renewal_failure(&self, now: Tick) -> Option<RenewalFailure> {
+        let state = self.state.lock();
+        state.failing.as_ref().map(|failing| RenewalFailure {
+            reason: failing.why.clone(),
+            lasts: now.since(failing.since),
+        })
+    }
+
     /// Waits until the lease is lost.
     pub(crate) async fn lost(&self) -> Loss {
         until(&self.changed, || self.loss()).await
@@ -157,14 +175,15 @@ impl HeldLease {
         state.until = state.until.max(sent + safe(valid));
         state.valid = valid;
         state.renew_at = sent + valid / 3;
-        state.failing = false;
+        state.failing = None;
         Ok(())
     }
 
-    /// Records a renewal that got no answer; the next one follows soon.
-    pub(crate) fn not_renewed(&self, now: Tick) {
+    /// Records that a renewal that was sent at `sent` got no answer; the next one follows soon.
+    pub(crate) fn not_renewed(&self, sent: Tick, now: Tick, why: String) {
         let mut state = self.state.lock();
-        state.failing = true;
+        let since = state.failing.as_ref().map_or(sent, |first| first.since);
+        state.failing = Some(Failing { since, why });
         let pause = (state.valid / 20).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         state.renew_at = now + pause;
     }
@@ -195,7 +214,7 @@ impl HeldLease {
         }
         let renewable = self.ends_by.is_none_or(|end| now + self.pace / 3 < end);
         // Leases that are due at about the same time are renewed together; a retry waits for its pause.
-        let soon = if state.failing {
+        let soon = if state.failing.is_some() {
             now
         } else {
             now + self.pace / 30
@@ -231,7 +250,7 @@ impl HeldLease {
         let margin = state.valid.saturating_sub(safe(state.valid));
         if self.ends_by.is_some_and(|end| state.until + margin >= end) {
             Loss::MaxHold
-        } else if state.failing || state.renew_at == Tick::NEVER {
+        } else if state.failing.is_some() || state.renew_at == Tick::NEVER {
             // A renewal failed, or is still in flight.
             Loss::Unreachable
         } else {

@@ -173,7 +173,7 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             tracing::warn!(leases = leases.len(), %error, "renewal failed, trying again");
             let now = engine.clock.now();
             for lease in &leases {
-                lease.not_renewed(now);
+                lease.not_renewed(sent, now, error.why());
             }
             engine.leases.earlier.notify_one();
             return;
@@ -189,7 +189,8 @@ async fn renew(engine: Weak<Engine>, leases: Vec<Arc<HeldLease>>) {
             Renewed::Extended { .. } => engine.lose(lease, Loss::TakenOver),
             Renewed::Lost(loss) => engine.lose(lease, loss),
             Renewed::Unknown => {
-                lease.not_renewed(engine.clock.now());
+                let why = "a part of the store did not answer".to_owned();
+                lease.not_renewed(sent, engine.clock.now(), why);
                 engine.leases.earlier.notify_one();
             }
         }

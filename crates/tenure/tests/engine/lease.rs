@@ -40,6 +40,9 @@ async fn loss_is_told_before_another_can_hold_the_lock() {
         let told = Instant::now();
         assert_eq!(loss, Loss::Unreachable);
         assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
+        let failure = guard.renewal_failure().unwrap();
+        assert!(failure.lasts > ttl / 2, "{failure:?}");
+        assert!(!failure.reason.is_empty());
         let (granted, _other) = other.await.unwrap();
         assert!(
             told < granted,

@@ -200,6 +200,8 @@ fn lasts(error: &RedisError) -> bool {
     ];
     ["CROSSSLOT", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"].contains(&code)
         || kinds.contains(&error.kind())
+        // The database does not exist; this error has no code.
+        || error.to_string().contains("DB index is out of range")
 }
 
 fn cause(why: impl Into<BoxError>, lasts: bool) -> BoxError {
@@ -248,6 +250,9 @@ mod tests {
             let unreachable = Trouble::of("a:1", false, &error()).error();
             assert_eq!(unreachable.may_pass(), passes, "{said}");
         }
+        let no_database = redis::parse_redis_value(b"-ERR DB index is out of range\r\n");
+        let no_database = no_database.unwrap().extract_error().unwrap_err();
+        assert!(!Trouble::of("a:1", false, &no_database).error().may_pass());
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused).into();
         assert!(Trouble::of("a:1", false, &refused).error().may_pass());
     }
