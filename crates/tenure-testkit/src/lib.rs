@@ -1,7 +1,8 @@
 //! Starts real servers for tests and demonstrations, breaks them on command, and leaves nothing behind.
 //!
-//! [`RedisServer`], [`MariaDbServer`] and [`PostgresServer`] have the same methods as far as they can do the same; there
-//! are also groups of Redis servers, replicas of the databases, and a [`PgBouncer`]. A [`Proxy`] goes in front of any.
+//! [`RedisServer`], [`MariaDbServer`], [`PostgresServer`] and [`ZooKeeperServer`] have the same methods as far as they can do
+//! the same; there are also groups of Redis and ZooKeeper servers, replicas of the databases, and a [`PgBouncer`]. A
+//! [`Proxy`] goes in front of any.
 //!
 //! Each server has a folder and a loopback port of its own, and stops when its value is dropped. It also stops when
 //! the process that started it is killed: a small guardian waits for just that. A program that is not installed is an
@@ -41,6 +42,7 @@ mod tls;
 mod url;
 mod user;
 mod wait;
+mod zookeeper;
 
 pub use alone::alone;
 pub use browser::{Browser, Scheme};
@@ -55,3 +57,4 @@ pub use redis::{
 };
 pub use sql::{Durability, Kind, SqlBuilder, SqlServer};
 pub use tls::{Certificate, ClientCertificate, Tls};
+pub use zookeeper::{ZooKeeperBuilder, ZooKeeperEnsemble, ZooKeeperServer};

@@ -11,6 +11,7 @@ use crate::mariadb::{MariaDb, MariaDbServer};
 use crate::postgres::{Postgres, PostgresServer};
 use crate::redis::RedisServer;
 use crate::sql::{Durability, Kind, SqlServer};
+use crate::zookeeper::ZooKeeperServer;
 
 /// Returns the ports of `count` Redis servers, at most [`REDIS_SERVERS`], that know nothing of each other.
 ///
@@ -53,6 +54,19 @@ pub fn postgres() -> Result<String> {
     sql(POSTGRES, &OWN)
 }
 
+/// Returns the URL of a ZooKeeper server.
+///
+/// # Errors
+///
+/// Those of [`ZooKeeperServer::start`].
+pub fn zookeeper() -> Result<String> {
+    static OWN: OnceLock<ZooKeeperServer> = OnceLock::new();
+    match std::env::var(ZOOKEEPER) {
+        Ok(url) => Ok(url),
+        Err(_) => Ok(start_once(&OWN, ZooKeeperServer::start)?.url()),
+    }
+}
+
 fn sql<K: Kind>(variable: &str, own: &OnceLock<SqlServer<K>>) -> Result<String> {
     match std::env::var(variable) {
         Ok(url) => Ok(url),
@@ -73,12 +87,12 @@ fn start_once<T>(own: &OnceLock<T>, start: impl FnOnce() -> Result<T>) -> Result
 
 /// Starts servers for all processes of a command, which finds them in its environment; databases as durable as asked for.
 ///
-/// They stop when the value is dropped. Without MariaDB or PostgreSQL on the machine, the command does without it: it may
-/// not need it, and a test that does says what to install.
+/// They stop when the value is dropped. Without MariaDB, PostgreSQL or ZooKeeper on the machine, the command does without it:
+/// it may not need it, and a test that does says what to install.
 ///
 /// # Errors
 ///
-/// Those of [`RedisServer::start`], [`MariaDbServer::start`] and [`PostgresServer::start`].
+/// Those of [`RedisServer::start`], [`MariaDbServer::start`], [`PostgresServer::start`] and [`ZooKeeperServer::start`].
 pub fn start_for(command: &mut Command, durability: Durability) -> Result<Shared> {
     let servers = start_redis()?;
     let ports: Vec<_> = servers
@@ -90,6 +104,7 @@ pub fn start_for(command: &mut Command, durability: Durability) -> Result<Shared
         _redis: servers,
         _mariadb: start_sql_for::<MariaDb>(command, MARIADB, durability)?,
         _postgres: start_sql_for::<Postgres>(command, POSTGRES, durability)?,
+        _zookeeper: start_zookeeper_for(command)?,
     })
 }
 
@@ -99,6 +114,18 @@ pub struct Shared {
     _redis: Vec<RedisServer>,
     _mariadb: Option<MariaDbServer>,
     _postgres: Option<PostgresServer>,
+    _zookeeper: Option<ZooKeeperServer>,
+}
+
+fn start_zookeeper_for(command: &mut Command) -> Result<Option<ZooKeeperServer>> {
+    match ZooKeeperServer::start() {
+        Ok(server) => {
+            command.env(ZOOKEEPER, server.url());
+            Ok(Some(server))
+        }
+        Err(Error::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn start_sql_for<K: Kind>(
@@ -143,3 +170,4 @@ pub const REDIS_SERVERS: usize = 5;
 const REDIS: &str = "TENURE_TEST_REDIS";
 const MARIADB: &str = "TENURE_TEST_MARIADB";
 const POSTGRES: &str = "TENURE_TEST_POSTGRES";
+const ZOOKEEPER: &str = "TENURE_TEST_ZOOKEEPER";
