@@ -30,8 +30,6 @@ pub(crate) mod settings;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod sweep;
-#[cfg(feature = "postgres-tls")]
-pub(crate) mod tls;
 mod turns;
 
 use std::sync::Arc;

@@ -118,7 +118,12 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let mut encoder = Encoder::packet();
-        encoder.int(-7).long(1 << 40).bool(true).text("ä").bytes(&[]);
+        encoder
+            .int(-7)
+            .long(1 << 40)
+            .bool(true)
+            .text("ä")
+            .bytes(&[]);
         let packet = encoder.finish();
         let (length, body) = packet.split_at(4);
         assert_eq!(length, (packet.len() as u32 - 4).to_be_bytes());

@@ -175,19 +175,18 @@ impl Wire {
     /// Cancel safe: requests that were sent go on.
     pub(crate) async fn fly(&self, operations: Vec<Operation>, patience: Patience) -> Flight {
         let end = Instant::now() + self.shared.settings.timeout;
-        let answered = match (self.shared.send(operations), patience) {
-            (Ok(answered), _) => answered,
-            (Err(_), Patience::None) => return Err(self.shared.not_connected()),
-            (Err(operations), Patience::Usual) => {
-                let mut left = Some(operations);
-                let connected = until(&self.shared.changed, || {
-                    let answered = self.shared.send(left_over(&mut left));
-                    answered.map_err(|operations| left = Some(operations)).ok()
-                });
-                match timeout_at(end, connected).await {
-                    Ok(answered) => answered,
-                    Err(_) => return Err(self.shared.not_connected()),
-                }
+        let mut operations = operations;
+        let answered = loop {
+            match self.shared.send(operations) {
+                Ok(answered) => break answered,
+                Err(_) if patience == Patience::None => return Err(self.shared.not_connected()),
+                Err(returned) => operations = returned,
+            }
+            let connected = until(&self.shared.changed, || {
+                self.shared.state.lock().link.is_some().then_some(())
+            });
+            if timeout_at(end, connected).await.is_err() {
+                return Err(self.shared.not_connected());
             }
         };
         match answered.await {
@@ -211,3 +210,111 @@ impl Wire {
         .await;
     }
 }
+
+/// Ends the session in the background, and with it all its ephemeral nodes.
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.is_closing = true;
+        match &mut state.link {
+            Some(link) => link.close_session(),
+            // Nobody is there to tell.
+            None => self.task.abort(),
+        }
+        drop(state);
+        self.shared.write.notify_one();
+    }
+}
+
+impl Shared {
+    /// Puts requests on the connection; gives them back if there is none.
+    fn send(
+        &self,
+        operations: Vec<Operation>,
+    ) -> Result<oneshot::Receiver<Flight>, Vec<Operation>> {
+        let mut state = self.state.lock();
+        // After the lock, so that requests are in the order of their times.
+        let (now, deadline) = (self.clock.now(), Instant::now() + self.settings.timeout);
+        let access = self.settings.access();
+        let Some(link) = state.link.as_mut() else {
+            return Err(operations);
+        };
+        let answered = link.send(operations, access, now, deadline);
+        drop(state);
+        self.write.notify_one();
+        Ok(answered)
+    }
+
+    fn not_connected(&self) -> Unanswered {
+        let fault = self.state.lock().fault.clone();
+        let why = match fault.is_empty() {
+            true => "not connected".to_owned(),
+            false => format!("not connected: {fault}"),
+        };
+        Unanswered::NotSent(why.into())
+    }
+
+    /// Tells the one who uses the wire; nobody listens any more once it is dropped.
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+}
+
+/// Keeps a connection for as long as the wire is used.
+async fn keep(shared: Arc<Shared>, first: Connected) {
+    let mut connected = first;
+    loop {
+        let fault = link::run(&shared, connected.stream).await;
+        let (is_closing, ended) = {
+            let mut state = shared.state.lock();
+            state.fault = fault.to_string();
+            (state.is_closing, state.link.take())
+        };
+        shared.changed.notify_waiters();
+        if let Some(ended) = ended {
+            ended.fail(&fault);
+        }
+        if is_closing {
+            return;
+        }
+        tracing::debug!(%fault, "the connection to ZooKeeper ended");
+        shared.tell(Event::Disconnected);
+        connected = reconnect(&shared).await;
+        let event = {
+            let mut state = shared.state.lock();
+            state.link = Some(Link::default());
+            state.session = connected.session.clone();
+            match connected.is_new {
+                true => {
+                    state.last_zxid = 0;
+                    state.proved = connected.begun;
+                    Event::Expired
+                }
+                false => Event::Reconnected,
+            }
+        };
+        shared.tell(event);
+        shared.changed.notify_waiters();
+    }
+}
+
+/// Connects until it succeeds.
+async fn reconnect(shared: &Shared) -> Connected {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let (session, last_zxid) = {
+            let state = shared.state.lock();
+            (state.session.clone(), state.last_zxid)
+        };
+        let begun = shared.clock.now();
+        match handshake::connect_any(&shared.settings, &session, last_zxid).await {
+            Ok(connected) => return Connected { begun, ..connected },
+            Err(fault) => shared.state.lock().fault = fault.to_string(),
+        }
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);

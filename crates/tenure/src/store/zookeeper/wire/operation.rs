@@ -95,7 +95,6 @@ impl Code {
     pub(crate) const NO_AUTH: Self = Self(-102);
     pub(crate) const BAD_VERSION: Self = Self(-103);
     pub(crate) const NODE_EXISTS: Self = Self(-110);
-    pub(crate) const NOT_EMPTY: Self = Self(-111);
     pub(crate) const SESSION_EXPIRED: Self = Self(-112);
     pub(crate) const INVALID_ACL: Self = Self(-114);
     pub(crate) const AUTH_FAILED: Self = Self(-115);
