@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::clock::Tick;
 use crate::driver::{Answer, Claim, Grant, Life, News, Wait};
 use crate::error::{Error, Result};
-use crate::name::Name;
+use crate::name::{ClaimId, Name};
 use crate::store::session::fence::{FENCES, fence_of};
 use crate::store::session::judge::{Behind, Verdict, judge, verdict};
-use crate::store::zookeeper::claims::{Held, Stage};
+use crate::store::zookeeper::claims::{Entry, Held, Stage};
 use crate::store::zookeeper::core::{Core, children, data, delete, nodes_in, sync};
 use crate::store::zookeeper::fault;
 use crate::store::zookeeper::node::{Kind, Node, NodeData, Tags, rows};
@@ -41,6 +41,43 @@ impl Core {
     /// Grants a claim, or lets it stand in line, or refuses it.
     pub(super) async fn acquire(&self, claim: &Claim) -> Result<Answer> {
         let asked = self.clock.now();
+        let entry = self.claims.expect(claim, asked);
+        let _turn = entry.turn.lock().await;
+        let answer = self.ask(claim, asked).await;
+        self.claims.forget_new(&claim.name, &claim.id);
+        answer
+    }
+
+    /// Looks whether a claim that waits can go in now, and tells the engine.
+    pub(super) async fn look_again(&self, name: Name, id: ClaimId) {
+        let Some(entry) = self.claims.find(&name, &id) else {
+            return;
+        };
+        let _turn = entry.turn.lock().await;
+        // It may have got in or left meanwhile.
+        let waits = |entry: &Entry| entry.stage == Stage::Waiting;
+        if !self.claims.find(&name, &id).as_ref().is_some_and(waits) {
+            return;
+        }
+        let now = self.clock.now();
+        let news = match self.ask(&entry.claim, now).await {
+            Ok(Answer::Granted(grant)) => News::Granted {
+                name,
+                claim: id,
+                grant,
+                after: now.since(entry.asked),
+            },
+            // The engine keeps the time.
+            Ok(Answer::Queued { ask_again: Some(_) } | Answer::Busy) | Err(_) => {
+                News::AskAgain(Some(name))
+            }
+            Ok(Answer::Queued { ask_again: None }) => return,
+        };
+        self.tell(news);
+    }
+
+    /// Finds out what has become of a claim, and gives it a place if it has none.
+    async fn ask(&self, claim: &Claim, asked: Tick) -> Result<Answer> {
         if claim.life == Life::Ttl
             && let Some(grant) = self.resume_by_hand(claim).await?
         {
@@ -48,7 +85,7 @@ impl Core {
         }
         let entry = self.claims.find(&claim.name, &claim.id);
         let mut found = match entry.map(|entry| (entry.stage, entry.child)) {
-            None => None,
+            None | Some((Stage::New, _)) => None,
             Some((Stage::Held(held), Some(child))) => {
                 if let Some(grant) = self.still_holds(claim, held, &child, asked).await? {
                     return Ok(Answer::Granted(grant));
@@ -116,7 +153,7 @@ impl Core {
             kind: NodeKind::EphemeralSequential,
         };
         for attempt in 0..ATTEMPTS {
-            self.claims.expect(claim);
+            self.claims.expect(claim, self.clock.now());
             self.claims.change(&claim.name, &claim.id, |entry| {
                 (entry.stage, entry.child, entry.is_rung) = (Stage::Asked, None, false);
             });
@@ -381,7 +418,7 @@ impl Core {
             ends: now + claim.ttl,
             is_watched: false,
         };
-        let is_own = |node: &Node, own: &[crate::store::zookeeper::claims::Entry]| {
+        let is_own = |node: &Node, own: &[Entry]| {
             own.iter()
                 .any(|entry| entry.child.as_ref() == Some(&node.child))
         };
@@ -617,14 +654,15 @@ impl Core {
         let valid = good_for.map_err(Error::in_doubt)?;
         let ends = self.clock.now() + claim.ttl;
         let known = self.claims.change(&claim.name, &claim.id, |entry| {
-            let stage = Held {
-                ends,
-                is_watched: true,
-                ..held
+            let Stage::Held(held) = &mut entry.stage else {
+                return false;
             };
-            entry.stage = Stage::Held(stage);
+            (held.ends, held.is_watched) = (ends, true);
+            true
         });
-        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+        if known != Some(true) {
+            return Err(fault::in_doubt("the lease ended meanwhile"));
+        }
         self.remind(ends, &claim.name, &claim.id);
         Ok(Some(Grant::new(held.fence, valid).with_fences(held.fences)))
     }

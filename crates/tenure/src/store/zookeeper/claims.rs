@@ -1,6 +1,7 @@
 //! The claims of this client, and the nodes that they have.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::clock::Tick;
 use crate::driver::{Claim, Life};
@@ -14,8 +15,9 @@ pub(super) struct Claims(Mutex<HashMap<Name, Vec<Entry>>>);
 /// One claim.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) id: ClaimId,
-    pub(super) life: Life,
+    pub(super) claim: Claim,
+    /// When it was asked for first.
+    pub(super) asked: Tick,
     pub(super) stage: Stage,
     /// The child of the node of its name; `None` while it is not known whether there is one, and which.
     pub(super) child: Option<String>,
@@ -23,11 +25,15 @@ pub(super) struct Entry {
     pub(super) tells: bool,
     /// Whether somebody else has rung for the name.
     pub(super) is_rung: bool,
+    /// Held by whoever finds out what has become of it.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What has become of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Nothing was sent.
+    New,
     /// A request is under way, or was not answered.
     Asked,
     /// It stands in line.
@@ -51,27 +57,38 @@ pub(super) struct Held {
 }
 
 impl Claims {
-    /// Notes that a claim is about to ask, unless it is known.
-    pub(super) fn expect(&self, claim: &Claim) {
+    /// Notes a claim that is about to ask, unless it is known, and returns it.
+    pub(super) fn expect(&self, claim: &Claim, now: Tick) -> Entry {
         let mut claims = self.0.lock();
         let of_name = claims.entry(claim.name.clone()).or_default();
-        if of_name.iter().any(|entry| entry.id == claim.id) {
-            return;
+        if let Some(known) = of_name.iter().find(|entry| entry.claim.id == claim.id) {
+            return known.clone();
         }
-        of_name.push(Entry {
-            id: claim.id.clone(),
-            life: claim.life,
-            stage: Stage::Asked,
+        let entry = Entry {
+            claim: claim.clone(),
+            asked: now,
+            stage: Stage::New,
             child: None,
             tells: claim.tell_if_wanted && claim.life == Life::Client,
             is_rung: false,
-        });
+            turn: Arc::default(),
+        };
+        of_name.push(entry.clone());
+        entry
+    }
+
+    /// Forgets a claim of which nothing was sent.
+    pub(super) fn forget_new(&self, name: &Name, id: &ClaimId) {
+        let stage = self.find(name, id).map(|entry| entry.stage);
+        if stage == Some(Stage::New) {
+            self.remove(name, id);
+        }
     }
 
     pub(super) fn find(&self, name: &Name, id: &ClaimId) -> Option<Entry> {
         let claims = self.0.lock();
         let mut of_name = claims.get(name)?.iter();
-        of_name.find(|entry| entry.id == *id).cloned()
+        of_name.find(|entry| entry.claim.id == *id).cloned()
     }
 
     /// Changes a claim, and returns what `change` returns; `None` if it is not known, because its session has ended.
@@ -83,13 +100,13 @@ impl Claims {
     ) -> Option<T> {
         let mut claims = self.0.lock();
         let mut of_name = claims.get_mut(name)?.iter_mut();
-        of_name.find(|entry| entry.id == *id).map(change)
+        of_name.find(|entry| entry.claim.id == *id).map(change)
     }
 
     pub(super) fn remove(&self, name: &Name, id: &ClaimId) {
         let mut claims = self.0.lock();
         if let Some(of_name) = claims.get_mut(name) {
-            of_name.retain(|entry| entry.id != *id);
+            of_name.retain(|entry| entry.claim.id != *id);
             if of_name.is_empty() {
                 claims.remove(name);
             }
@@ -117,7 +134,7 @@ impl Claims {
             for entry in of_name {
                 if let Stage::Held(held) = &mut entry.stage {
                     change(held);
-                    found.push((name.clone(), entry.id.clone()));
+                    found.push((name.clone(), entry.claim.id.clone()));
                 }
             }
         }
@@ -137,7 +154,16 @@ impl Entry {
     pub(super) fn held(&self) -> Option<Held> {
         match self.stage {
             Stage::Held(held) => Some(held),
-            Stage::Asked | Stage::Waiting | Stage::Leaving => None,
+            Stage::New | Stage::Asked | Stage::Waiting | Stage::Leaving => None,
+        }
+    }
+
+    /// Whether only its node is left to be deleted.
+    pub(super) fn is_over(&self, now: Tick) -> bool {
+        match self.stage {
+            Stage::Held(held) => held.ends <= now,
+            Stage::Leaving => true,
+            Stage::New | Stage::Asked | Stage::Waiting => false,
         }
     }
 
@@ -149,9 +175,9 @@ impl Entry {
         match self.stage {
             Stage::Held(held) => {
                 self.tells = false;
-                Some((self.id.clone(), held.fence))
+                Some((self.claim.id.clone(), held.fence))
             }
-            Stage::Asked | Stage::Waiting => {
+            Stage::New | Stage::Asked | Stage::Waiting => {
                 self.is_rung = true;
                 None
             }

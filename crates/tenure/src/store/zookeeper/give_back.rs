@@ -151,7 +151,7 @@ impl Core {
             }
             // Sent before, and not answered.
             Stage::Leaving => true,
-            Stage::Asked | Stage::Waiting => false,
+            Stage::New | Stage::Asked | Stage::Waiting => false,
         });
         let Some((entry, child)) = entry.and_then(|mut entry| {
             let child = entry.child.take()?;
@@ -279,8 +279,9 @@ impl Core {
     pub(super) async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let entry = self.claims.find(&claim.name, &claim.id);
         if let Some(entry) = entry
-            && (entry.life == claim.life || entry.held().is_none())
+            && (entry.claim.life == claim.life || entry.held().is_none())
         {
+            let _turn = entry.turn.lock().await;
             self.leave(&claim.name, &claim.id).await?;
         }
         if claim.life == Life::Client {
@@ -352,19 +353,16 @@ fn is_meant(node: &Node, fence: Option<Fence>) -> bool {
     fence.is_none() || fence == change.and_then(fence_of)
 }
 
-/// How many claims of the owner of a node still hold the name.
+/// How many claims of the owner of a node still hold the name: those that share its number.
 fn left(child: &str, nodes: &[Node]) -> u32 {
-    let owner = Node::parse(child).and_then(|node| node.tags().and_then(|tags| tags.owner));
-    let holders = &nodes[..judge(&rows(nodes))];
-    let is_of = |node: &&Node| {
-        let tags = node.tags();
-        tags.is_some_and(|tags| tags.owner == owner && tags.kind != Kind::Nobody)
+    let Some(own) = Node::parse(child) else {
+        return 0;
     };
-    let left = match owner {
-        Some(_) => holders.iter().filter(is_of).count(),
-        None => 0,
+    let is_left = |node: &&Node| {
+        let is_somebodys = node.tags().is_some_and(|tags| tags.kind != Kind::Nobody);
+        node.number == own.number && node.child != own.child && is_somebodys
     };
-    u32::try_from(left).unwrap_or(u32::MAX)
+    u32::try_from(nodes.iter().filter(is_left).count()).unwrap_or(u32::MAX)
 }
 
 /// When the node of a claim is deleted that could not be deleted at once.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::driver::{Loss, News};
 use crate::error::Result;
@@ -65,13 +66,26 @@ pub(super) async fn sweep(core: Arc<Core>) {
 
 /// Acts on what the wire tells.
 pub(super) async fn listen(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
-    while let Some(event) = events.recv().await {
-        core.hear(event);
+    let mut looks = JoinSet::new();
+    loop {
+        tokio::select! {
+            event = events.recv() => {
+                let Some(event) = event else {
+                    return;
+                };
+                for (name, claim) in core.hear(event) {
+                    let core = Arc::clone(&core);
+                    looks.spawn(async move { core.look_again(name, claim).await });
+                }
+            }
+            Some(_) = looks.join_next() => {}
+        }
     }
 }
 
 impl Core {
-    fn hear(&self, event: Event) {
+    /// Acts on an event; returns the claims that may go in now.
+    fn hear(&self, event: Event) -> Vec<(Name, ClaimId)> {
         match event {
             Event::Disconnected => {
                 self.claims.each_held(|held| held.is_watched = false);
@@ -89,24 +103,22 @@ impl Core {
                 self.claims.clear();
                 self.tell(News::SessionLost(Loss::Expired));
             }
-            Event::Changed(path) | Event::ChildrenChanged(path) | Event::Deleted(path)
-                if self.name_of(&path).is_none() => {}
             Event::Changed(path) => match self.name_of(&path) {
                 Some((name, None)) => self.hear_ring(&name),
-                Some((name, Some(child))) => self.hear_change(&name, child),
+                Some((name, Some(child))) => return self.hear_change(name, child),
                 None => {}
             },
             Event::ChildrenChanged(path) => {
-                if let Some((name, _)) = self.name_of(&path) {
-                    self.ask_again(name);
-                }
+                let name = self.name_of(&path).map(|(name, _)| name);
+                return name.map_or(Vec::new(), |name| self.waiting(name));
             }
             Event::Deleted(path) => {
                 if let Some((name, Some(child))) = self.name_of(&path) {
-                    self.hear_deleted(name, child);
+                    return self.hear_deleted(name, child);
                 }
             }
         }
+        Vec::new()
     }
 
     /// Somebody else wants a name.
@@ -118,29 +130,30 @@ impl Core {
     }
 
     /// The data of a node have changed, so it is not watched any more.
-    fn hear_change(&self, name: &Name, child: &str) {
-        for entry in self.claims.of(name) {
+    fn hear_change(&self, name: Name, child: &str) -> Vec<(Name, ClaimId)> {
+        for entry in self.claims.of(&name) {
             if entry.child.as_deref() == Some(child) {
-                self.claims.change(name, &entry.id, |entry| {
+                let id = &entry.claim.id;
+                self.claims.change(&name, id, |entry| {
                     if let Stage::Held(held) = &mut entry.stage {
                         held.is_watched = false;
                     }
                 });
-                self.remind(self.clock.now(), name, &entry.id);
-                return;
+                self.remind(self.clock.now(), &name, id);
+                return Vec::new();
             }
         }
-        // Somebody before us has written to its node; what was watched is watched again by asking.
-        self.ask_again(name.clone());
+        // Somebody before us has written to its node, which is watched again by looking.
+        self.waiting(name)
     }
 
-    fn hear_deleted(&self, name: Name, child: &str) {
+    fn hear_deleted(&self, name: Name, child: &str) -> Vec<(Name, ClaimId)> {
         let own = self.claims.of(&name).into_iter();
         let own = own.filter(|entry| entry.child.as_deref() == Some(child));
         for entry in own {
-            self.evicted(&name, &entry.id);
+            self.evicted(&name, &entry.claim.id);
         }
-        self.ask_again(name);
+        self.waiting(name)
     }
 
     /// The node of a lease is gone, although the session lives.
@@ -157,12 +170,13 @@ impl Core {
         });
     }
 
-    fn ask_again(&self, name: Name) {
-        let claims = self.claims.of(&name);
-        let waits = claims.iter().any(|entry| entry.stage == Stage::Waiting);
-        if waits {
-            self.tell(News::AskAgain(Some(name)));
-        }
+    /// The claims that wait for a name.
+    fn waiting(&self, name: Name) -> Vec<(Name, ClaimId)> {
+        let claims = self.claims.of(&name).into_iter();
+        let waiting = claims.filter(|entry| entry.stage == Stage::Waiting);
+        waiting
+            .map(|entry| (name.clone(), entry.claim.id))
+            .collect()
     }
 
     /// Watches a lease, ends it in time, or deletes what is left of it.
@@ -172,7 +186,7 @@ impl Core {
         };
         let now = self.clock.now();
         match entry.stage {
-            Stage::Asked | Stage::Waiting => {}
+            Stage::New | Stage::Asked | Stage::Waiting => {}
             Stage::Held(held) if held.ends > now => {
                 if !held.is_watched
                     && let Err(error) = self.watch_own(name, id, Patience::None).await
@@ -183,6 +197,15 @@ impl Core {
                 self.remind(held.ends, name, id);
             }
             Stage::Held(_) | Stage::Leaving => {
+                let _turn = entry.turn.lock().await;
+                // Asked for again meanwhile.
+                if !self
+                    .claims
+                    .find(name, id)
+                    .is_some_and(|entry| entry.is_over(now))
+                {
+                    return;
+                }
                 // Tried again later if it fails.
                 if let Err(error) = self.leave(name, id).await {
                     tracing::debug!(%name, %error, "the node of a lease that is over is still there");
