@@ -1,6 +1,13 @@
 //! Where others than the store can see that a lease is held, and where a lock in a database is taken.
 
-use crate::driver::Mode;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::driver::{Loss, Mode};
+use crate::error::Result;
+use crate::guarded::NodeWrite;
 use crate::name::{ClaimId, Fence, Name};
 use crate::transaction::Dialect;
 
@@ -10,6 +17,8 @@ use crate::transaction::Dialect;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Proof {
+    /// A node of ZooKeeper: see [`NodeProof`].
+    Node(NodeProof),
     /// A row of a lock table: see [`RowProof`].
     Row(RowProof),
 }
@@ -30,6 +39,46 @@ pub struct RowProof {
     pub fence: Fence,
     /// How it holds the name: with others or alone.
     pub mode: Mode,
+}
+
+/// A node of ZooKeeper that exists for as long as a lease is held.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NodeProof {
+    /// Its path.
+    pub path: String,
+    /// What writes to other nodes if this one is there.
+    pub writer: Arc<dyn NodeWriter>,
+}
+
+impl NodeProof {
+    /// Describes a node, and who can write.
+    pub fn new(path: String, writer: Arc<dyn NodeWriter>) -> Self {
+        Self { path, writer }
+    }
+}
+
+impl PartialEq for NodeProof {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for NodeProof {}
+
+/// Writes to nodes of ZooKeeper.
+#[async_trait]
+pub trait NodeWriter: Debug + Send + Sync {
+    /// Makes all changes if the node at `path` is there, and none otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](crate::Error::Conflict) if a change is not possible; faults as in the contract.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may have changed all or none.
+    async fn write_if_there(&self, path: &str, writes: &[NodeWrite]) -> Result<Result<(), Loss>>;
 }
 
 /// Where a lock is taken that belongs to a transaction of a database.

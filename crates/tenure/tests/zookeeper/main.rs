@@ -2,6 +2,11 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+mod doctor;
+mod ensemble;
+mod nodes;
+mod peers;
+mod session;
 
 use std::sync::Arc;
 

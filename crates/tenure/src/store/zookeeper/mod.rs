@@ -9,6 +9,7 @@
 //! | `core` | what all parts share |
 //! | `acquire` | how a claim gets its place, and finds out whether it holds the name |
 //! | `give_back` | renewal, release, withdrawal |
+//! | `guarded` | writes that are accepted only while a lock is held |
 //! | `keeper` | tasks: the pulse of the session, timers of leases, what the wire tells |
 //! | `listing` | lists and evictions |
 //! | `doctor` | settings of the servers that endanger locks |
@@ -24,6 +25,7 @@ mod core;
 mod doctor;
 mod fault;
 mod give_back;
+mod guarded;
 mod keeper;
 mod listing;
 mod node;
@@ -39,11 +41,11 @@ use tokio::time::timeout;
 
 use crate::clock;
 use crate::driver::{
-    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, Release, Released, Renewal,
-    Renewed, Reopening,
+    Answer, Capabilities, Claim, Clock, Driver, Entry, Holder, News, NodeProof, Proof, Release,
+    Released, Renewal, Renewed, Reopening,
 };
 use crate::error::Result;
-use crate::name::Name;
+use crate::name::{Fence, Name};
 use crate::store::session::fence::FENCES;
 use crate::store::zookeeper::core::Core;
 use crate::store::zookeeper::settings::Settings;
@@ -174,6 +176,14 @@ impl Driver for ZooKeeper {
     async fn settled(&self) {
         // Each request ends by itself in time.
         let _ = timeout(self.core.settings.timeout, self.core.wire.settled()).await;
+    }
+
+    fn proof(&self, claim: &Claim, fence: Fence) -> Option<Proof> {
+        let entry = self.core.claims.find(&claim.name, &claim.id)?;
+        let held = entry.held().filter(|held| held.fence == fence);
+        let child = held.and(entry.child)?;
+        let path = self.core.path(&claim.name, &child);
+        Some(Proof::Node(NodeProof::new(path, self.core.clone())))
     }
 
     fn reopen(self: Arc<Self>) -> Option<Reopening> {

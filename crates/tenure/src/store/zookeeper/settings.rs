@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     pub(crate) password: Option<String>,
     #[cfg_attr(
         not(feature = "zookeeper-tls"),
-        expect(dead_code, reason = "a URL with TLS is refused")
+        allow(dead_code, reason = "a URL with TLS is refused")
     )]
     pub(crate) tls: Option<Tls>,
     /// The node under which all locks are, without a slash at the end.

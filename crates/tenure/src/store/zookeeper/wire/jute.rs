@@ -37,6 +37,12 @@ impl Encoder {
         self.bytes(value.as_bytes())
     }
 
+    /// Returns what was written, without a length.
+    #[cfg(test)]
+    pub(super) fn packet_body(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Ends a packet and returns its bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let body = length(self.0.len() - 4);

@@ -13,7 +13,7 @@
 //! way: the servers refuse what is left of an old connection. There are no pings: whoever uses this sends `sync`
 //! often enough, because only the leader can tell that a session lives.
 //!
-//! Why not a crate: `docs/decisions/0050-zookeeper-client.md`.
+//! Why not a crate: `docs/decisions/0015-zookeeper-client.md`.
 
 mod handshake;
 mod jute;

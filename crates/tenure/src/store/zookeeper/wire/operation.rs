@@ -95,6 +95,7 @@ impl Code {
     pub(crate) const NO_AUTH: Self = Self(-102);
     pub(crate) const BAD_VERSION: Self = Self(-103);
     pub(crate) const NODE_EXISTS: Self = Self(-110);
+    pub(crate) const NOT_EMPTY: Self = Self(-111);
     pub(crate) const SESSION_EXPIRED: Self = Self(-112);
     pub(crate) const INVALID_ACL: Self = Self(-114);
     pub(crate) const AUTH_FAILED: Self = Self(-115);
@@ -276,3 +277,29 @@ const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 const CREATE2: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(parts: &[(i32, Option<i32>)]) -> Result<Answer, Code> {
+        let mut encoder = Encoder::default();
+        for (kind, code) in parts {
+            encoder.int(*kind).bool(false).int(code.unwrap_or(0));
+            if *kind == -1 {
+                encoder.int(code.unwrap_or(0));
+            }
+        }
+        encoder.int(-1).bool(true).int(-1);
+        let bytes = encoder.packet_body();
+        let multi = Operation::Multi(Vec::new());
+        multi.decode(&mut Decoder::new(&bytes)).unwrap()
+    }
+
+    #[test]
+    fn a_failed_multi_says_why_in_its_body() {
+        assert_eq!(answer(&[(CHECK, None), (DELETE, None)]), Ok(Answer::Done));
+        let failed = [(-1, Some(0)), (-1, Some(-101)), (-1, Some(-2))];
+        assert_eq!(answer(&failed), Err(Code::NO_NODE));
+    }
+}
