@@ -50,7 +50,9 @@ impl ZooKeeperEnsemble {
         }
         let ensemble = Self { servers };
         for server in &ensemble.servers {
-            server.wait_until_ready()?;
+            // On a busy machine an election may be held more than once.
+            let ready = server.wait_until_ready();
+            ready.or_else(|_| server.wait_until_ready())?;
         }
         Ok(ensemble)
     }

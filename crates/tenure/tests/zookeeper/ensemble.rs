@@ -1,16 +1,18 @@
 //! Three servers: killed, stopped, without a quorum. A lock is held on, and there is never a second holder.
 
 use tenure::{Client, Health, Loss};
-use tenure_testkit::{ZooKeeperBuilder, ZooKeeperEnsemble, ZooKeeperServer};
+use tenure_testkit::{ZooKeeperEnsemble, ZooKeeperServer};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::common::{
     PATIENCE, entry, got, lost, open_hasty, until, until_held, until_waiting, waiter,
 };
 
-/// Servers that notice a peer that stands still within 2 s, and clients that may wait far longer for them.
-fn start() -> ZooKeeperEnsemble {
-    let options: ZooKeeperBuilder = ZooKeeperServer::builder();
-    ZooKeeperEnsemble::start_with(&options).unwrap()
+/// Three servers, which notice within 2 s that one of them stands still. One ensemble at a time has enough to run on.
+async fn start() -> (ZooKeeperEnsemble, MutexGuard<'static, ()>) {
+    static ONE: Mutex<()> = Mutex::const_new(());
+    let turn = ONE.lock().await;
+    (ZooKeeperEnsemble::start().unwrap(), turn)
 }
 
 /// Takes and releases a name until the servers do it.
@@ -26,7 +28,7 @@ async fn until_working(client: &Client, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_costs_no_lock_and_no_place_in_line() {
-    let mut servers = start();
+    let (mut servers, _turn) = start().await;
     let ann = open_hasty(&servers.url(), "session=60s").await;
     let bob = open_hasty(&servers.url(), "session=60s").await;
     let held = ann.mutex("a").lock().await.unwrap();
@@ -48,7 +50,7 @@ async fn a_killed_leader_costs_no_lock_and_no_place_in_line() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stands_still_is_replaced_and_the_lock_held_on() {
-    let servers = start();
+    let (servers, _turn) = start().await;
     let ann = open_hasty(&servers.url(), "session=60s").await;
     let held = ann.mutex("a").lock().await.unwrap();
     let leader = servers.leader().unwrap();
@@ -69,7 +71,7 @@ async fn a_leader_that_stands_still_is_replaced_and_the_lock_held_on() {
 /// A follower answers reads and pings for a while after it has lost its leader; a lease must not live on by that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_follower_without_a_leader_says_prolongs_no_lease() {
-    let servers = start();
+    let (servers, _turn) = start().await;
     let follower = servers.follower().unwrap();
     let url = ZooKeeperEnsemble::url_on(&[servers.servers()[follower].port()]);
     let ann = open_hasty(&url, "session=4s").await;
@@ -91,7 +93,7 @@ async fn what_a_follower_without_a_leader_says_prolongs_no_lease() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_a_follower_that_stands_still_goes_to_another_server() {
-    let servers = start();
+    let (servers, _turn) = start().await;
     let follower = servers.follower().unwrap();
     let ports: Vec<_> = servers
         .servers()
@@ -118,7 +120,7 @@ async fn a_client_of_a_follower_that_stands_still_goes_to_another_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_stop_without_a_quorum_and_go_on_with_one() {
-    let mut servers = start();
+    let (mut servers, _turn) = start().await;
     let ann = open_hasty(&servers.url(), "session=60s").await;
     let held = ann.mutex("a").lock().await.unwrap();
     let fence = held.fence();

@@ -145,7 +145,7 @@ async fn an_eviction_by_hand_is_noticed() {
         .await
         .unwrap();
     assert_eq!(lost(&held).await, Loss::Evicted);
-    got(waiting).await;
+    got(waiting).await.release().await.unwrap();
 }
 
 #[tokio::test]

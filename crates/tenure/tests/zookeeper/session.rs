@@ -195,8 +195,6 @@ async fn a_program_that_ends_frees_its_locks() {
     // Far less than its session of 40 s.
     let lock = bob.mutex(&name);
     let guard = tokio::time::timeout(std::time::Duration::from_secs(20), lock.lock());
-    guard
-        .await
-        .expect("it is free before the session ends")
-        .unwrap();
+    let guard = guard.await.expect("it is free before the session ends");
+    guard.unwrap().release().await.unwrap();
 }

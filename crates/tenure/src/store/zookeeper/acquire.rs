@@ -9,7 +9,7 @@ use crate::name::{ClaimId, Name};
 use crate::store::session::fence::{FENCES, fence_of};
 use crate::store::session::judge::{Behind, Verdict, judge, verdict};
 use crate::store::zookeeper::claims::{Entry, Held, Stage};
-use crate::store::zookeeper::core::{Core, children, data, delete, nodes_in, sync};
+use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, nodes_in, sync};
 use crate::store::zookeeper::fault;
 use crate::store::zookeeper::node::{Kind, Node, NodeData, Tags, rows};
 use crate::store::zookeeper::settings::Layout;
@@ -19,6 +19,7 @@ use crate::store::zookeeper::wire::{self, Code, NodeKind, Operation, Patience, W
 #[derive(Debug, Clone)]
 struct Place {
     child: String,
+    session: i64,
     number: i32,
     /// The change that made it.
     change: i64,
@@ -173,6 +174,7 @@ impl Core {
                     return Err(error);
                 }
             };
+            let session = flown.session;
             let mut answers = flown.answers.into_iter();
             let parent_made = (index > 0).then(|| answers.next()).flatten();
             match answers.next() {
@@ -180,7 +182,7 @@ impl Core {
                     self.parents
                         .lock()
                         .insert(claim.name.clone(), self.clock.now());
-                    let place = self.placed(claim, &path, stat)?;
+                    let place = self.placed(claim, session, &path, stat)?;
                     let listed = answers.next_back();
                     let nodes = nodes_in(listed.unwrap_or(Err(Code::NO_NODE)), &parent);
                     return Ok((place, nodes.map_err(Error::in_doubt)?));
@@ -211,16 +213,17 @@ impl Core {
     }
 
     /// Notes the place that was made.
-    fn placed(&self, claim: &Claim, path: &str, stat: wire::Stat) -> Result<Place> {
+    fn placed(&self, claim: &Claim, session: i64, path: &str, stat: wire::Stat) -> Result<Place> {
         let child = path.rsplit('/').next().unwrap_or_default().to_owned();
         let number = Node::parse(&child).map(|node| node.number);
         let number = number.ok_or_else(|| fault::in_doubt("a node without a number"))?;
         let known = self.claims.change(&claim.name, &claim.id, |entry| {
-            entry.child = Some(child.clone());
+            (entry.child, entry.session) = (Some(child.clone()), session);
         });
         known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
         Ok(Place {
             child,
+            session,
             number,
             change: stat.czxid,
             is_old: false,
@@ -255,7 +258,8 @@ impl Core {
         self.claims
             .change(&claim.name, &claim.id, |entry| entry.is_rung = false);
         self.look_operations(claim, &parent, &mut operations);
-        let mut answers = self.fly(operations).await?.answers;
+        let flown = self.fly(operations).await?;
+        let (session, mut answers) = (flown.session, flown.answers);
         let listed = answers.pop().unwrap_or(Err(Code::NO_NODE));
         let (Some(Ok(wire::Answer::Data(_, stat))), Some(node)) =
             (answers.into_iter().next(), Node::parse(child))
@@ -265,6 +269,7 @@ impl Core {
         let tags = node.tags();
         let place = Place {
             child: child.to_owned(),
+            session,
             number: node.number,
             change: tags.and_then(|tags| tags.change).unwrap_or(stat.czxid),
             is_old: true,
@@ -288,7 +293,7 @@ impl Core {
                 && stat.ephemeral_owner == self.wire.session().id
             {
                 let known = self.claims.change(&claim.name, &claim.id, |entry| {
-                    entry.child = Some(node.child.clone());
+                    (entry.child, entry.session) = (Some(node.child.clone()), stat.ephemeral_owner);
                 });
                 known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
                 return self.place_of(claim, &node.child).await;
@@ -408,10 +413,13 @@ impl Core {
             let grant = Grant::new(fence, claim.ttl).with_fences(fences);
             return Ok(Look::Decided(Answer::Granted(grant)));
         }
-        let good_for = self.good_for(asked, claim.ttl, Patience::Usual).await;
+        let good_for = self
+            .good_for(place.session, asked, claim.ttl, Patience::Usual)
+            .await;
         let valid = good_for.map_err(Error::in_doubt)?;
         let now = self.clock.now();
         let held = Held {
+            session: place.session,
             fence,
             fences,
             since: now,
@@ -581,10 +589,13 @@ impl Core {
             self.claims.remove(&claim.name, &claim.id);
             return Ok(Joined::In(Grant::new(fence, claim.ttl)));
         }
-        let good_for = self.good_for(asked, claim.ttl, Patience::Usual).await;
+        let good_for = self
+            .good_for(place.session, asked, claim.ttl, Patience::Usual)
+            .await;
         let valid = good_for.map_err(Error::in_doubt)?;
         let now = self.clock.now();
         let held = Held {
+            session: place.session,
             fence,
             fences: 1,
             since: now,
@@ -629,6 +640,7 @@ impl Core {
             Err(code) => return Err(fault::refused(code, &path).in_doubt()),
         };
         let known = self.claims.change(&claim.name, &claim.id, |entry| {
+            // The session is that of the node that was there before.
             entry.child = Some(child.to_owned());
         });
         known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
@@ -650,7 +662,9 @@ impl Core {
             self.claims.remove(&claim.name, &claim.id);
             return Ok(None);
         }
-        let good_for = self.good_for(asked, claim.ttl, Patience::Usual).await;
+        let good_for = self
+            .good_for(held.session, asked, claim.ttl, Patience::Usual)
+            .await;
         let valid = good_for.map_err(Error::in_doubt)?;
         let ends = self.clock.now() + claim.ttl;
         let known = self.claims.change(&claim.name, &claim.id, |entry| {
@@ -754,9 +768,6 @@ fn is_refused(parent_made: Option<&Result<wire::Answer, Code>>) -> bool {
 
 /// How often a decision is tried that others disturb.
 const ATTEMPTS: usize = 16;
-
-/// The session ended while a request was under way.
-pub(super) const EXPIRED: &str = "the session has expired";
 
 const TOO_MANY_ELECTIONS: &str =
     "after 131,072 elections of a leader a fence does not fit into 63 bits any more";

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// The child of the node of its name; `None` while it is not known whether there is one, and which.
     pub(super) child: Option<String>,
+    /// The session of that node, if there is one.
+    pub(super) session: i64,
     /// Whether its holder wants to hear who else wants the name, and has not been told yet.
     pub(super) tells: bool,
     /// Whether somebody else has rung for the name.
@@ -47,6 +49,8 @@ pub(super) enum Stage {
 /// A lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Held {
+    /// The session that it hangs on.
+    pub(super) session: i64,
     pub(super) fence: Fence,
     pub(super) fences: u32,
     pub(super) since: Tick,
@@ -69,6 +73,7 @@ impl Claims {
             asked: now,
             stage: Stage::New,
             child: None,
+            session: 0,
             tells: claim.tell_if_wanted && claim.life == Life::Client,
             is_rung: false,
             turn: Arc::default(),
@@ -113,9 +118,13 @@ impl Claims {
         }
     }
 
-    /// Forgets all, because their session has ended.
-    pub(super) fn clear(&self) {
-        self.0.lock().clear();
+    /// Forgets those whose session has ended. One whose request was not answered may belong to either.
+    pub(super) fn keep_only(&self, session: i64) {
+        let mut claims = self.0.lock();
+        for of_name in claims.values_mut() {
+            of_name.retain(|entry| entry.child.is_none() || entry.session == session);
+        }
+        claims.retain(|_, of_name| !of_name.is_empty());
     }
 
     /// The claims on a name.

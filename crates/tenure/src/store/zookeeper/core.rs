@@ -181,19 +181,23 @@ impl Core {
         Lifetime::of(self.wire.session().timeout)
     }
 
-    /// Returns for how long a lease is good from `since` on, of the `wanted` time; proves that the session lives if it
-    /// must.
+    /// Returns for how long a lease of a session is good from `since` on, of the `wanted` time; proves that the session
+    /// lives if it must.
     pub(super) async fn good_for(
         &self,
+        session: i64,
         since: Tick,
         wanted: Duration,
         patience: Patience,
     ) -> Result<Duration> {
+        let ended = || Error::unavailable(KIND, EXPIRED);
         let lifetime = self.lifetime();
-        if lifetime.needs_proof(self.wire.proved(), since, wanted) {
+        let proved = self.wire.proved_in(session).ok_or_else(ended)?;
+        if lifetime.needs_proof(proved, since, wanted) {
             self.prove(since, patience).await?;
         }
-        let left = self.lifetime().left(self.wire.proved(), since, wanted);
+        let proved = self.wire.proved_in(session).ok_or_else(ended)?;
+        let left = lifetime.left(proved, since, wanted);
         match left.is_zero() {
             true => Err(Error::unavailable(
                 KIND,
@@ -229,6 +233,9 @@ impl Core {
         let _ = self.news.send(news);
     }
 }
+
+/// The session ended while a request was under way.
+pub(super) const EXPIRED: &str = "the session has expired";
 
 pub(super) fn sync(path: &str) -> Operation {
     let path = path.to_owned();

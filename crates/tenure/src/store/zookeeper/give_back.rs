@@ -24,7 +24,9 @@ impl Core {
         if let Some(longest) = longest {
             self.watch_unwatched(renewals).await?;
             // At once, also if there is no connection: the holder is at risk and has to know.
-            self.good_for(asked, longest, Patience::None).await?;
+            let session = self.wire.session().id;
+            self.good_for(session, asked, longest, Patience::None)
+                .await?;
         }
         let (mut answers, mut failed) = (Vec::with_capacity(renewals.len()), None);
         for renewal in renewals {
@@ -57,23 +59,25 @@ impl Core {
     }
 
     async fn renew_held(&self, renewal: &Renewal, asked: Tick) -> Result<Renewed> {
-        let left = self.lifetime().left(self.wire.proved(), asked, renewal.ttl);
+        let lifetime = self.lifetime();
         let now = self.clock.now();
         let extended = self.claims.change(&renewal.name, &renewal.claim, |entry| {
             let Stage::Held(held) = &mut entry.stage else {
                 return None;
             };
             let is_meant = renewal.fence.is_none_or(|fence| fence == held.fence);
+            let proved = self.wire.proved_in(held.session)?;
+            let left = lifetime.left(proved, asked, renewal.ttl);
             if !is_meant || held.ends <= now || left.is_zero() {
                 return None;
             }
             held.ends = now + renewal.ttl;
-            Some((held.fence, held.ends))
+            Some((held.fence, held.ends, left))
         });
         match extended.flatten() {
-            Some((fence, ends)) => {
+            Some((fence, ends, valid)) => {
                 self.remind(ends, &renewal.name, &renewal.claim);
-                Ok(Renewed::Extended { fence, valid: left })
+                Ok(Renewed::Extended { fence, valid })
             }
             None => Ok(Renewed::Lost(
                 self.loss(&renewal.name, &renewal.claim).await?,

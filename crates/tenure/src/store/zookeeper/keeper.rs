@@ -100,7 +100,7 @@ impl Core {
                 self.tell(News::AskAgain(None));
             }
             Event::Expired => {
-                self.claims.clear();
+                self.claims.keep_only(self.wire.session().id);
                 self.tell(News::SessionLost(Loss::Expired));
             }
             Event::Changed(path) => match self.name_of(&path) {

@@ -39,7 +39,10 @@ impl Peer {
     fn start(mut command: Command, server: &ZooKeeperServer, kind: &str, path: &str) -> Self {
         let connect = format!("127.0.0.1:{}", server.port());
         command.args([&connect, kind, path]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().expect("the peer is installed");
         let orders = child.stdin.take().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
@@ -87,7 +90,15 @@ impl Drop for Peer {
 fn compile(classes: &Path) {
     let source = Path::new(SOURCES).join("Peer.java");
     let compiled = Command::new("ecj")
-        .args(["-proc:none", "-nowarn", "--release", "11", "-cp", &jars(), "-d"])
+        .args([
+            "-proc:none",
+            "-nowarn",
+            "--release",
+            "11",
+            "-cp",
+            &jars(),
+            "-d",
+        ])
         .arg(classes)
         .arg(source)
         .status();
@@ -141,7 +152,11 @@ async fn count_together(server: &ZooKeeperServer, locks: &Client, name: &str, mu
     peer.order(&format!("count {TIMES} {}", file.display()));
     for _ in 0..TIMES {
         let guard = locks.mutex(name).lock().await.unwrap();
-        let number: u32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let number: u32 = std::fs::read_to_string(&file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         std::fs::write(&file, (number + 1).to_string()).unwrap();
         guard.release().await.unwrap();
@@ -173,8 +188,20 @@ async fn curators_mutex_and_ours_exclude_each_other() {
     let server = ZooKeeperServer::start().unwrap();
     let locks = open_with(&server.url(), "timeout=20s").await;
     exclude_each_other(&locks, "a", Peer::curator(&server, "mutex", "/tenure/a")).await;
-    count_together(&server, &locks, "b", Peer::curator(&server, "mutex", "/tenure/b")).await;
-    frees_when_killed(&server, "", "c", Peer::curator(&server, "mutex", "/tenure/c")).await;
+    count_together(
+        &server,
+        &locks,
+        "b",
+        Peer::curator(&server, "mutex", "/tenure/b"),
+    )
+    .await;
+    frees_when_killed(
+        &server,
+        "",
+        "c",
+        Peer::curator(&server, "mutex", "/tenure/c"),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,9 +216,25 @@ async fn curators_read_write_lock_and_ours_exclude_each_other() {
     let ours = read.lock().await.unwrap();
     assert_eq!(reader.does("acquire"), "acquired");
     assert_eq!(writer.does("try"), "busy");
-    assert!(locks.rwlock("b").write().try_lock().await.unwrap().is_none());
+    assert!(
+        locks
+            .rwlock("b")
+            .write()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
     ours.release().await.unwrap();
-    assert!(locks.rwlock("b").write().try_lock().await.unwrap().is_none());
+    assert!(
+        locks
+            .rwlock("b")
+            .write()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(reader.does("release"), "released");
     let ours = locks.rwlock("b").write().lock().await.unwrap();
     assert_eq!(reader.does("try"), "busy");
@@ -200,7 +243,13 @@ async fn curators_read_write_lock_and_ours_exclude_each_other() {
     assert_eq!(writer.does("acquire"), "acquired");
     assert!(read.try_lock().await.unwrap().is_none());
     assert_eq!(writer.does("release"), "released");
-    count_together(&server, &locks, "c", Peer::curator(&server, "write", "/tenure/c")).await;
+    count_together(
+        &server,
+        &locks,
+        "c",
+        Peer::curator(&server, "write", "/tenure/c"),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,8 +257,20 @@ async fn kazoos_locks_and_ours_exclude_each_other() {
     let server = ZooKeeperServer::start().unwrap();
     let locks = open_with(&server.url(), "timeout=20s&layout=kazoo").await;
     exclude_each_other(&locks, "a", Peer::kazoo(&server, "lock", "/tenure/a")).await;
-    count_together(&server, &locks, "b", Peer::kazoo(&server, "lock", "/tenure/b")).await;
-    frees_when_killed(&server, "layout=kazoo", "c", Peer::kazoo(&server, "lock", "/tenure/c")).await;
+    count_together(
+        &server,
+        &locks,
+        "b",
+        Peer::kazoo(&server, "lock", "/tenure/b"),
+    )
+    .await;
+    frees_when_killed(
+        &server,
+        "layout=kazoo",
+        "c",
+        Peer::kazoo(&server, "lock", "/tenure/c"),
+    )
+    .await;
     let mut reader = Peer::kazoo(&server, "read", "/tenure/d");
     let mut writer = Peer::kazoo(&server, "write", "/tenure/d");
     let ours = locks.rwlock("d").read().lock().await.unwrap();
@@ -226,7 +287,13 @@ async fn kazoos_lock_with_patterns_and_ours_exclude_each_other() {
     let server = ZooKeeperServer::start().unwrap();
     let locks = open_with(&server.url(), "timeout=20s").await;
     exclude_each_other(&locks, "a", Peer::kazoo(&server, "patterns", "/tenure/a")).await;
-    count_together(&server, &locks, "b", Peer::kazoo(&server, "patterns", "/tenure/b")).await;
+    count_together(
+        &server,
+        &locks,
+        "b",
+        Peer::kazoo(&server, "patterns", "/tenure/b"),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,8 +15,10 @@ use crate::clock::Tick;
 use crate::error::BoxError;
 
 /// What is under way on a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Link {
+    /// The session that it carries.
+    session: i64,
     next_xid: i32,
     outgoing: Vec<u8>,
     pending: VecDeque<Pending>,
@@ -34,6 +36,15 @@ struct Pending {
 }
 
 impl Link {
+    pub(super) fn new(session: i64) -> Self {
+        Self {
+            session,
+            next_xid: 0,
+            outgoing: Vec::new(),
+            pending: VecDeque::new(),
+        }
+    }
+
     /// Puts requests behind those that are under way.
     pub(super) fn send(
         &mut self,
@@ -115,7 +126,8 @@ impl Link {
             && let Some(Pending { answers, done, .. }) = self.pending.pop_front()
         {
             // Nobody waits for it if it was given up.
-            let _ = done.send(Ok(Flown { answers }));
+            let session = self.session;
+            let _ = done.send(Ok(Flown { answers, session }));
         }
         Ok(proves)
     }

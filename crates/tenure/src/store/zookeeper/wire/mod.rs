@@ -100,6 +100,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Flown {
     pub(crate) answers: Vec<Result<Answer, Code>>,
+    /// The session that sent them.
+    pub(crate) session: i64,
 }
 
 /// Requests that were not answered.
@@ -153,7 +155,7 @@ impl Wire {
             events,
         });
         // Requests may follow at once.
-        shared.state.lock().link = Some(Link::default());
+        shared.state.lock().link = Some(Link::new(first.session.id));
         let task = tokio::spawn(keep(Arc::clone(&shared), first)).abort_handle();
         Ok((Self { shared, task }, news))
     }
@@ -168,6 +170,12 @@ impl Wire {
         self.shared.state.lock().proved
     }
 
+    /// The same for one session; `None` if that has ended.
+    pub(crate) fn proved_in(&self, session: i64) -> Option<Tick> {
+        let state = self.shared.state.lock();
+        (state.session.id == session).then_some(state.proved)
+    }
+
     /// Sends requests together, and waits for all answers.
     ///
     /// # Cancel safety
@@ -175,8 +183,8 @@ impl Wire {
     /// Cancel safe: requests that were sent go on.
     pub(crate) async fn fly(&self, operations: Vec<Operation>, patience: Patience) -> Flight {
         if operations.is_empty() {
-            let answers = Vec::new();
-            return Ok(Flown { answers });
+            let (answers, session) = (Vec::new(), self.session().id);
+            return Ok(Flown { answers, session });
         }
         let end = Instant::now() + self.shared.settings.timeout;
         let mut operations = operations;
@@ -286,7 +294,7 @@ async fn keep(shared: Arc<Shared>, first: Connected) {
         connected = reconnect(&shared).await;
         let event = {
             let mut state = shared.state.lock();
-            state.link = Some(Link::default());
+            state.link = Some(Link::new(connected.session.id));
             state.session = connected.session.clone();
             match connected.is_new {
                 true => {
