@@ -174,12 +174,12 @@ impl Core {
             Ok(sent) => sent,
             Err(error) => {
                 // It lives on if nothing was sent, and goes later otherwise.
-                match error.nothing_changed() {
-                    true => self
-                        .claims
-                        .change(name, id, |known| known.stage = entry.stage),
-                    false => Some(self.remind(now + CLEAN_UP_AFTER, name, id)),
-                };
+                if error.nothing_changed() {
+                    self.claims
+                        .change(name, id, |known| known.stage = entry.stage);
+                } else {
+                    self.remind(now + CLEAN_UP_AFTER, name, id);
+                }
                 return Err(error);
             }
         };
@@ -188,9 +188,12 @@ impl Core {
             Ok(_) => Ok(Released::Freed {
                 left: left(&child, &nodes),
             }),
-            Err(Code::NO_NODE) if entry.stage == Stage::Leaving => Ok(Released::Freed {
-                left: left(&child, &nodes),
-            }),
+            // Done by an earlier request, whose answer was lost.
+            Err(Code::NO_NODE | Code::NODE_EXISTS) if entry.stage == Stage::Leaving => {
+                Ok(Released::Freed {
+                    left: left(&child, &nodes),
+                })
+            }
             Err(Code::NO_NODE) => Ok(Released::NotHeld(self.loss(name, id).await?)),
             Err(code) => Err(fault::refused(code, &self.path(name, &child))),
         }

@@ -16,9 +16,9 @@ impl NodeWriter for Core {
             path: path.to_owned(),
         };
         let operations = [check].into_iter().chain(writes.iter().map(operation));
-        let why = match self.one(Operation::Multi(operations.collect())).await? {
-            Ok(_) => return Ok(Ok(())),
-            Err(code) => code,
+        let written = self.one(Operation::Multi(operations.collect())).await?;
+        let Err(why) = written else {
+            return Ok(Ok(()));
         };
         let changed = match why {
             Code::NO_NODE => "a node is not there (-101)",

@@ -132,7 +132,7 @@ mod tests {
             .bytes(&[]);
         let packet = encoder.finish();
         let (length, body) = packet.split_at(4);
-        assert_eq!(length, (packet.len() as u32 - 4).to_be_bytes());
+        assert_eq!(length, u32::try_from(body.len()).unwrap().to_be_bytes());
         let mut decoder = Decoder::new(body);
         assert_eq!(decoder.int(), Ok(-7));
         assert_eq!(decoder.long(), Ok(1 << 40));
