@@ -1,9 +1,9 @@
 //! Starts real servers for tests and demonstrations, breaks them on command, and leaves nothing
 //! behind.
 //!
-//! [`RedisServer`], [`MariaDbServer`] and [`PostgresServer`] have the same methods for what they
-//! have in common. There are also groups of Redis servers, replicas of the databases, and a
-//! [`PgBouncer`]. A [`Proxy`] can be put in front of any of them.
+//! [`RedisServer`], [`MariaDbServer`], [`PostgresServer`] and [`ZooKeeperServer`] have the same
+//! methods for what they have in common. There are also groups of Redis and ZooKeeper servers,
+//! replicas of the databases, and a [`PgBouncer`]. A [`Proxy`] can be put in front of any of them.
 //!
 //! Each server has its own directory and loopback port, and stops when its value is dropped. It
 //! also stops when the process that started it is killed: a small guardian process takes care of
@@ -43,6 +43,7 @@ mod tls;
 mod url;
 mod user;
 mod wait;
+mod zookeeper;
 
 pub use alone::alone;
 pub use browser::{Browser, Scheme};
@@ -57,3 +58,4 @@ pub use redis::{
 };
 pub use sql::{Durability, Kind, SqlBuilder, SqlServer};
 pub use tls::{Certificate, ClientCertificate, Tls};
+pub use zookeeper::{ZooKeeperBuilder, ZooKeeperEnsemble, ZooKeeperServer};

@@ -11,6 +11,7 @@ use crate::mariadb::{MariaDb, MariaDbServer};
 use crate::postgres::{Postgres, PostgresServer};
 use crate::redis::RedisServer;
 use crate::sql::{Durability, Kind, SqlServer};
+use crate::zookeeper::ZooKeeperServer;
 
 /// Returns the ports of `count` Redis servers, at most [`REDIS_SERVERS`], that do not know each
 /// other.
@@ -54,6 +55,19 @@ pub fn postgres() -> Result<String> {
     sql(POSTGRES, &OWN)
 }
 
+/// Returns the URL of a ZooKeeper server.
+///
+/// # Errors
+///
+/// Those of [`ZooKeeperServer::start`].
+pub fn zookeeper() -> Result<String> {
+    static OWN: OnceLock<ZooKeeperServer> = OnceLock::new();
+    match std::env::var(ZOOKEEPER) {
+        Ok(url) => Ok(url),
+        Err(_) => Ok(start_once(&OWN, ZooKeeperServer::start)?.url()),
+    }
+}
+
 fn sql<K: Kind>(variable: &str, own: &OnceLock<SqlServer<K>>) -> Result<String> {
     match std::env::var(variable) {
         Ok(url) => Ok(url),
@@ -74,13 +88,13 @@ fn start_once<T>(own: &OnceLock<T>, start: impl FnOnce() -> Result<T>) -> Result
 
 /// Starts servers for all processes of a command, which finds them in its environment.
 ///
-/// Databases have the requested durability. The servers stop when the value is dropped. If MariaDB
-/// or PostgreSQL is not installed, the command runs without it: it may not need it, and a test that
-/// does says what to install.
+/// Databases have the requested durability. The servers stop when the value is dropped. If MariaDB,
+/// PostgreSQL or ZooKeeper is not installed, the command runs without it: it may not need it, and a
+/// test that does says what to install.
 ///
 /// # Errors
 ///
-/// Those of [`RedisServer::start`], [`MariaDbServer::start`] and [`PostgresServer::start`].
+/// Those of [`RedisServer::start`], [`MariaDbServer::start`], [`PostgresServer::start`] and [`ZooKeeperServer::start`].
 pub fn start_for(command: &mut Command, durability: Durability) -> Result<Shared> {
     let servers = start_redis()?;
     let ports: Vec<_> = servers
@@ -92,6 +106,7 @@ pub fn start_for(command: &mut Command, durability: Durability) -> Result<Shared
         _redis: servers,
         _mariadb: start_sql_for::<MariaDb>(command, MARIADB, durability)?,
         _postgres: start_sql_for::<Postgres>(command, POSTGRES, durability)?,
+        _zookeeper: start_zookeeper_for(command)?,
     })
 }
 
@@ -101,6 +116,18 @@ pub struct Shared {
     _redis: Vec<RedisServer>,
     _mariadb: Option<MariaDbServer>,
     _postgres: Option<PostgresServer>,
+    _zookeeper: Option<ZooKeeperServer>,
+}
+
+fn start_zookeeper_for(command: &mut Command) -> Result<Option<ZooKeeperServer>> {
+    match ZooKeeperServer::start() {
+        Ok(server) => {
+            command.env(ZOOKEEPER, server.url());
+            Ok(Some(server))
+        }
+        Err(Error::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn start_sql_for<K: Kind>(
@@ -145,3 +172,4 @@ pub const REDIS_SERVERS: usize = 5;
 const REDIS: &str = "TENURE_TEST_REDIS";
 const MARIADB: &str = "TENURE_TEST_MARIADB";
 const POSTGRES: &str = "TENURE_TEST_POSTGRES";
+const ZOOKEEPER: &str = "TENURE_TEST_ZOOKEEPER";

@@ -85,6 +85,13 @@ fn a_store_in_postgres_keeps_its_promises() {
 }
 
 #[test]
+fn a_store_in_zookeeper_keeps_its_promises() {
+    let report = of_own_servers("zookeeper", "1s", "10");
+    assert_eq!(report["verdict"], "valid", "{report:#}");
+    assert_faults(&report, &ALL);
+}
+
+#[test]
 fn a_database_that_is_there_is_tortured_through_a_proxy() {
     for url in [shared::mariadb().unwrap(), shared::postgres().unwrap()] {
         let flags = [

@@ -55,7 +55,7 @@ pub(crate) struct Hold {
 pub enum Health {
     /// The lease is valid, and is renewed in time.
     Held,
-    /// The lease is valid, but its renewal is late: bring the work to a safe point.
+    /// The lease is valid, but its renewal is late or has failed: bring the work to a safe point.
     AtRisk,
     /// The lease is over, or will be before an answer could arrive; others may hold the lock.
     Lost(Loss),

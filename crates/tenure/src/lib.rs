@@ -25,6 +25,7 @@
 //! - `doctor` (feature `doctor`) checks a store for settings that endanger locks.
 //! - [`transaction`] has locks for data in a database: taken in the caller's own transaction, or proved by its last
 //!   statement.
+//! - [`guarded`] has writes that ZooKeeper accepts only while a lock is held.
 //! - [`url`] parses the URLs of stores, and shows them without passwords.
 //! - [`blocking`] has the same API for code that is not async.
 //! - [`driver`] is the contract for your own stores; the feature `conformance` tests them.
@@ -40,10 +41,12 @@
 //! | `mysql-tls` | TLS for them by rustls: `tls=on` |
 //! | `postgres` | the store `postgres://` |
 //! | `postgres-tls` | TLS for it by rustls: `tls=on` |
+//! | `zookeeper` | the store `zookeeper://` |
+//! | `zookeeper-tls` | TLS for it by rustls: `zookeepers://` |
 //! | `doctor` | the function `doctor`, which checks a store for settings that endanger locks |
 //! | `metrics` | counters and histograms through the `metrics` facade: `tenure_granted_total`, `tenure_lost_total`, `tenure_held`, `tenure_waiting`, `tenure_wait_seconds`, `tenure_hold_seconds`, each with the label `store` |
 //! | `conformance` | the rules that every driver must keep, and fault injection, for tests |
-//! | `serde` | nothing by itself: `local`, `mysql` and `postgres` need it to write their state |
+//! | `serde` | nothing by itself: `local`, `mysql`, `postgres` and `zookeeper` need it to write their state |
 //! | `simulation` | a seed for all random choices, so that a simulated run can be repeated |
 //!
 //! The store `memory:` is always available. No feature changes a type or a behaviour.
@@ -65,6 +68,7 @@ mod engine;
 mod error;
 mod fork;
 mod guard;
+pub mod guarded;
 mod lock;
 mod name;
 mod once;

@@ -18,6 +18,7 @@ use crate::schemes::Scheme;
 /// | `redlock://host1,host2,host3` | a majority of independent Redis servers; `redlocks://` with TLS |
 /// | `mysql://user:password@host:3306/database` | a table in MySQL or MariaDB; `mariadb://` is the same |
 /// | `postgres://user:password@host:5432/database` | a table in PostgreSQL |
+/// | `zookeeper://host1,host2,host3/node` | nodes of a ZooKeeper ensemble; `zookeepers://` with TLS |
 ///
 /// The page of each store under `docs/stores` describes its options; [`schemes`](crate::schemes()) has
 /// this table for programs.

@@ -195,6 +195,17 @@ const MYSQL: Option<Store> = store!(
     doctor: |url| store::mysql::doctor(url),
 );
 
+const ZOOKEEPER: Option<Store> = store!(
+    feature = "zookeeper",
+    open: |url| store::zookeeper::open(url),
+    doctor: |url| store::zookeeper::doctor(url),
+);
+
+const ZOOKEEPER_TLS: Option<Store> = match cfg!(feature = "zookeeper-tls") {
+    true => ZOOKEEPER,
+    false => None,
+};
+
 const fn if_tls(store: Option<Store>) -> Option<Store> {
     if cfg!(feature = "redis-tls") {
         store
@@ -229,6 +240,10 @@ static SCHEMES: &[Scheme] = &[
         example: "mysql://user:secret@host/database", summary: "a table in MySQL or MariaDB" },
     Scheme { names: &["postgres", "postgresql"], feature: "postgres", store: POSTGRES, form: Servers { port: 5432 },
         example: "postgres://user:secret@host/database", summary: "a table in PostgreSQL" },
+    Scheme { names: &["zookeeper"], feature: "zookeeper", store: ZOOKEEPER, form: Servers { port: 2181 },
+        example: "zookeeper://host1,host2,host3/locks", summary: "a ZooKeeper ensemble; Curator and kazoo can share the locks" },
+    Scheme { names: &["zookeepers"], feature: "zookeeper-tls", store: ZOOKEEPER_TLS, form: Servers { port: 2281 },
+        example: "zookeepers://host1,host2,host3/locks", summary: "the same with TLS" },
 ];
 
 #[cfg(test)]
@@ -266,7 +281,8 @@ mod tests {
     fn an_unknown_scheme_is_answered_with_the_known_ones() {
         let error = |url| Scheme::store(url).unwrap_err().to_string();
         let known = "local:, memory:, redis://, rediss://, unix:, redis+sentinel://, \
-                     redis+cluster://, redlock://, redlocks://, mysql://, postgres://";
+                     redis+cluster://, redlock://, redlocks://, mysql://, postgres://, \
+                     zookeeper://, zookeepers://";
         assert!(error("nonsense").ends_with(known), "{}", error("nonsense"));
         let gopher = error("gopher://ann:secret@x");
         assert!(

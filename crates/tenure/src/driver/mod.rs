@@ -20,7 +20,7 @@ use crate::name::{Fence, Name};
 
 pub use answer::{Answer, Grant, Loss, News, Released, Renewed};
 pub use listing::{Entry, Holder, Waiter};
-pub use proof::{Proof, RowKey, RowProof};
+pub use proof::{NodeProof, NodeWriter, Proof, RowKey, RowProof};
 pub use request::{About, Claim, Life, Mode, Release, Renewal, Wait};
 
 /// Grants, renews and takes back leases in one store.
@@ -197,7 +197,7 @@ pub trait Driver: Debug + Send + Sync + 'static {
     }
 
     /// Returns where the caller's own transaction can check that a lease is held; see
-    /// [`Guard::hold_in`](crate::Guard::hold_in).
+    /// [`Guard::hold_in`](crate::Guard::hold_in) and [`Guard::write_nodes`](crate::Guard::write_nodes).
     ///
     /// The default is `None`: leases of such stores cannot be part of a transaction.
     fn proof(&self, claim: &Claim, fence: Fence) -> Option<Proof> {

@@ -1,6 +1,13 @@
 //! Where code outside the store can check that a lease is held, and where a database takes a lock.
 
-use crate::driver::Mode;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::driver::{Loss, Mode};
+use crate::error::Result;
+use crate::guarded::NodeWrite;
 use crate::name::{ClaimId, Fence, Name};
 use crate::transaction::Dialect;
 
@@ -11,6 +18,8 @@ use crate::transaction::Dialect;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Proof {
+    /// A node of ZooKeeper; see [`NodeProof`].
+    Node(NodeProof),
     /// A row of a lock table; see [`RowProof`].
     Row(RowProof),
 }
@@ -31,6 +40,46 @@ pub struct RowProof {
     pub fence: Fence,
     /// How it holds the name: shared or exclusively.
     pub mode: Mode,
+}
+
+/// A node of ZooKeeper that exists for as long as a lease is held.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NodeProof {
+    /// Its path.
+    pub path: String,
+    /// What writes to other nodes if this one is there.
+    pub writer: Arc<dyn NodeWriter>,
+}
+
+impl NodeProof {
+    /// Describes a node, and who can write.
+    pub fn new(path: String, writer: Arc<dyn NodeWriter>) -> Self {
+        Self { path, writer }
+    }
+}
+
+impl PartialEq for NodeProof {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for NodeProof {}
+
+/// Writes to nodes of ZooKeeper.
+#[async_trait]
+pub trait NodeWriter: Debug + Send + Sync {
+    /// Makes all changes if the node at `path` is there, and none otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](crate::Error::Conflict) if a change is not possible; faults as in the contract.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped call may have changed all or none.
+    async fn write_if_there(&self, path: &str, writes: &[NodeWrite]) -> Result<Result<(), Loss>>;
 }
 
 /// Where a lock that belongs to a database transaction is taken.

@@ -8,6 +8,7 @@
 //! | `redlock://` | `redlock` | a majority of independent Redis servers | messages of the servers |
 //! | `mysql://`, `mariadb://` | `mysql` | a table in MySQL or MariaDB | a query that is interrupted |
 //! | `postgres://` | `postgres` | a table in PostgreSQL | `NOTIFY` |
+//! | `zookeeper://` | `zookeeper` | nodes of a ZooKeeper ensemble | a watch |
 //!
 //! Drivers use only [`driver`](crate::driver), the names and the error of this crate.
 
@@ -23,6 +24,8 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod session;
 #[cfg(all(
     any(feature = "mysql", feature = "postgres"),
     not(feature = "simulation")
@@ -34,9 +37,18 @@ pub(crate) mod sql;
     expect(dead_code, reason = "a simulated database has no URL")
 )]
 pub mod sql;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "simulation",
+    feature = "zookeeper"
+))]
+pub(crate) mod tls;
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(feature = "simulation"),
     expect(unreachable_pub, reason = "only simulations name these types")
 )]
 pub(crate) mod vote;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;

@@ -15,14 +15,16 @@ mod memory;
 mod redis;
 mod redlock;
 mod sql;
+mod zookeeper;
 
-static ALL: [&TortureStore; 6] = [
+static ALL: [&TortureStore; 7] = [
     &local::STORE,
     &memory::STORE,
     &redis::STORE,
     &redlock::STORE,
     &sql::MYSQL,
     &sql::POSTGRES,
+    &zookeeper::STORE,
 ];
 
 /// A store, as seen by a torture run.

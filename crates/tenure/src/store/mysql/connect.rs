@@ -142,7 +142,7 @@ pub(super) async fn id(connection: &mut Conn) -> Outcome<Option<MysqlId>> {
 }
 
 #[cfg(feature = "mysql-tls")]
-fn tls(settings: &crate::store::sql::settings::Tls) -> mysql_async::SslOpts {
+fn tls(settings: &crate::store::tls::Tls) -> mysql_async::SslOpts {
     use mysql_async::{ClientIdentity, SslOpts};
 
     let mut options = SslOpts::default();

@@ -3,8 +3,7 @@
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
-use crate::store::sql::settings::Tls;
-use crate::store::sql::tls;
+use crate::store::tls::{self, Tls};
 
 /// Makes the connector for these certificates.
 pub(super) fn connector(settings: &Tls) -> Outcome<MakeRustlsConnect> {

@@ -34,8 +34,6 @@ pub mod simulation;
 #[cfg(test)]
 mod stub;
 mod sweep;
-#[cfg(feature = "postgres-tls")]
-pub(crate) mod tls;
 mod turns;
 
 use std::sync::Arc;

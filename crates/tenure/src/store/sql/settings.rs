@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::store::tls::Tls;
 use crate::url::{Host, StoreUrl, invalid};
 
 /// Everything that a URL says about a store in a database.
@@ -28,14 +29,6 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     /// How long the last fence of a name is remembered after its last use.
     pub(crate) fence_memory: Duration,
-}
-
-/// How the server proves who it is, and how this client does.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) certificate: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
 }
 
 impl Settings {

@@ -1,0 +1,781 @@
+//! How a claim gets its place, and finds out whether it holds the name.
+
+use std::time::Duration;
+
+use crate::clock::Tick;
+use crate::driver::{Answer, Claim, Grant, Life, News, Wait};
+use crate::error::{Error, Result};
+use crate::name::{ClaimId, Name};
+use crate::store::session::fence::{FENCES, fence_of};
+use crate::store::session::judge::{Behind, Verdict, judge, verdict};
+use crate::store::zookeeper::claims::{Entry, Held, Stage};
+use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, nodes_in, sync};
+use crate::store::zookeeper::fault;
+use crate::store::zookeeper::node::{Kind, Node, NodeData, Tags, rows};
+use crate::store::zookeeper::settings::Layout;
+use crate::store::zookeeper::wire::{self, Code, NodeKind, Operation, Patience, Watch};
+
+/// The place of a claim in the order of the store.
+#[derive(Debug, Clone)]
+struct Place {
+    child: String,
+    session: i64,
+    number: i32,
+    /// The change that made it.
+    change: i64,
+    /// Whether it stood in line before this request.
+    is_old: bool,
+    /// The leader's wall clock when it was made, if that was just now.
+    now: Option<i64>,
+}
+
+/// What one look at the line comes to.
+enum Look {
+    Decided(Answer),
+    /// Something changed meanwhile.
+    Again(Option<Vec<Node>>),
+    /// The place is gone.
+    Gone,
+}
+
+impl Core {
+    /// Grants a claim, or lets it stand in line, or refuses it.
+    pub(super) async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        let asked = self.clock.now();
+        let entry = self.claims.expect(claim, asked);
+        let _turn = entry.turn.lock().await;
+        let answer = self.ask(claim, asked).await;
+        self.claims.forget_new(&claim.name, &claim.id);
+        answer
+    }
+
+    /// Looks whether a claim that waits can go in now, and tells the engine.
+    pub(super) async fn look_again(&self, name: Name, id: ClaimId) {
+        let Some(entry) = self.claims.find(&name, &id) else {
+            return;
+        };
+        let _turn = entry.turn.lock().await;
+        // It may have got in or left meanwhile.
+        let waits = |entry: &Entry| entry.stage == Stage::Waiting;
+        if !self.claims.find(&name, &id).as_ref().is_some_and(waits) {
+            return;
+        }
+        let now = self.clock.now();
+        let news = match self.ask(&entry.claim, now).await {
+            Ok(Answer::Granted(grant)) => News::Granted {
+                name,
+                claim: id,
+                grant,
+                after: now.since(entry.asked),
+            },
+            // The engine keeps the time.
+            Ok(Answer::Queued { ask_again: Some(_) } | Answer::Busy) | Err(_) => {
+                News::AskAgain(Some(name))
+            }
+            Ok(Answer::Queued { ask_again: None }) => return,
+        };
+        self.tell(news);
+    }
+
+    /// Finds out what has become of a claim, and gives it a place if it has none.
+    async fn ask(&self, claim: &Claim, asked: Tick) -> Result<Answer> {
+        if claim.life == Life::Ttl
+            && let Some(grant) = self.resume_by_hand(claim).await?
+        {
+            return Ok(Answer::Granted(grant));
+        }
+        let entry = self.claims.find(&claim.name, &claim.id);
+        let mut found = match entry.map(|entry| (entry.stage, entry.child)) {
+            None | Some((Stage::New, _)) => None,
+            Some((Stage::Held(held), Some(child))) => {
+                if let Some(grant) = self.still_holds(claim, held, &child, asked).await? {
+                    return Ok(Answer::Granted(grant));
+                }
+                None
+            }
+            Some((Stage::Waiting, Some(child))) => self.place_of(claim, &child).await?,
+            Some((Stage::Leaving, _)) => {
+                self.leave(&claim.name, &claim.id).await?;
+                None
+            }
+            Some(_) => self.find_own(claim).await?,
+        };
+        if found.is_none() && claim.wait == Wait::No && self.is_busy(claim).await? {
+            return Ok(Answer::Busy);
+        }
+        for _ in 0..ATTEMPTS {
+            let (place, nodes) = match found.take() {
+                Some(found) => found,
+                None => self.stand(claim).await?,
+            };
+            if let Some(answer) = self.decide(claim, place, nodes, asked).await? {
+                return Ok(answer);
+            }
+        }
+        Err(fault::in_doubt(
+            "the node of the claim is deleted again and again",
+        ))
+    }
+
+    /// Whether others are in the way, for names that were so a moment ago: looking is cheaper than asking in vain.
+    async fn is_busy(&self, claim: &Claim) -> Result<bool> {
+        let seen = self.busy.lock().get(&claim.name).copied();
+        let is_recent = seen.is_some_and(|seen| self.clock.now().since(seen) < BUSY_FOR);
+        // Owners may join, and leases by hand may have ended.
+        if !is_recent || claim.owner.is_some() {
+            return Ok(false);
+        }
+        let nodes = self.nodes(&claim.name).await?;
+        if nodes.iter().any(Node::ends_by_ttl) {
+            return Ok(false);
+        }
+        let mut rows = rows(&nodes);
+        let own = crate::store::session::judge::Row {
+            place: rows.last().map_or(0, |last| last.place) + 1,
+            owner: None,
+            mode: claim.mode,
+            is_nobodys: false,
+        };
+        rows.push(own);
+        if judge(&rows) == rows.len() {
+            return Ok(false);
+        }
+        self.ring(&claim.name, &nodes).await?;
+        Ok(true)
+    }
+
+    /// Makes a place at the end of the line, and lists the line.
+    async fn stand(&self, claim: &Claim) -> Result<(Place, Vec<Node>)> {
+        let parent = self.parent(&claim.name);
+        let front = Tags::of(claim).front(claim.mode, self.settings.layout);
+        let make = Operation::Create {
+            path: format!("{parent}/{front}"),
+            data: NodeData::of(claim).bytes(),
+            kind: NodeKind::EphemeralSequential,
+        };
+        for attempt in 0..ATTEMPTS {
+            self.claims.expect(claim, self.clock.now());
+            self.claims.change(&claim.name, &claim.id, |entry| {
+                (entry.stage, entry.child, entry.is_rung) = (Stage::Asked, None, false);
+            });
+            let mut operations = Vec::new();
+            if attempt > 0 || !self.parents.lock().contains_key(&claim.name) {
+                operations.push(self.make_parent(&parent));
+            }
+            let index = operations.len();
+            operations.push(make.clone());
+            self.look_operations(claim, &parent, &mut operations);
+            let flown = match self.fly(operations).await {
+                Ok(flown) => flown,
+                Err(error) => {
+                    if error.nothing_changed() {
+                        self.claims.remove(&claim.name, &claim.id);
+                    }
+                    return Err(error);
+                }
+            };
+            let session = flown.session;
+            let mut answers = flown.answers.into_iter();
+            let parent_made = (index > 0).then(|| answers.next()).flatten();
+            match answers.next() {
+                Some(Ok(wire::Answer::Created { path, stat })) => {
+                    self.parents
+                        .lock()
+                        .insert(claim.name.clone(), self.clock.now());
+                    let place = self.placed(claim, session, &path, stat)?;
+                    let listed = answers.next_back();
+                    let nodes = nodes_in(listed.unwrap_or(Err(Code::NO_NODE)), &parent);
+                    return Ok((place, nodes.map_err(Error::in_doubt)?));
+                }
+                // Deleted because it was empty, at this very moment.
+                Some(Err(Code::NO_NODE)) if !is_refused(parent_made.as_ref()) => {}
+                Some(Err(code)) => {
+                    self.claims.remove(&claim.name, &claim.id);
+                    let code = match parent_made {
+                        Some(Err(why)) if code == Code::NO_NODE => why,
+                        _ => code,
+                    };
+                    if code == Code::NO_NODE {
+                        self.make_root().await?;
+                    }
+                    return Err(fault::refused(code, &parent));
+                }
+                _ => return Err(fault::in_doubt("an answer to another request")),
+            }
+            if attempt == 1 {
+                // Somebody has deleted the root.
+                self.make_root().await?;
+            }
+        }
+        self.claims.remove(&claim.name, &claim.id);
+        let why = "the node of the name is deleted again and again";
+        Err(Error::unavailable(super::KIND, why))
+    }
+
+    /// Notes the place that was made.
+    fn placed(&self, claim: &Claim, session: i64, path: &str, stat: wire::Stat) -> Result<Place> {
+        let child = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let number = Node::parse(&child).map(|node| node.number);
+        let number = number.ok_or_else(|| fault::in_doubt("a node without a number"))?;
+        let known = self.claims.change(&claim.name, &claim.id, |entry| {
+            (entry.child, entry.session) = (Some(child.clone()), session);
+        });
+        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+        Ok(Place {
+            child,
+            session,
+            number,
+            change: stat.czxid,
+            is_old: false,
+            now: Some(stat.ctime),
+        })
+    }
+
+    fn make_parent(&self, path: &str) -> Operation {
+        Operation::Create {
+            path: path.to_owned(),
+            data: Vec::new(),
+            kind: match self.settings.layout {
+                // kazoo takes it for granted that a node that it has seen stays.
+                Layout::Kazoo => NodeKind::Persistent,
+                Layout::Curator | Layout::ReadWrite => NodeKind::Container,
+            },
+        }
+    }
+
+    /// What lists the line. Whoever wants to hear of others hears of all that come after the list.
+    fn look_operations(&self, claim: &Claim, parent: &str, operations: &mut Vec<Operation>) {
+        if claim.tell_if_wanted && claim.life == Life::Client {
+            operations.push(data(parent, Watch::Once));
+        }
+        operations.push(children(parent, Watch::No));
+    }
+
+    /// Lists the line for a claim that stands in it; `None` if its place is gone.
+    async fn place_of(&self, claim: &Claim, child: &str) -> Result<Option<(Place, Vec<Node>)>> {
+        let parent = self.parent(&claim.name);
+        let mut operations = vec![data(&self.path(&claim.name, child), Watch::No)];
+        self.claims
+            .change(&claim.name, &claim.id, |entry| entry.is_rung = false);
+        self.look_operations(claim, &parent, &mut operations);
+        let flown = self.fly(operations).await?;
+        let (session, mut answers) = (flown.session, flown.answers);
+        let listed = answers.pop().unwrap_or(Err(Code::NO_NODE));
+        let (Some(Ok(wire::Answer::Data(_, stat))), Some(node)) =
+            (answers.into_iter().next(), Node::parse(child))
+        else {
+            return Ok(None);
+        };
+        let tags = node.tags();
+        let place = Place {
+            child: child.to_owned(),
+            session,
+            number: node.number,
+            change: tags.and_then(|tags| tags.change).unwrap_or(stat.czxid),
+            is_old: true,
+            now: None,
+        };
+        Ok(Some((place, nodes_in(listed, &parent)?)))
+    }
+
+    /// Looks for the node of a claim whose request was not answered.
+    ///
+    /// What it finds is certain: the servers refuse what is left of an old connection once the session has another one.
+    async fn find_own(&self, claim: &Claim) -> Result<Option<(Place, Vec<Node>)>> {
+        let nodes = self.fresh_nodes(&claim.name).await?;
+        for node in nodes
+            .iter()
+            .filter(|node| node.is_of(&claim.id, Kind::Client))
+        {
+            let path = self.path(&claim.name, &node.child);
+            let found = self.one(data(&path, Watch::No)).await?;
+            if let Ok(wire::Answer::Data(_, stat)) = found
+                && stat.ephemeral_owner == self.wire.session().id
+            {
+                let known = self.claims.change(&claim.name, &claim.id, |entry| {
+                    (entry.child, entry.session) = (Some(node.child.clone()), stat.ephemeral_owner);
+                });
+                known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+                return self.place_of(claim, &node.child).await;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decides a claim that has a place; `None` if that is gone.
+    async fn decide(
+        &self,
+        claim: &Claim,
+        mut place: Place,
+        nodes: Vec<Node>,
+        asked: Tick,
+    ) -> Result<Option<Answer>> {
+        let mut nodes = Some(nodes);
+        for _ in 0..ATTEMPTS {
+            let listed = match nodes.take() {
+                Some(nodes) => nodes,
+                None => self.nodes(&claim.name).await.map_err(Error::in_doubt)?,
+            };
+            match self.look(claim, &mut place, listed, asked).await? {
+                Look::Decided(answer) => return Ok(Some(answer)),
+                Look::Again(listed) => nodes = listed,
+                Look::Gone => {
+                    self.claims.remove(&claim.name, &claim.id);
+                    return Ok(None);
+                }
+            }
+        }
+        Err(fault::in_doubt(
+            "the line changes faster than it can be read",
+        ))
+    }
+
+    async fn look(
+        &self,
+        claim: &Claim,
+        place: &mut Place,
+        nodes: Vec<Node>,
+        asked: Tick,
+    ) -> Result<Look> {
+        let Some(index) = nodes.iter().position(|node| node.child == place.child) else {
+            return Ok(Look::Gone);
+        };
+        let rows = rows(&nodes);
+        let holders = judge(&rows);
+        let mut found = verdict(&rows, holders, index);
+        let mut ask_again = None;
+        if found != Verdict::Holds && nodes[..index].iter().any(Node::ends_by_ttl) {
+            match self.end_overdue(claim, place, &nodes[..index]).await? {
+                Some(next) => ask_again = Some(next),
+                None => return Ok(Look::Again(None)),
+            }
+        }
+        if let Verdict::Joins(mate)
+        | Verdict::Waits {
+            conflict: Some(mate),
+            ..
+        } = found
+        {
+            match self.join(claim, place, &nodes[mate], found, asked).await? {
+                Joined::In(grant) => return Ok(Look::Decided(Answer::Granted(grant))),
+                Joined::Again => return Ok(Look::Again(None)),
+                Joined::Conflict if !place.is_old => {
+                    self.give_up(claim, &place.child).await?;
+                    let name = claim.name.clone();
+                    return Err(Error::ModeConflict { name });
+                }
+                Joined::Conflict => {}
+                // Two owners with the same hash: wait for any change.
+                Joined::Stranger => {
+                    let (conflict, behind) = (None, Behind::Any);
+                    found = Verdict::Waits { conflict, behind };
+                }
+            }
+        }
+        match found {
+            Verdict::Holds => self.enter(claim, place, &nodes[holders..], asked).await,
+            Verdict::Joins(_) => Ok(Look::Again(None)),
+            Verdict::Waits { .. } if claim.wait == Wait::No && !place.is_old => {
+                self.note_busy(&claim.name);
+                self.ring(&claim.name, &nodes[..holders])
+                    .await
+                    .map_err(Error::in_doubt)?;
+                self.give_up(claim, &place.child).await?;
+                Ok(Look::Decided(Answer::Busy))
+            }
+            Verdict::Waits { behind, .. } => {
+                self.wait_behind(claim, place, &nodes, holders, behind, ask_again)
+                    .await
+            }
+        }
+    }
+
+    /// Takes the name for a claim whose turn it is.
+    async fn enter(
+        &self,
+        claim: &Claim,
+        place: &Place,
+        line: &[Node],
+        asked: Tick,
+    ) -> Result<Look> {
+        let fence = fence_of(place.change);
+        let fence = fence.ok_or_else(|| fault::in_doubt(TOO_MANY_ELECTIONS))?;
+        let fences = claim.fences.clamp(1, FENCES);
+        if claim.life == Life::Ttl {
+            let mut tags = Tags::of(claim);
+            (tags.kind, tags.change) = (Kind::Hand, Some(place.change));
+            let child = tags.child(claim.mode, self.settings.layout, place.number);
+            let replaced = self.replace(claim, &place.child, &child, NodeKind::Persistent, None);
+            if !replaced.await? {
+                return Ok(Look::Gone);
+            }
+            self.claims.remove(&claim.name, &claim.id);
+            let grant = Grant::new(fence, claim.ttl).with_fences(fences);
+            return Ok(Look::Decided(Answer::Granted(grant)));
+        }
+        let good_for = self
+            .good_for(place.session, asked, claim.ttl, Patience::Usual)
+            .await;
+        let valid = good_for.map_err(Error::in_doubt)?;
+        let now = self.clock.now();
+        let held = Held {
+            session: place.session,
+            fence,
+            fences,
+            since: now,
+            ends: now + claim.ttl,
+            is_watched: false,
+        };
+        let is_own = |node: &Node, own: &[Entry]| {
+            own.iter()
+                .any(|entry| entry.child.as_ref() == Some(&node.child))
+        };
+        let own = self.claims.of(&claim.name);
+        let is_waited_for = line.iter().any(|node| !is_own(node, &own));
+        self.hold(claim, held, is_waited_for)?;
+        let grant = Grant::new(fence, valid).with_fences(fences);
+        Ok(Look::Decided(Answer::Granted(grant)))
+    }
+
+    /// Notes a lease, and tells its holder if others want the name already.
+    fn hold(&self, claim: &Claim, held: Held, is_waited_for: bool) -> Result<()> {
+        let wanted = self.claims.change(&claim.name, &claim.id, |entry| {
+            entry.stage = Stage::Held(held);
+            let is_wanted = is_waited_for || entry.is_rung;
+            is_wanted.then(|| entry.ring()).flatten()
+        });
+        let wanted = wanted.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+        if let Some((id, fence)) = wanted {
+            self.tell(News::Wanted {
+                name: claim.name.clone(),
+                claim: id,
+                fence,
+            });
+        }
+        let first_look = (held.since + WATCHED_AFTER).min(held.ends);
+        self.remind(first_look, &claim.name, &claim.id);
+        Ok(())
+    }
+
+    /// Watches what stands in the way of a claim.
+    async fn wait_behind(
+        &self,
+        claim: &Claim,
+        place: &Place,
+        nodes: &[Node],
+        holders: usize,
+        behind: Behind,
+        ask_again: Option<Duration>,
+    ) -> Result<Look> {
+        let parent = self.parent(&claim.name);
+        let known = self.claims.change(&claim.name, &claim.id, |entry| {
+            entry.stage = Stage::Waiting;
+        });
+        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+        let watch = match behind {
+            Behind::Row(index) => data(&format!("{parent}/{}", nodes[index].child), Watch::Once),
+            Behind::Any => children(&parent, Watch::Once),
+        };
+        let watched = self.one(watch).await.map_err(Error::in_doubt)?;
+        match watched {
+            Ok(wire::Answer::Children(now)) => {
+                let now = Node::parse_all(&now);
+                if now != nodes {
+                    return Ok(Look::Again(Some(now)));
+                }
+            }
+            Ok(_) => {}
+            Err(Code::NO_NODE) => return Ok(Look::Again(None)),
+            Err(code) => return Err(fault::refused(code, &parent).in_doubt()),
+        }
+        if !place.is_old {
+            let rung = self.ring(&claim.name, &nodes[..holders]).await;
+            rung.map_err(Error::in_doubt)?;
+        }
+        Ok(Look::Decided(Answer::Queued { ask_again }))
+    }
+
+    /// Tells holders of other clients that somebody wants the name, if one of them wants to know: by writing to the node
+    /// of the name, which they watch.
+    async fn ring(&self, name: &Name, holders: &[Node]) -> Result<()> {
+        let own = self.claims.of(name);
+        let is_own = |child: &String| own.iter().any(|entry| entry.child.as_ref() == Some(child));
+        let tells =
+            |node: &Node| node.tags().is_some_and(|tags| tags.tells) && !is_own(&node.child);
+        if !holders.iter().any(tells) {
+            return Ok(());
+        }
+        let ring = Operation::SetData {
+            path: self.parent(name),
+            data: Vec::new(),
+            version: None,
+        };
+        // A right that is missing only costs the holders time.
+        self.one(ring).await.map(drop)
+    }
+
+    fn note_busy(&self, name: &Name) {
+        let now = self.clock.now();
+        let mut busy = self.busy.lock();
+        if busy.len() >= MOST_BUSY {
+            busy.retain(|_, seen| now.since(*seen) < BUSY_FOR);
+        }
+        busy.insert(name.clone(), now);
+    }
+
+    /// Deletes the node of a claim that is not to wait.
+    async fn give_up(&self, claim: &Claim, child: &str) -> Result<()> {
+        self.claims
+            .change(&claim.name, &claim.id, |entry| entry.stage = Stage::Leaving);
+        let path = self.path(&claim.name, child);
+        match self
+            .one(delete(&path, None))
+            .await
+            .map_err(Error::in_doubt)?
+        {
+            Ok(_) | Err(Code::NO_NODE) => {
+                self.claims.remove(&claim.name, &claim.id);
+                Ok(())
+            }
+            Err(code) => Err(fault::refused(code, &path).in_doubt()),
+        }
+    }
+
+    /// Takes a place beside a holder of the same owner, in place of the own one.
+    async fn join(
+        &self,
+        claim: &Claim,
+        place: &Place,
+        mate: &Node,
+        found: Verdict,
+        asked: Tick,
+    ) -> Result<Joined> {
+        let path = self.path(&claim.name, &mate.child);
+        let read = self
+            .one(data(&path, Watch::No))
+            .await
+            .map_err(Error::in_doubt)?;
+        let Ok(wire::Answer::Data(bytes, stat)) = read else {
+            return Ok(Joined::Again);
+        };
+        let owner = NodeData::parse(&bytes).and_then(|data| data.owner);
+        if owner.as_deref() != claim.owner.as_ref().map(crate::Owner::as_str) {
+            return Ok(Joined::Stranger);
+        }
+        if !matches!(found, Verdict::Joins(_)) {
+            return Ok(Joined::Conflict);
+        }
+        let change = mate.tags().and_then(|tags| tags.change);
+        let change = change.unwrap_or(stat.czxid);
+        let fence = fence_of(change);
+        let fence = fence.ok_or_else(|| fault::in_doubt(TOO_MANY_ELECTIONS))?;
+        let mut tags = Tags::of(claim);
+        tags.change = Some(change);
+        let kind = match claim.life {
+            Life::Client => NodeKind::Ephemeral,
+            Life::Ttl => {
+                tags.kind = Kind::Hand;
+                NodeKind::Persistent
+            }
+        };
+        let child = tags.child(mate.mode, self.settings.layout, mate.number);
+        if !self
+            .replace(claim, &place.child, &child, kind, Some(&path))
+            .await?
+        {
+            return Ok(Joined::Again);
+        }
+        if claim.life == Life::Ttl {
+            self.claims.remove(&claim.name, &claim.id);
+            return Ok(Joined::In(Grant::new(fence, claim.ttl)));
+        }
+        let good_for = self
+            .good_for(place.session, asked, claim.ttl, Patience::Usual)
+            .await;
+        let valid = good_for.map_err(Error::in_doubt)?;
+        let now = self.clock.now();
+        let held = Held {
+            session: place.session,
+            fence,
+            fences: 1,
+            since: now,
+            ends: now + claim.ttl,
+            is_watched: false,
+        };
+        self.hold(claim, held, false)?;
+        Ok(Joined::In(Grant::new(fence, valid)))
+    }
+
+    /// Puts another node in the place of the claim's, if both it and `beside` are there.
+    async fn replace(
+        &self,
+        claim: &Claim,
+        old: &str,
+        new: &str,
+        kind: NodeKind,
+        beside: Option<&str>,
+    ) -> Result<bool> {
+        let create = Operation::Create {
+            path: self.path(&claim.name, new),
+            data: NodeData::of(claim).bytes(),
+            kind,
+        };
+        let path = self.path(&claim.name, old);
+        let check = beside.map(|path| Operation::Check {
+            path: path.to_owned(),
+        });
+        let mut operations: Vec<_> = check.into_iter().collect();
+        operations.extend([create, delete(&path, None)]);
+        // Either may be the one until the answer is there.
+        self.claims.change(&claim.name, &claim.id, |entry| {
+            (entry.stage, entry.child) = (Stage::Asked, None);
+        });
+        let done = self
+            .one(Operation::Multi(operations))
+            .await
+            .map_err(Error::in_doubt)?;
+        let child = match done {
+            Ok(_) => new,
+            Err(Code::NO_NODE | Code::NODE_EXISTS) => old,
+            Err(code) => return Err(fault::refused(code, &path).in_doubt()),
+        };
+        let known = self.claims.change(&claim.name, &claim.id, |entry| {
+            // The session is that of the node that was there before.
+            entry.child = Some(child.to_owned());
+        });
+        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
+        Ok(done.is_ok())
+    }
+
+    /// Restarts the lease of a claim that is asked for again; `None` if it is over.
+    async fn still_holds(
+        &self,
+        claim: &Claim,
+        held: Held,
+        child: &str,
+        asked: Tick,
+    ) -> Result<Option<Grant>> {
+        let path = self.path(&claim.name, child);
+        let flown = self.fly(vec![sync(&path), data(&path, Watch::Once)]);
+        let answers = flown.await.map_err(Error::in_doubt)?.answers;
+        if !matches!(answers.last(), Some(Ok(_))) {
+            self.claims.remove(&claim.name, &claim.id);
+            return Ok(None);
+        }
+        let good_for = self
+            .good_for(held.session, asked, claim.ttl, Patience::Usual)
+            .await;
+        let valid = good_for.map_err(Error::in_doubt)?;
+        let ends = self.clock.now() + claim.ttl;
+        let known = self.claims.change(&claim.name, &claim.id, |entry| {
+            let Stage::Held(held) = &mut entry.stage else {
+                return false;
+            };
+            (held.ends, held.is_watched) = (ends, true);
+            true
+        });
+        if known != Some(true) {
+            return Err(fault::in_doubt("the lease ended meanwhile"));
+        }
+        self.remind(ends, &claim.name, &claim.id);
+        Ok(Some(Grant::new(held.fence, valid).with_fences(held.fences)))
+    }
+
+    /// Ends leases by hand whose time is over; returns when the next one ends, or `None` if one has ended.
+    ///
+    /// The leader's clock decides: a write of our own tells what it shows.
+    async fn end_overdue(
+        &self,
+        claim: &Claim,
+        place: &mut Place,
+        before: &[Node],
+    ) -> Result<Option<Duration>> {
+        let now = match place.now.take() {
+            Some(now) => now,
+            None => {
+                let touch = Operation::SetData {
+                    path: self.path(&claim.name, &place.child),
+                    data: NodeData::of(claim).bytes(),
+                    version: None,
+                };
+                match self.one(touch).await.map_err(Error::in_doubt)? {
+                    Ok(wire::Answer::Written(stat)) => stat.mtime,
+                    _ => return Ok(None),
+                }
+            }
+        };
+        let by_ttl = before.iter().filter(|node| node.ends_by_ttl());
+        let paths: Vec<_> = by_ttl
+            .map(|node| self.path(&claim.name, &node.child))
+            .collect();
+        let reads = paths.iter().map(|path| data(path, Watch::No)).collect();
+        let answers = self.fly(reads).await.map_err(Error::in_doubt)?.answers;
+        let (mut next, mut ends) = (Duration::MAX, Vec::new());
+        for (path, answer) in paths.iter().zip(answers) {
+            let Ok(wire::Answer::Data(bytes, stat)) = answer else {
+                return Ok(None);
+            };
+            match left_of(&bytes, stat, now) {
+                Some(left) => next = next.min(left),
+                // Unless it was renewed.
+                None => ends.push(delete(path, Some(stat.version))),
+            }
+        }
+        if ends.is_empty() {
+            return Ok(Some(next));
+        }
+        self.fly(ends).await.map_err(Error::in_doubt)?;
+        Ok(None)
+    }
+
+    /// Goes on with a lease by hand that is there; `None` if it is not.
+    async fn resume_by_hand(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let nodes = self.fresh_nodes(&claim.name).await?;
+        let hand = nodes.iter().find(|node| node.is_of(&claim.id, Kind::Hand));
+        let Some(node) = hand else {
+            return Ok(None);
+        };
+        let renewed = self.extend_by_hand(&claim.name, node, claim.ttl).await?;
+        Ok(renewed.map(|fence| {
+            let fences = claim.fences.clamp(1, FENCES);
+            Grant::new(fence, claim.ttl).with_fences(fences)
+        }))
+    }
+}
+
+/// What came of taking a place beside a holder.
+enum Joined {
+    In(Grant),
+    Again,
+    Conflict,
+    Stranger,
+}
+
+/// What is left of a lease by hand at this moment of the leader's clock; `None` if it is over.
+pub(super) fn left_of(bytes: &[u8], stat: wire::Stat, now: i64) -> Option<Duration> {
+    // What cannot be read has no ttl, and nobody could ever end it.
+    let ttl = NodeData::parse(bytes).map_or(0, |data| data.ttl_ms);
+    let ends = stat
+        .mtime
+        .saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX));
+    let left = u64::try_from(ends.saturating_sub(now)).ok()?;
+    (left > 0).then(|| Duration::from_millis(left))
+}
+
+fn is_refused(parent_made: Option<&Result<wire::Answer, Code>>) -> bool {
+    matches!(parent_made, Some(Err(code)) if !matches!(*code, Code::NODE_EXISTS | Code::NO_NODE))
+}
+
+/// How often a decision is tried that others disturb.
+const ATTEMPTS: usize = 16;
+
+const TOO_MANY_ELECTIONS: &str =
+    "after 131,072 elections of a leader a fence does not fit into 63 bits any more";
+
+/// How old a lease is before its node is watched: most are over by then.
+const WATCHED_AFTER: Duration = Duration::from_millis(50);
+
+/// How long a name that was found taken is looked at before it is asked for.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+const MOST_BUSY: usize = 1000;
