@@ -110,7 +110,7 @@ impl HeldLease {
             Some(End::Lost(loss)) => Health::Lost(loss),
             Some(End::Released) => Health::Lost(Loss::Gone),
             None if now >= state.until => Health::Lost(self.why_over(&state)),
-            None if state.failing => Health::AtRisk,
+            None if state.failing.is_some() => Health::AtRisk,
             None if now + state.valid / 2 >= state.until && self.ends_by.is_none() => {
                 Health::AtRisk
             }
