@@ -156,6 +156,8 @@ fn tenure_ends_with_a_command_that_was_ended_because_the_store_is_away() {
         let took = begun.elapsed();
         server.thaw().unwrap();
         assert_eq!(ended.code, 76, "{}", ended.err);
+        let cause = "the store has not answered";
+        assert!(ended.err.contains(cause), "{}", ended.err);
         assert!(
             took < Duration::from_millis(2500),
             "{took:?}: {}",

@@ -65,7 +65,7 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewalFailure {
-    /// Why the latest renewal failed, for people.
+    /// Why the latest renewal failed, or that its answer is late; for people.
     pub reason: String,
     /// How long ago the first of these renewals was sent.
     pub lasts: Duration,
@@ -140,7 +140,7 @@ impl Guard {
         hold.lease.time_left(hold.engine.clock.now())
     }
 
-    /// Returns why the lock is not renewed, if the latest renewal failed.
+    /// Returns why the lock is not renewed, if the latest renewal failed or its answer is late.
     ///
     /// After a [loss](Loss::Unreachable) it tells the cause.
     pub fn renewal_failure(&self) -> Option<RenewalFailure> {

@@ -37,7 +37,10 @@ struct State {
     until: Tick,
     /// For how long the store last granted or renewed it.
     valid: Duration,
+    /// When to renew it next, or [`Tick::NEVER`] while a renewal is in flight.
     renew_at: Tick,
+    /// When the latest renewal was sent.
+    asked: Tick,
     /// Why the latest renewal failed, if it did.
     failing: Option<Failing>,
     end: Option<End>,
@@ -77,6 +80,7 @@ impl HeldLease {
             until: start + safe(grant.valid),
             valid: grant.valid,
             renew_at: start + grant.valid / 3,
+            asked: start,
             failing: None,
             end: None,
         });
@@ -127,13 +131,19 @@ impl HeldLease {
         }
     }
 
-    /// Returns why its renewals fail, and for how long, if the latest did.
+    /// Returns why its renewals fail, and for how long, if the latest failed or is late.
     pub(crate) fn renewal_failure(&self, now: Tick) -> Option<RenewalFailure> {
         let state = self.state.lock();
-        state.failing.as_ref().map(|failing| RenewalFailure {
-            reason: failing.why.clone(),
-            lasts: now.since(failing.since),
-        })
+        let is_late = now + state.valid / 2 >= state.until;
+        let (reason, since) = match &state.failing {
+            Some(failing) => (failing.why.clone(), failing.since),
+            None if state.renew_at == Tick::NEVER && is_late => {
+                ("the store has not answered".to_owned(), state.asked)
+            }
+            None => return None,
+        };
+        let lasts = now.since(since);
+        Some(RenewalFailure { reason, lasts })
     }
 
     /// Waits until the lease is lost.
@@ -222,6 +232,7 @@ impl HeldLease {
         };
         if renewable && soon >= state.renew_at {
             state.renew_at = Tick::NEVER;
+            state.asked = now;
             return Care::Renew(state.until.min(now + self.pace / 10));
         }
         let renew_at = if renewable {

@@ -98,6 +98,9 @@ async fn a_lease_whose_renewal_gets_no_answer_is_lost_to_the_outage() {
     world.fault.always(Request::Renew, Fault::LateAnswer(NEVER));
     assert_eq!(guard.lost().await, Loss::Unreachable);
     assert_eq!(guard.health(), Health::Lost(Loss::Unreachable));
+    let failure = guard.renewal_failure().unwrap();
+    assert_eq!(failure.reason, "the store has not answered");
+    assert!(failure.lasts > secs(1), "{failure:?}");
 }
 
 /// The runtime of the client ends while a task on another runtime waits.
