@@ -9,10 +9,10 @@ use crate::name::{ClaimId, Name};
 use crate::store::session::fence::{FENCES, fence_of};
 use crate::store::session::judge::{Behind, Row, Verdict, judge, verdict};
 use crate::store::zookeeper::claims::{Entry, Held, Stage};
-use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, nodes_in, sync};
+use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, sync};
 use crate::store::zookeeper::fault;
 use crate::store::zookeeper::join::Joined;
-use crate::store::zookeeper::node::{Kind, Node, NodeData, Tags, rows};
+use crate::store::zookeeper::node::{Kind, Node, Tags, rows};
 use crate::store::zookeeper::place::Place;
 use crate::store::zookeeper::wire::{self, Code, NodeKind, Operation, Patience, Watch};
 
@@ -267,7 +267,7 @@ impl Core {
     }
 
     /// Notes a lease, and tells its holder if others want the name already.
-    fn hold(&self, claim: &Claim, held: Held, is_waited_for: bool) -> Result<()> {
+    pub(super) fn hold(&self, claim: &Claim, held: Held, is_waited_for: bool) -> Result<()> {
         let wanted = self.claims.change(&claim.name, &claim.id, |entry| {
             entry.stage = Stage::Held(held);
             let is_wanted = is_waited_for || entry.is_rung;

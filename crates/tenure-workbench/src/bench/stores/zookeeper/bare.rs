@@ -11,7 +11,8 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Done<T> = std::result::Result<T, Error>;
 
 /// Opens bare locks at the servers of a URL.
-pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
+pub(super) fn open(lock: &str, urls: &[String]) -> Result<BareLocks> {
+    let waits = lock != CREATE;
     let url = urls.first().ok_or_else(|| bare_failed(&"it has no URL"))?;
     let url = StoreUrl::parse(url)?;
     let server = url.servers.first();
@@ -24,7 +25,7 @@ pub(super) async fn open(lock: String, urls: Vec<String>) -> Result<BareLocks> {
             address: address.clone(),
             node,
             held: String::new(),
-            waits: lock != CREATE,
+            waits,
         }))
     }))
 }

@@ -14,7 +14,7 @@ pub(super) const KIND: Kind = Kind {
         )),
     },
     bare_locks: &[CREATE, RECIPE],
-    open_bare: |lock, urls| Box::pin(bare::open(lock, urls)),
+    open_bare: |lock, urls| Box::pin(std::future::ready(bare::open(&lock, &urls))),
 };
 
 /// `zookeeper:`, of which nothing has to be known.
