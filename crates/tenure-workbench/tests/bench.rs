@@ -267,6 +267,29 @@ fn every_workload_of_a_store_in_postgres_is_measured_beside_its_floors() {
     assert_database(&shared::postgres().unwrap(), session);
 }
 
+#[test]
+fn every_workload_of_a_store_in_zookeeper_is_measured_beside_its_floors() {
+    let url = shared::zookeeper().unwrap();
+    let flags = ["bench", "--store", &url, "--json", "--rounds", "1"];
+    let report = json(&end(bare(&flags).args(["--for", "50ms"])));
+    let create = "bare create + delete";
+    let recipe = "the recipe (no lease, no fence, a session each)";
+    let floors = [
+        ("pair", vec![create, recipe]),
+        ("handover", vec![recipe]),
+        ("hot", vec![]),
+        ("crowd", vec![recipe]),
+    ];
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| &one["workload"]).collect();
+    assert_eq!(names, floors.each_ref().map(|(name, _)| name));
+    for (workload, (_, floors)) in workloads.iter().zip(&floors) {
+        assert_floors(workload, floors);
+    }
+    assert!(figure(&report, "pair", create, "p50_us") > 0.0);
+    assert!(figure(&report, "handover", recipe, "p50_us") > 0.0);
+}
+
 fn assert_database(url: &str, session: &str) {
     let flags = ["bench", "--store", url, "--json", "--rounds", "1"];
     let report = json(&end(bare(&flags).args(["--for", "50ms"])));

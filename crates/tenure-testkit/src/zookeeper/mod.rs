@@ -104,9 +104,13 @@ impl ZooKeeperServer {
     }
 
     pub(super) fn wait_until_ready(&self) -> Result<()> {
-        let port = self.plain_port();
-        self.server.wait_until_ready(|| mode(port).map(drop))?;
-        Ok(())
+        let (plain, port) = (self.plain_port(), self.port());
+        self.server.wait_until_ready(|| {
+            mode(plain)?;
+            // The port with TLS comes later.
+            let reached = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+            reached.map(drop).map_err(said)
+        })
     }
 }
 

@@ -22,14 +22,16 @@ mod prelude;
 mod redis;
 mod redlock;
 mod sql;
+mod zookeeper;
 
-static KINDS: [&Kind; 6] = [
+static KINDS: [&Kind; 7] = [
     &local::KIND,
     &memory::KIND,
     &redis::KIND,
     &redlock::KIND,
     &sql::MYSQL,
     &sql::POSTGRES,
+    &zookeeper::KIND,
 ];
 
 /// A kind of store.

@@ -1,4 +1,4 @@
-//! How a claim gets its place, and finds out whether it holds the name.
+//! How a claim finds out whether it holds the name.
 
 use std::time::Duration;
 
@@ -7,27 +7,14 @@ use crate::driver::{Answer, Claim, Grant, Life, News, Wait};
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Name};
 use crate::store::session::fence::{FENCES, fence_of};
-use crate::store::session::judge::{Behind, Verdict, judge, verdict};
+use crate::store::session::judge::{Behind, Row, Verdict, judge, verdict};
 use crate::store::zookeeper::claims::{Entry, Held, Stage};
-use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, nodes_in, sync};
+use crate::store::zookeeper::core::{Core, EXPIRED, children, data, delete, sync};
 use crate::store::zookeeper::fault;
-use crate::store::zookeeper::node::{Kind, Node, NodeData, Tags, rows};
-use crate::store::zookeeper::settings::Layout;
+use crate::store::zookeeper::join::Joined;
+use crate::store::zookeeper::node::{Kind, Node, Tags, rows};
+use crate::store::zookeeper::place::Place;
 use crate::store::zookeeper::wire::{self, Code, NodeKind, Operation, Patience, Watch};
-
-/// The place of a claim in the order of the store.
-#[derive(Debug, Clone)]
-struct Place {
-    child: String,
-    session: i64,
-    number: i32,
-    /// The change that made it.
-    change: i64,
-    /// Whether it stood in line before this request.
-    is_old: bool,
-    /// The leader's wall clock when it was made, if that was just now.
-    now: Option<i64>,
-}
 
 /// What one look at the line comes to.
 enum Look {
@@ -130,7 +117,7 @@ impl Core {
             return Ok(false);
         }
         let mut rows = rows(&nodes);
-        let own = crate::store::session::judge::Row {
+        let own = Row {
             place: rows.last().map_or(0, |last| last.place) + 1,
             owner: None,
             mode: claim.mode,
@@ -142,164 +129,6 @@ impl Core {
         }
         self.ring(&claim.name, &nodes).await?;
         Ok(true)
-    }
-
-    /// Makes a place at the end of the line, and lists the line.
-    async fn stand(&self, claim: &Claim) -> Result<(Place, Vec<Node>)> {
-        let parent = self.parent(&claim.name);
-        let front = Tags::of(claim).front(claim.mode, self.settings.layout);
-        let make = Operation::Create {
-            path: format!("{parent}/{front}"),
-            data: NodeData::of(claim).bytes(),
-            kind: NodeKind::EphemeralSequential,
-        };
-        for attempt in 0..ATTEMPTS {
-            self.claims.expect(claim, self.clock.now());
-            self.claims.change(&claim.name, &claim.id, |entry| {
-                (entry.stage, entry.child, entry.is_rung) = (Stage::Asked, None, false);
-            });
-            let mut operations = Vec::new();
-            if attempt > 0 || !self.parents.lock().contains_key(&claim.name) {
-                operations.push(self.make_parent(&parent));
-            }
-            let index = operations.len();
-            operations.push(make.clone());
-            self.look_operations(claim, &parent, &mut operations);
-            let flown = match self.fly(operations).await {
-                Ok(flown) => flown,
-                Err(error) => {
-                    if error.nothing_changed() {
-                        self.claims.remove(&claim.name, &claim.id);
-                    }
-                    return Err(error);
-                }
-            };
-            let session = flown.session;
-            let mut answers = flown.answers.into_iter();
-            let parent_made = (index > 0).then(|| answers.next()).flatten();
-            match answers.next() {
-                Some(Ok(wire::Answer::Created { path, stat })) => {
-                    self.parents
-                        .lock()
-                        .insert(claim.name.clone(), self.clock.now());
-                    let place = self.placed(claim, session, &path, stat)?;
-                    let listed = answers.next_back();
-                    let nodes = nodes_in(listed.unwrap_or(Err(Code::NO_NODE)), &parent);
-                    return Ok((place, nodes.map_err(Error::in_doubt)?));
-                }
-                // Deleted because it was empty, at this very moment.
-                Some(Err(Code::NO_NODE)) if !is_refused(parent_made.as_ref()) => {}
-                Some(Err(code)) => {
-                    self.claims.remove(&claim.name, &claim.id);
-                    let code = match parent_made {
-                        Some(Err(why)) if code == Code::NO_NODE => why,
-                        _ => code,
-                    };
-                    if code == Code::NO_NODE {
-                        self.make_root().await?;
-                    }
-                    return Err(fault::refused(code, &parent));
-                }
-                _ => return Err(fault::in_doubt("an answer to another request")),
-            }
-            if attempt == 1 {
-                // Somebody has deleted the root.
-                self.make_root().await?;
-            }
-        }
-        self.claims.remove(&claim.name, &claim.id);
-        let why = "the node of the name is deleted again and again";
-        Err(Error::unavailable(super::KIND, why))
-    }
-
-    /// Notes the place that was made.
-    fn placed(&self, claim: &Claim, session: i64, path: &str, stat: wire::Stat) -> Result<Place> {
-        let child = path.rsplit('/').next().unwrap_or_default().to_owned();
-        let number = Node::parse(&child).map(|node| node.number);
-        let number = number.ok_or_else(|| fault::in_doubt("a node without a number"))?;
-        let known = self.claims.change(&claim.name, &claim.id, |entry| {
-            (entry.child, entry.session) = (Some(child.clone()), session);
-        });
-        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
-        Ok(Place {
-            child,
-            session,
-            number,
-            change: stat.czxid,
-            is_old: false,
-            now: Some(stat.ctime),
-        })
-    }
-
-    fn make_parent(&self, path: &str) -> Operation {
-        Operation::Create {
-            path: path.to_owned(),
-            data: Vec::new(),
-            kind: match self.settings.layout {
-                // kazoo takes it for granted that a node that it has seen stays.
-                Layout::Kazoo => NodeKind::Persistent,
-                Layout::Curator | Layout::ReadWrite => NodeKind::Container,
-            },
-        }
-    }
-
-    /// What lists the line. Whoever wants to hear of others hears of all that come after the list.
-    fn look_operations(&self, claim: &Claim, parent: &str, operations: &mut Vec<Operation>) {
-        if claim.tell_if_wanted && claim.life == Life::Client {
-            operations.push(data(parent, Watch::Once));
-        }
-        operations.push(children(parent, Watch::No));
-    }
-
-    /// Lists the line for a claim that stands in it; `None` if its place is gone.
-    async fn place_of(&self, claim: &Claim, child: &str) -> Result<Option<(Place, Vec<Node>)>> {
-        let parent = self.parent(&claim.name);
-        let mut operations = vec![data(&self.path(&claim.name, child), Watch::No)];
-        self.claims
-            .change(&claim.name, &claim.id, |entry| entry.is_rung = false);
-        self.look_operations(claim, &parent, &mut operations);
-        let flown = self.fly(operations).await?;
-        let (session, mut answers) = (flown.session, flown.answers);
-        let listed = answers.pop().unwrap_or(Err(Code::NO_NODE));
-        let (Some(Ok(wire::Answer::Data(_, stat))), Some(node)) =
-            (answers.into_iter().next(), Node::parse(child))
-        else {
-            return Ok(None);
-        };
-        let tags = node.tags();
-        let place = Place {
-            child: child.to_owned(),
-            session,
-            number: node.number,
-            change: tags.and_then(|tags| tags.change).unwrap_or(stat.czxid),
-            is_old: true,
-            now: None,
-        };
-        Ok(Some((place, nodes_in(listed, &parent)?)))
-    }
-
-    /// Looks for the node of a claim whose request was not answered.
-    ///
-    /// What it finds is certain: the servers refuse what is left of an old connection once the session has another one.
-    async fn find_own(&self, claim: &Claim) -> Result<Option<(Place, Vec<Node>)>> {
-        let nodes = self.fresh_nodes(&claim.name).await?;
-        for node in nodes
-            .iter()
-            .filter(|node| node.is_of(&claim.id, Kind::Client))
-        {
-            let path = self.path(&claim.name, &node.child);
-            let found = self.one(data(&path, Watch::No)).await?;
-            if let Ok(wire::Answer::Data(_, stat)) = found
-                && stat.ephemeral_owner == self.wire.session().id
-            {
-                let known = self.claims.change(&claim.name, &claim.id, |entry| {
-                    (entry.child, entry.session) = (Some(node.child.clone()), stat.ephemeral_owner);
-                });
-                known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
-                return self.place_of(claim, &node.child).await;
-            }
-        }
-        Ok(None)
     }
 
     /// Decides a claim that has a place; `None` if that is gone.
@@ -438,7 +267,7 @@ impl Core {
     }
 
     /// Notes a lease, and tells its holder if others want the name already.
-    fn hold(&self, claim: &Claim, held: Held, is_waited_for: bool) -> Result<()> {
+    pub(super) fn hold(&self, claim: &Claim, held: Held, is_waited_for: bool) -> Result<()> {
         let wanted = self.claims.change(&claim.name, &claim.id, |entry| {
             entry.stage = Stage::Held(held);
             let is_wanted = is_waited_for || entry.is_rung;
@@ -541,112 +370,6 @@ impl Core {
         }
     }
 
-    /// Takes a place beside a holder of the same owner, in place of the own one.
-    async fn join(
-        &self,
-        claim: &Claim,
-        place: &Place,
-        mate: &Node,
-        found: Verdict,
-        asked: Tick,
-    ) -> Result<Joined> {
-        let path = self.path(&claim.name, &mate.child);
-        let read = self
-            .one(data(&path, Watch::No))
-            .await
-            .map_err(Error::in_doubt)?;
-        let Ok(wire::Answer::Data(bytes, stat)) = read else {
-            return Ok(Joined::Again);
-        };
-        let owner = NodeData::parse(&bytes).and_then(|data| data.owner);
-        if owner.as_deref() != claim.owner.as_ref().map(crate::Owner::as_str) {
-            return Ok(Joined::Stranger);
-        }
-        if !matches!(found, Verdict::Joins(_)) {
-            return Ok(Joined::Conflict);
-        }
-        let change = mate.tags().and_then(|tags| tags.change);
-        let change = change.unwrap_or(stat.czxid);
-        let fence = fence_of(change);
-        let fence = fence.ok_or_else(|| fault::in_doubt(TOO_MANY_ELECTIONS))?;
-        let mut tags = Tags::of(claim);
-        tags.change = Some(change);
-        let kind = match claim.life {
-            Life::Client => NodeKind::Ephemeral,
-            Life::Ttl => {
-                tags.kind = Kind::Hand;
-                NodeKind::Persistent
-            }
-        };
-        let child = tags.child(mate.mode, self.settings.layout, mate.number);
-        if !self
-            .replace(claim, &place.child, &child, kind, Some(&path))
-            .await?
-        {
-            return Ok(Joined::Again);
-        }
-        if claim.life == Life::Ttl {
-            self.claims.remove(&claim.name, &claim.id);
-            return Ok(Joined::In(Grant::new(fence, claim.ttl)));
-        }
-        let good_for = self
-            .good_for(place.session, asked, claim.ttl, Patience::Usual)
-            .await;
-        let valid = good_for.map_err(Error::in_doubt)?;
-        let now = self.clock.now();
-        let held = Held {
-            session: place.session,
-            fence,
-            fences: 1,
-            since: now,
-            ends: now + claim.ttl,
-            is_watched: false,
-        };
-        self.hold(claim, held, false)?;
-        Ok(Joined::In(Grant::new(fence, valid)))
-    }
-
-    /// Puts another node in the place of the claim's, if both it and `beside` are there.
-    async fn replace(
-        &self,
-        claim: &Claim,
-        old: &str,
-        new: &str,
-        kind: NodeKind,
-        beside: Option<&str>,
-    ) -> Result<bool> {
-        let create = Operation::Create {
-            path: self.path(&claim.name, new),
-            data: NodeData::of(claim).bytes(),
-            kind,
-        };
-        let path = self.path(&claim.name, old);
-        let check = beside.map(|path| Operation::Check {
-            path: path.to_owned(),
-        });
-        let mut operations: Vec<_> = check.into_iter().collect();
-        operations.extend([create, delete(&path, None)]);
-        // Either may be the one until the answer is there.
-        self.claims.change(&claim.name, &claim.id, |entry| {
-            (entry.stage, entry.child) = (Stage::Asked, None);
-        });
-        let done = self
-            .one(Operation::Multi(operations))
-            .await
-            .map_err(Error::in_doubt)?;
-        let child = match done {
-            Ok(_) => new,
-            Err(Code::NO_NODE | Code::NODE_EXISTS) => old,
-            Err(code) => return Err(fault::refused(code, &path).in_doubt()),
-        };
-        let known = self.claims.change(&claim.name, &claim.id, |entry| {
-            // The session is that of the node that was there before.
-            entry.child = Some(child.to_owned());
-        });
-        known.ok_or_else(|| fault::in_doubt(EXPIRED))?;
-        Ok(done.is_ok())
-    }
-
     /// Restarts the lease of a claim that is asked for again; `None` if it is over.
     async fn still_holds(
         &self,
@@ -680,96 +403,12 @@ impl Core {
         self.remind(ends, &claim.name, &claim.id);
         Ok(Some(Grant::new(held.fence, valid).with_fences(held.fences)))
     }
-
-    /// Ends leases by hand whose time is over; returns when the next one ends, or `None` if one has ended.
-    ///
-    /// The leader's clock decides: a write of our own tells what it shows.
-    async fn end_overdue(
-        &self,
-        claim: &Claim,
-        place: &mut Place,
-        before: &[Node],
-    ) -> Result<Option<Duration>> {
-        let now = match place.now.take() {
-            Some(now) => now,
-            None => {
-                let touch = Operation::SetData {
-                    path: self.path(&claim.name, &place.child),
-                    data: NodeData::of(claim).bytes(),
-                    version: None,
-                };
-                match self.one(touch).await.map_err(Error::in_doubt)? {
-                    Ok(wire::Answer::Written(stat)) => stat.mtime,
-                    _ => return Ok(None),
-                }
-            }
-        };
-        let by_ttl = before.iter().filter(|node| node.ends_by_ttl());
-        let paths: Vec<_> = by_ttl
-            .map(|node| self.path(&claim.name, &node.child))
-            .collect();
-        let reads = paths.iter().map(|path| data(path, Watch::No)).collect();
-        let answers = self.fly(reads).await.map_err(Error::in_doubt)?.answers;
-        let (mut next, mut ends) = (Duration::MAX, Vec::new());
-        for (path, answer) in paths.iter().zip(answers) {
-            let Ok(wire::Answer::Data(bytes, stat)) = answer else {
-                return Ok(None);
-            };
-            match left_of(&bytes, stat, now) {
-                Some(left) => next = next.min(left),
-                // Unless it was renewed.
-                None => ends.push(delete(path, Some(stat.version))),
-            }
-        }
-        if ends.is_empty() {
-            return Ok(Some(next));
-        }
-        self.fly(ends).await.map_err(Error::in_doubt)?;
-        Ok(None)
-    }
-
-    /// Goes on with a lease by hand that is there; `None` if it is not.
-    async fn resume_by_hand(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let nodes = self.fresh_nodes(&claim.name).await?;
-        let hand = nodes.iter().find(|node| node.is_of(&claim.id, Kind::Hand));
-        let Some(node) = hand else {
-            return Ok(None);
-        };
-        let renewed = self.extend_by_hand(&claim.name, node, claim.ttl).await?;
-        Ok(renewed.map(|fence| {
-            let fences = claim.fences.clamp(1, FENCES);
-            Grant::new(fence, claim.ttl).with_fences(fences)
-        }))
-    }
-}
-
-/// What came of taking a place beside a holder.
-enum Joined {
-    In(Grant),
-    Again,
-    Conflict,
-    Stranger,
-}
-
-/// What is left of a lease by hand at this moment of the leader's clock; `None` if it is over.
-pub(super) fn left_of(bytes: &[u8], stat: wire::Stat, now: i64) -> Option<Duration> {
-    // What cannot be read has no ttl, and nobody could ever end it.
-    let ttl = NodeData::parse(bytes).map_or(0, |data| data.ttl_ms);
-    let ends = stat
-        .mtime
-        .saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX));
-    let left = u64::try_from(ends.saturating_sub(now)).ok()?;
-    (left > 0).then(|| Duration::from_millis(left))
-}
-
-fn is_refused(parent_made: Option<&Result<wire::Answer, Code>>) -> bool {
-    matches!(parent_made, Some(Err(code)) if !matches!(*code, Code::NODE_EXISTS | Code::NO_NODE))
 }
 
 /// How often a decision is tried that others disturb.
-const ATTEMPTS: usize = 16;
+pub(super) const ATTEMPTS: usize = 16;
 
-const TOO_MANY_ELECTIONS: &str =
+pub(super) const TOO_MANY_ELECTIONS: &str =
     "after 131,072 elections of a leader a fence does not fit into 63 bits any more";
 
 /// How old a lease is before its node is watched: most are over by then.

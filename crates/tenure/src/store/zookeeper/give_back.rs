@@ -6,11 +6,9 @@ use crate::clock::Tick;
 use crate::driver::{Claim, Life, Loss, Release, Released, Renewal, Renewed};
 use crate::error::{Error, Result};
 use crate::name::{ClaimId, Fence, Name};
-use crate::store::session::fence::fence_of;
 use crate::store::session::judge::judge;
-use crate::store::zookeeper::acquire::left_of;
 use crate::store::zookeeper::claims::Stage;
-use crate::store::zookeeper::core::{Core, children, data, delete, nodes_in};
+use crate::store::zookeeper::core::{Core, children, delete, nodes_in};
 use crate::store::zookeeper::fault;
 use crate::store::zookeeper::node::{Kind, Node, NodeData, rows};
 use crate::store::zookeeper::wire::{Answer, Code, NodeKind, Operation, Patience, Watch};
@@ -85,58 +83,6 @@ impl Core {
         }
     }
 
-    async fn renew_by_hand(&self, renewal: &Renewal) -> Result<Renewed> {
-        let nodes = self.fresh_nodes(&renewal.name).await?;
-        let hand = nodes
-            .iter()
-            .find(|node| node.is_of(&renewal.claim, Kind::Hand));
-        if let Some(node) = hand.filter(|node| is_meant(node, renewal.fence))
-            && let Some(fence) = self
-                .extend_by_hand(&renewal.name, node, renewal.ttl)
-                .await?
-        {
-            let valid = renewal.ttl;
-            return Ok(Renewed::Extended { fence, valid });
-        }
-        Ok(Renewed::Lost(
-            self.loss(&renewal.name, &renewal.claim).await?,
-        ))
-    }
-
-    /// Restarts a lease by hand; `None` if it is over.
-    ///
-    /// Only a write tells what the leader's clock shows, so one that was over is written and then deleted.
-    pub(super) async fn extend_by_hand(
-        &self,
-        name: &Name,
-        node: &Node,
-        ttl: Duration,
-    ) -> Result<Option<Fence>> {
-        let path = self.path(name, &node.child);
-        let Ok(Answer::Data(bytes, stat)) = self.one(data(&path, Watch::No)).await? else {
-            return Ok(None);
-        };
-        let Some(found) = NodeData::parse(&bytes) else {
-            return Ok(None);
-        };
-        let write = Operation::SetData {
-            path: path.clone(),
-            data: found.with_ttl(ttl).bytes(),
-            version: Some(stat.version),
-        };
-        let written = match self.one(write).await? {
-            Ok(Answer::Written(written)) => written,
-            Ok(_) | Err(Code::NO_NODE | Code::BAD_VERSION) => return Ok(None),
-            Err(code) => return Err(fault::refused(code, &path)),
-        };
-        if left_of(&bytes, stat, written.mtime).is_none() {
-            self.one(delete(&path, Some(written.version))).await?.ok();
-            return Ok(None);
-        }
-        let change = node.tags().and_then(|tags| tags.change);
-        Ok(change.and_then(fence_of))
-    }
-
     /// Frees a lease.
     pub(super) async fn release(&self, release: &Release) -> Result<Released> {
         match release.life {
@@ -199,39 +145,8 @@ impl Core {
         }
     }
 
-    async fn release_by_hand(&self, release: &Release) -> Result<Released> {
-        let (name, id) = (&release.name, &release.claim);
-        let nodes = self.fresh_nodes(name).await?;
-        let hand = nodes.iter().find(|node| node.is_of(id, Kind::Hand));
-        if let Some(node) = hand.filter(|node| is_meant(node, release.fence)) {
-            let path = self.path(name, &node.child);
-            let now = self.server_now().await?;
-            let read = self.one(data(&path, Watch::No)).await?;
-            if let Ok(Answer::Data(bytes, stat)) = read
-                && left_of(&bytes, stat, now).is_some()
-            {
-                let stays = release.stays_taken;
-                let version = Some(stat.version);
-                let fence = node.tags().and_then(|tags| tags.change).and_then(fence_of);
-                let (done, nodes) = self
-                    .let_go(name, &node.child, stays, fence, version)
-                    .await?;
-                match done {
-                    Ok(_) => {
-                        return Ok(Released::Freed {
-                            left: left(&node.child, &nodes),
-                        });
-                    }
-                    Err(Code::NO_NODE | Code::BAD_VERSION) => {}
-                    Err(code) => return Err(fault::refused(code, &path)),
-                }
-            }
-        }
-        Ok(Released::NotHeld(self.loss(name, id).await?))
-    }
-
     /// Deletes a node, or lets the name stay taken by nobody in its place; lists who is left if the owner has a name.
-    async fn let_go(
+    pub(super) async fn let_go(
         &self,
         name: &Name,
         child: &str,
@@ -343,7 +258,7 @@ impl Core {
     }
 
     /// Why a claim does not hold a name.
-    async fn loss(&self, name: &Name, id: &ClaimId) -> Result<Loss> {
+    pub(super) async fn loss(&self, name: &Name, id: &ClaimId) -> Result<Loss> {
         let nodes = self.fresh_nodes(name).await?;
         let holders = judge(&rows(&nodes));
         let is_other = |node: &Node| node.tags().is_none_or(|tags| tags.claim != id.as_str());
@@ -354,14 +269,8 @@ impl Core {
     }
 }
 
-/// Whether a lease by hand has the fence that is meant.
-fn is_meant(node: &Node, fence: Option<Fence>) -> bool {
-    let change = node.tags().and_then(|tags| tags.change);
-    fence.is_none() || fence == change.and_then(fence_of)
-}
-
 /// How many claims of the owner of a node still hold the name: those that share its number.
-fn left(child: &str, nodes: &[Node]) -> u32 {
+pub(super) fn left(child: &str, nodes: &[Node]) -> u32 {
     let Some(own) = Node::parse(child) else {
         return 0;
     };

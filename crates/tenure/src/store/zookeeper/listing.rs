@@ -8,7 +8,7 @@ use crate::name::{ClaimId, Fence, Name, Owner};
 use crate::store::session::fence::fence_of;
 use crate::store::session::judge::judge;
 use crate::store::session::segment;
-use crate::store::zookeeper::acquire::left_of;
+use crate::store::zookeeper::by_hand::left_of;
 use crate::store::zookeeper::core::{Core, ServerClock, children, data, delete, nodes_in};
 use crate::store::zookeeper::fault;
 use crate::store::zookeeper::node::{Kind, Maker, Node, NodeData, rows};

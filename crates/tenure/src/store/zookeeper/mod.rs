@@ -7,7 +7,10 @@
 //! | `node` | the names and data of nodes |
 //! | `claims` | the claims of this client |
 //! | `core` | what all parts share |
-//! | `acquire` | how a claim gets its place, and finds out whether it holds the name |
+//! | `place` | how a claim gets its place in the line, and finds it again |
+//! | `acquire` | how a claim finds out whether it holds the name |
+//! | `join` | claims of one owner that hold together |
+//! | `by_hand` | leases that end by the leader's clock |
 //! | `give_back` | renewal, release, withdrawal |
 //! | `guarded` | writes that are accepted only while a lock is held |
 //! | `keeper` | tasks: the pulse of the session, timers of leases, what the wire tells |
@@ -19,6 +22,7 @@
 //! the nodes hold, stands in `docs/stores/zookeeper.md`.
 
 mod acquire;
+mod by_hand;
 mod claims;
 mod core;
 #[cfg(feature = "doctor")]
@@ -26,9 +30,11 @@ mod doctor;
 mod fault;
 mod give_back;
 mod guarded;
+mod join;
 mod keeper;
 mod listing;
 mod node;
+mod place;
 mod settings;
 mod wire;
 
