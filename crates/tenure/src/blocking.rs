@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use crate::by_hand::{Lease, LeaseRenewal};
 use crate::driver::{Capabilities, Entry, Holder, Loss};
 use crate::error::{Error, Result};
-use crate::guard::{Health, Outcome};
+use crate::guard::{Health, Outcome, RenewalFailure};
 use crate::name::{Fence, Name, Owner};
 use crate::once::{Once, Seen};
 use crate::with::check_held;
@@ -416,6 +416,12 @@ impl Guard {
     /// Returns the time until the lock is lost, if no renewal succeeds from now on.
     pub fn time_left(&self) -> Duration {
         self.inner().time_left()
+    }
+
+    /// Returns why the latest renewal failed, and for how long renewals have failed; see
+    /// [`Guard::renewal_failure`](crate::Guard::renewal_failure).
+    pub fn renewal_failure(&self) -> Option<RenewalFailure> {
+        self.inner().renewal_failure()
     }
 
     /// Waits until the lock is lost, and returns why: for a thread of its own that ends the work.
