@@ -36,8 +36,8 @@ pub(super) struct Supervisor<'a> {
     /// How much later than this process the guardian acts, so that it acts only if this process
     /// does not.
     slack: Duration,
-    /// When `max_hold` is reached.
-    max_hold: Option<Instant>,
+    /// Whether the lease ends by `max_hold` although its renewals succeed.
+    has_max_hold: bool,
     ending: Option<Ending>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Supervisor<'a> {
             grace: args.grace,
             notice: args.grace.min(lease / 3),
             slack: lease / 200,
-            max_hold: args.max_hold.map(|longest| Instant::now() + longest),
+            has_max_hold: args.max_hold.is_some(),
             ending: None,
         }
     }
@@ -117,7 +117,7 @@ impl<'a> Supervisor<'a> {
         if self.ending.is_none() && !left.is_zero() {
             self.guardian.end_after(left + self.slack);
             if left <= self.notice {
-                self.ask_to_end(self.why_now(now), now + left);
+                self.ask_to_end(self.why_now(), now + left);
             }
         }
         match &mut self.ending {
@@ -137,12 +137,11 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Returns why the lease is about to end, as far as this is known in advance.
-    fn why_now(&self, now: Instant) -> String {
-        let nearly = self.notice + self.slack * 10;
-        match self.max_hold {
-            Some(end) if end.saturating_duration_since(now) <= nearly => Loss::MaxHold.to_string(),
-            _ => self.with_cause("the lease could not be renewed in time"),
+    fn why_now(&self) -> String {
+        if self.has_max_hold && self.guard.renewal_failure().is_none() {
+            return Loss::MaxHold.to_string();
         }
+        self.with_cause("the lease could not be renewed in time")
     }
 
     /// Adds why renewals fail, and for how long they have.
