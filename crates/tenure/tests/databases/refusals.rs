@@ -101,7 +101,7 @@ async fn until_all_is_done(ann: &tenure::Client, bob: &tenure::Client) {
     assert!(bob.mutex("b").try_lock().await.unwrap().is_some());
     held.release().await.unwrap();
     let next = got(waiting).await;
-    let evicted = ann.evict(&"a".parse().unwrap()).await.unwrap();
+    let evicted = ann.evict("a").await.unwrap();
     assert_eq!(evicted[0].fence, next.fence());
     assert!(matches!(next.release().await, Ok(Outcome::NotHeld(_))));
     let reader = ann.rwlock("c").read().lock().await.unwrap();

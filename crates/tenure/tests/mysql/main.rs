@@ -4,6 +4,7 @@
 #[path = "../databases/mod.rs"]
 mod databases;
 mod dialect;
+mod hostile;
 #[path = "../../../tenure-testkit/tests/sql/session.rs"]
 #[expect(dead_code, reason = "the tests of the kit do more with it")]
 mod session;

@@ -6,6 +6,7 @@ mod bouncer;
 mod databases;
 mod dialect;
 mod durability;
+mod hostile;
 mod letters;
 #[path = "../../../tenure-testkit/tests/sql/session.rs"]
 #[expect(dead_code, reason = "the tests of the kit do more with it")]
