@@ -15,7 +15,7 @@ async fn hostile_a_claim_that_is_refused_in_line_does_not_keep_the_mailbox_open(
     let (ann, bob) = (open(&server.url()).await, impatient(&server).await);
     let held = ann.mutex("a").ttl(LONG).lock().await.unwrap();
     let other = hold_up(&server, "a");
-    let error = bob.mutex("a").ttl(LONG).lock().await.unwrap_err();
+    let error = bob.rwlock("a").read().ttl(LONG).lock().await.unwrap_err();
     println!("{}", chain(&error));
     assert!(error.nothing_changed(), "{error:?}");
     drop(other);
@@ -60,9 +60,9 @@ async fn hostile_shared_leases_that_are_held_up_do_not_hold_up_the_others() {
     drop(others);
 }
 
-/// The same with many more names than that: what a healthy client needs.
+/// The same for mutexes that others wait for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_line_for_one_held_up_name_does_not_hold_up_other_leases() {
+async fn hostile_leases_with_a_line_that_are_held_up_do_not_hold_up_the_others() {
     let server = Server::start().unwrap();
     let (client, bob) = (impatient(&server).await, open(&server.url()).await);
     let ttl = millis(9_000);
@@ -94,4 +94,70 @@ async fn hostile_a_line_for_one_held_up_name_does_not_hold_up_other_leases() {
         );
     }
     drop(others);
+}
+
+/// The work is done, but somebody else has had the lock meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_work_under_a_kept_lock_that_is_evicted_is_not_reported_as_done() {
+    let server = Server::start().unwrap();
+    let (ann, bob) = (open(&server.url()).await, open(&server.url()).await);
+    let lock = ann.mutex("a").keep(Duration::from_secs(60));
+    let (evicting, theirs) = (bob.clone(), bob.mutex("a").ttl(LONG));
+    let other = std::sync::Mutex::new(None);
+    let worked: Result<(), tenure::Error> = lock
+        .with(async |_| {
+            evicting.evict("a").await?;
+            let guard = theirs.try_lock().await?;
+            *other.lock().unwrap() = guard;
+            tokio::time::sleep(millis(1500)).await;
+            Ok(())
+        })
+        .await;
+    let Some(bobs) = other.lock().unwrap().take() else {
+        // The work was ended in time.
+        return assert!(worked.is_err());
+    };
+    let again = lock.try_lock().await.unwrap();
+    let fence = again.as_ref().map(tenure::Guard::fence);
+    println!("{worked:?}, bob holds {:?}, ann holds {fence:?}", bobs.fence());
+    assert_eq!(bobs.health(), Health::Held);
+    assert!(worked.is_err(), "the lock was lost before the work was done");
+    assert!(again.is_none(), "two hold the lock");
+}
+
+/// The same for whoever asks only afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_a_kept_lease_that_was_evicted_is_not_handed_out_again() {
+    let server = Server::start().unwrap();
+    let (ann, bob) = (open(&server.url()).await, open(&server.url()).await);
+    let lock = ann.mutex("a").keep(Duration::from_secs(60));
+    lock.lock().await.unwrap().release().await.unwrap();
+    bob.evict("a").await.unwrap();
+    let bobs = bob.mutex("a").ttl(LONG).lock().await.unwrap();
+    // Time for the message.
+    tokio::time::sleep(millis(3000)).await;
+    let again = lock.try_lock().await.unwrap();
+    let fence = again.as_ref().map(tenure::Guard::fence);
+    assert_eq!(bobs.health(), Health::Held);
+    assert!(again.is_none(), "ann has {fence:?}, bob {:?}", bobs.fence());
+}
+
+/// A lease by hand that expired was not evicted because somebody else was, later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_a_lease_that_expired_was_not_evicted() {
+    let server = Server::start().unwrap();
+    let (ann, memory) = (
+        open(&server.url()).await,
+        tenure::open("memory:hostile").await.unwrap(),
+    );
+    let mut losses = Vec::new();
+    for locks in [&memory, &ann] {
+        let lease = locks.mutex("a").ttl(millis(300)).lease().await.unwrap();
+        tokio::time::sleep(millis(600)).await;
+        let guard = locks.mutex("a").lock().await.unwrap();
+        locks.evict("a").await.unwrap();
+        drop(guard);
+        losses.push(locks.renew(&lease).await.unwrap());
+    }
+    assert_eq!(losses[0], losses[1]);
 }

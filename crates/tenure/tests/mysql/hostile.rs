@@ -1,9 +1,13 @@
 //! Attacks on MySQL and MariaDB that succeed.
 
+use std::time::{Duration, Instant};
+
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
+use mysql_async::{Conn, Opts, OptsBuilder, TxOpts};
+use tenure::{Guard, Health};
 use tenure_testkit::{MariaDbServer, Proxy};
 
+use crate::databases::hold_ups::{hold_up, impatient, locked};
 use crate::databases::{
     LONG, chain, entry, millis, open, open_hasty, until_waiting, waiter, with,
 };
@@ -122,4 +126,55 @@ async fn hostile_a_grant_that_is_committed_is_not_reported_as_unchanged() {
             drop(locked);
         }
     }
+}
+
+async fn read_on(url: &str, guard: &Guard, pause: Duration, until: Instant) {
+    let url = url.replacen("mariadb://", "mysql://", 1);
+    let options = OptsBuilder::from_opts(Opts::from_url(&url).unwrap()).prefer_socket(false);
+    let mut connection = Conn::new(options).await.unwrap();
+    while Instant::now() < until {
+        let options = TxOpts::default();
+        let mut tx = connection.start_transaction(options).await.unwrap();
+        if let Err(error) = guard.hold_in(&mut tx).await {
+            println!("{pause:?}: {}", chain(&error));
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        tx.commit().await.unwrap();
+    }
+}
+
+/// Another lease of the same client is held up, so that renewals do not even try rows that readers prove.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_readers_without_a_gap_do_not_starve_renewals_beside_a_held_up_lease() {
+    let server = MariaDbServer::start().unwrap();
+    let (ann, bob) = (impatient(&server).await, impatient(&server).await);
+    let ttl = millis(12_000);
+    let mutex = locked(&ann, "exclusive", ttl).await;
+    let mut guards = Vec::new();
+    for locks in [&ann, &bob] {
+        guards.push(locks.rwlock("read").read().ttl(ttl).lock().await.unwrap());
+    }
+    let held_up = hold_up(&server, mutex.name().as_str());
+    let end = Instant::now() + 2 * ttl;
+    let url = server.url();
+    let watch = async {
+        while Instant::now() < end {
+            tokio::time::sleep(millis(50)).await;
+            for guard in &guards {
+                let health = guard.health();
+                assert!(!matches!(health, Health::Lost(_)), "a reader: {health:?}");
+            }
+        }
+    };
+    tokio::join!(
+        watch,
+        read_on(&url, &guards[0], millis(130), end),
+        read_on(&url, &guards[1], millis(170), end),
+        read_on(&url, &guards[0], millis(190), end),
+        read_on(&url, &guards[1], millis(230), end),
+        read_on(&url, &guards[0], millis(290), end),
+        read_on(&url, &guards[1], millis(310), end),
+    );
+    drop(held_up);
 }
