@@ -161,3 +161,67 @@ async fn hostile_a_lease_that_expired_was_not_evicted() {
     }
     assert_eq!(losses[0], losses[1]);
 }
+
+/// Many ask for one name that somebody keeps locked; renewals of other names wait for the same few connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_requests_for_a_held_up_name_do_not_cost_other_leases() {
+    let server = Server::start().unwrap();
+    let client = impatient(&server).await;
+    locked(&client, "hot", LONG).await.release().await.unwrap();
+    let innocent = locked(&client, "innocent", millis(9000)).await;
+    let other = hold_up(&server, "hot");
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let lock = client.mutex("hot").ttl(LONG);
+        tasks.spawn(async move {
+            loop {
+                let _ = lock.try_lock().await;
+                tokio::time::sleep(millis(50)).await;
+            }
+        });
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < millis(30_000) {
+        tokio::time::sleep(millis(100)).await;
+        let health = innocent.health();
+        assert!(
+            !matches!(health, Health::Lost(_)),
+            "{health:?} after {:?}",
+            begun.elapsed()
+        );
+    }
+    tasks.abort_all();
+    drop(other);
+}
+
+/// An operator interrupts a statement whose commit waits for a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_a_commit_that_is_interrupted_is_not_reported_as_unchanged() {
+    let server = dialect::stallable(Server::builder()).start().unwrap();
+    let (client, other) = (open(&server.url()).await, open(&server.url()).await);
+    for name in ["known", "new"] {
+        if name == "known" {
+            let guard = other.mutex(name).ttl(LONG).lock().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        dialect::stall_commits(&server);
+        let lock = client.mutex(name).ttl(LONG);
+        let locking = tokio::spawn(async move { lock.try_lock().await });
+        for _ in 0..5 {
+            tokio::time::sleep(millis(200)).await;
+            dialect::interrupt(&server);
+        }
+        dialect::resume_commits(&server);
+        let locked = locking.await.unwrap();
+        match &locked {
+            Ok(guard) => println!("{name}: {}", guard.is_some()),
+            Err(error) => println!("{name}: {}", chain(error)),
+        }
+        client.settled().await;
+        let holders = crate::databases::entry(&other, name).await.holders.len();
+        if matches!(&locked, Err(error) if error.nothing_changed()) {
+            assert_eq!(holders, 0, "nothing was changed");
+        }
+        drop(locked);
+    }
+}

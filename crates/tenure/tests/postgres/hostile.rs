@@ -172,3 +172,33 @@ async fn hostile_a_client_that_may_not_end_sessions_goes_on_after_a_late_answer(
     }
     panic!("{:?} after {:?}: {last}", guard.health(), begun.elapsed());
 }
+
+/// A pooler gives up on a statement whose commit waits for a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_a_commit_that_a_pooler_gives_up_is_not_reported_as_unchanged() {
+    let server = PostgresServer::start().unwrap();
+    let hasty = [("query_timeout", "1")];
+    let bouncer = PgBouncer::start_with(&server, PoolMode::Transaction, &hasty).unwrap();
+    let (client, other) = (open(&bouncer.url()).await, open(&server.url()).await);
+    for name in ["known", "new"] {
+        if name == "known" {
+            let guard = other.mutex(name).ttl(LONG).lock().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        crate::dialect::stall_commits(&server);
+        let locked = client.mutex(name).ttl(LONG).try_lock().await;
+        match &locked {
+            Ok(guard) => println!("{name}: {}", guard.is_some()),
+            Err(error) => println!("{name}: {}", chain(error)),
+        }
+        crate::dialect::resume_commits(&server);
+        client.settled().await;
+        tokio::time::sleep(millis(1000)).await;
+        let holders = crate::databases::entry(&other, name).await.holders.len();
+        println!("{name}: {holders} holders");
+        if matches!(&locked, Err(error) if error.nothing_changed()) {
+            assert_eq!(holders, 0, "nothing was changed");
+        }
+        drop(locked);
+    }
+}
