@@ -119,9 +119,15 @@ async fn hostile_work_under_a_kept_lock_that_is_evicted_is_not_reported_as_done(
     };
     let again = lock.try_lock().await.unwrap();
     let fence = again.as_ref().map(tenure::Guard::fence);
-    println!("{worked:?}, bob holds {:?}, ann holds {fence:?}", bobs.fence());
+    println!(
+        "{worked:?}, bob holds {:?}, ann holds {fence:?}",
+        bobs.fence()
+    );
     assert_eq!(bobs.health(), Health::Held);
-    assert!(worked.is_err(), "the lock was lost before the work was done");
+    assert!(
+        worked.is_err(),
+        "the lock was lost before the work was done"
+    );
     assert!(again.is_none(), "two hold the lock");
 }
 

@@ -8,9 +8,7 @@ use tenure::{Guard, Health};
 use tenure_testkit::{MariaDbServer, Proxy};
 
 use crate::databases::hold_ups::{hold_up, impatient, locked};
-use crate::databases::{
-    LONG, chain, entry, millis, open, open_hasty, until_waiting, waiter, with,
-};
+use crate::databases::{LONG, chain, entry, millis, open, open_hasty, until_waiting, waiter, with};
 use crate::dialect;
 
 async fn by_socket(server: &MariaDbServer) -> Conn {

@@ -47,14 +47,15 @@ async fn hostile_a_client_behind_a_pooler_of_sessions_does_not_end_connections_o
     // Another process comes, and gets what was ann's; it is idle at first.
     let bob = open(&bouncer.url()).await;
     bob.list(None).await.unwrap();
-    let pids = "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'tenure'";
+    let pids = "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name LIKE 'tenure%'";
     let bobs = server.sql(pids);
     assert!(!bobs.is_empty());
     proxy.set(Fault::Pass);
     let _ = ann.list(None).await;
     let now = server.sql(pids);
     assert!(
-        now.split(' ').any(|pid| bobs.split(' ').any(|bob| bob == pid)),
+        now.split(' ')
+            .any(|pid| bobs.split(' ').any(|bob| bob == pid)),
         "bob had {bobs}, and now there is {now}"
     );
 }
@@ -143,7 +144,14 @@ async fn hostile_a_user_with_a_default_role_can_open_the_store() {
     server.sql("ALTER ROLE tenure SET role = 'locker'");
     let opened = tenure::open(&server.url()).await;
     let client = opened.unwrap_or_else(|error| panic!("{}", chain(&error)));
-    client.mutex("a").lock().await.unwrap().release().await.unwrap();
+    client
+        .mutex("a")
+        .lock()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
 }
 
 /// A server on which not everybody may end sessions: one late answer must not end the client for good.

@@ -178,7 +178,7 @@ impl<D: Database> Sql<D> {
             client: self.client(release.life),
             fence: release.fence,
         };
-        let mut lent = self.pool.lend().await?;
+        let mut lent = self.pool.lend_for_leases().await?;
         let gave = timeout(self.pool.timeout(), lent.give(&give)).await;
         let gave = lent.ended(gave);
         if D::RELEASES_LAZILY && matches!(gave, Ok(None)) {
@@ -197,7 +197,7 @@ impl<D: Database> Sql<D> {
             ttl: micros(renewal.ttl),
         });
         let extensions: Vec<_> = extensions.collect();
-        let mut lent = self.pool.lend().await?;
+        let mut lent = self.pool.lend_for_leases().await?;
         let extended = timeout(self.pool.timeout(), lent.extend(&extensions)).await;
         lent.ended(extended)
     }
@@ -220,7 +220,7 @@ impl<D: Database> Sql<D> {
     async fn renew_unlocked(&self, renewals: &[&Renewal]) -> Result<Vec<Result<Renewed>>> {
         let names: Vec<_> = renewals.iter().map(|renewal| &renewal.name).collect();
         let are_free: Vec<bool> = retried!(self, async {
-            let mut lent = self.pool.lend().await?;
+            let mut lent = self.pool.lend_for_leases().await?;
             let unlocked = timeout(self.pool.timeout(), lent.unlocked(&names)).await;
             lent.ended(unlocked)
         })?;
@@ -292,13 +292,15 @@ impl<D: Database> Driver for Sql<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        // It may be in line from an earlier request.
+        let was_known = self.mailbox.has(&claim.name, &claim.id);
         if claim.tell_if_wanted {
             self.mailbox.expect(&claim.name, &claim.id);
             self.mailbox.open().await;
         }
         let answer = self.take_or_queue(claim).await;
-        if matches!(&answer, Err(error) if error.nothing_changed()) {
-            self.mailbox.forget(&claim.name, &claim.id);
+        if !was_known && matches!(&answer, Err(error) if error.nothing_changed()) {
+            self.mailbox.remove(&claim.name, &claim.id);
         }
         answer
     }
