@@ -1,12 +1,12 @@
 //! Faults that all databases have in common, on the kind of server that the test program names.
 
+mod attacks;
 mod clocks;
 pub(crate) mod crashes;
 mod endings;
 mod evictions;
 mod failover;
 pub(crate) mod hold_ups;
-mod hostile;
 mod isolation;
 mod late;
 mod mailbox;

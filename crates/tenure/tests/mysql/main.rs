@@ -1,10 +1,10 @@
 //! MySQL and MariaDB: the contract on a real server, and what only they do.
 #![cfg(target_os = "linux")]
 
+mod attacks;
 #[path = "../databases/mod.rs"]
 mod databases;
 mod dialect;
-mod hostile;
 #[path = "../../../tenure-testkit/tests/sql/session.rs"]
 #[expect(dead_code, reason = "the tests of the kit do more with it")]
 mod session;

@@ -1,12 +1,12 @@
 //! PostgreSQL: the contract on a real server, and what only PostgreSQL does.
 #![cfg(target_os = "linux")]
 
+mod attacks;
 mod bouncer;
 #[path = "../databases/mod.rs"]
 mod databases;
 mod dialect;
 mod durability;
-mod hostile;
 mod letters;
 #[path = "../../../tenure-testkit/tests/sql/session.rs"]
 #[expect(dead_code, reason = "the tests of the kit do more with it")]

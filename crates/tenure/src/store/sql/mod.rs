@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Grant, Holder, Life, Loss, Mode,
@@ -240,21 +240,34 @@ impl<D: Database> Sql<D> {
         Ok(answers.collect())
     }
 
-    /// Renews one by one what could not be extended by one statement.
+    /// Renews one by one what could not be extended by one statement, for as long as one request may take: those that
+    /// were extended must not wait for others whose rows are locked.
     async fn renew_the_rest(
         &self,
         renewals: &[&Renewal],
         extended: Vec<Option<crate::Fence>>,
     ) -> Vec<Result<Renewed>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for (renewal, fence) in renewals.iter().zip(extended) {
+        let end = Instant::now() + self.settings.timeout;
+        let (mut answers, mut rest) = (Vec::with_capacity(renewals.len()), Vec::new());
+        for (index, (renewal, fence)) in renewals.iter().zip(extended).enumerate() {
             answers.push(match fence {
                 Some(fence) => Ok(Renewed::Extended {
                     fence,
                     valid: renewal.ttl,
                 }),
-                None => self.renew_one(renewal).await,
+                None => {
+                    rest.push(index);
+                    Ok(Renewed::Unknown)
+                }
             });
+        }
+        // Not always the same ones first: of those that are left over, each gets its turn in time.
+        fastrand::shuffle(&mut rest);
+        for index in rest {
+            let Ok(answer) = timeout_at(end, self.renew_one(renewals[index])).await else {
+                break;
+            };
+            answers[index] = answer;
         }
         answers
     }

@@ -1,4 +1,4 @@
-//! Attacks on PostgreSQL that succeed.
+//! What once broke the store: connections that are abandoned, roles, poolers, rows that somebody keeps locked.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ async fn connect(url: &str) -> tokio_postgres::Client {
 
 /// The pooler gives the same server connection to the next client connection, which ends itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_client_behind_a_pooler_of_sessions_does_not_end_its_own_connection() {
+async fn a_client_behind_a_pooler_of_sessions_does_not_end_its_own_connection() {
     let server = PostgresServer::start().unwrap();
     let bouncer = PgBouncer::start(&server, PoolMode::Session).unwrap();
     let proxy = Proxy::start(bouncer.port()).unwrap();
@@ -35,7 +35,7 @@ async fn hostile_a_client_behind_a_pooler_of_sessions_does_not_end_its_own_conne
 
 /// The pooler has given the connection to another process, which also has locks here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_client_behind_a_pooler_of_sessions_does_not_end_connections_of_others() {
+async fn a_client_behind_a_pooler_of_sessions_does_not_end_connections_of_others() {
     let server = PostgresServer::start().unwrap();
     let bouncer = PgBouncer::start(&server, PoolMode::Session).unwrap();
     let proxy = Proxy::start(bouncer.port()).unwrap();
@@ -60,81 +60,9 @@ async fn hostile_a_client_behind_a_pooler_of_sessions_does_not_end_connections_o
     );
 }
 
-/// One table, named with and without its schema: leases exclude each other, and so should the locks of rows.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_the_lock_of_a_row_is_the_same_with_and_without_the_default_schema() {
-    let server = PostgresServer::start().unwrap();
-    let plain = open(&server.url()).await;
-    let named = open(&crate::databases::with(&server.url(), "schema=public")).await;
-    let held = plain.mutex("a").lock().await.unwrap();
-    assert!(named.mutex("a").try_lock().await.unwrap().is_none());
-    drop(held);
-    let (mut a, mut b) = (connect(&server.url()).await, connect(&server.url()).await);
-    let (mut first, mut second) = (
-        a.transaction().await.unwrap(),
-        b.transaction().await.unwrap(),
-    );
-    assert!(plain.row("a").try_lock_in(&mut first).await.unwrap());
-    let both = named.row("a").try_lock_in(&mut second).await.unwrap();
-    assert!(!both, "two transactions hold the lock of one row");
-}
-
-/// Readers follow each other without a gap, each for less than half a second.
-async fn read_on(url: &str, guard: &Guard, pause: Duration, until: Instant) {
-    let mut connection = connect(url).await;
-    while Instant::now() < until {
-        let mut tx = connection.transaction().await.unwrap();
-        if let Err(error) = guard.hold_in(&mut tx).await {
-            println!("{pause:?}: {}", chain(&error));
-            return;
-        }
-        tokio::time::sleep(pause).await;
-        tx.commit().await.unwrap();
-    }
-}
-
-async fn starve(ann: &Client, bob: &Client, server: &PostgresServer, also: Option<&Guard>) {
-    let ttl = millis(12_000);
-    let mut guards = Vec::new();
-    for locks in [ann, bob] {
-        guards.push(locks.rwlock("read").read().ttl(ttl).lock().await.unwrap());
-    }
-    let held_up = also.map(|guard| hold_up(server, guard.name().as_str()));
-    let end = Instant::now() + 2 * ttl;
-    let url = server.url();
-    let watch = async {
-        while Instant::now() < end {
-            tokio::time::sleep(millis(50)).await;
-            for guard in &guards {
-                let health = guard.health();
-                assert!(!matches!(health, Health::Lost(_)), "a reader: {health:?}");
-            }
-        }
-    };
-    tokio::join!(
-        watch,
-        read_on(&url, &guards[0], millis(130), end),
-        read_on(&url, &guards[1], millis(170), end),
-        read_on(&url, &guards[0], millis(190), end),
-        read_on(&url, &guards[1], millis(230), end),
-        read_on(&url, &guards[0], millis(290), end),
-        read_on(&url, &guards[1], millis(310), end),
-    );
-    drop(held_up);
-}
-
-/// Another lease of the same client is held up, so that renewals do not even try rows that readers prove.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_readers_without_a_gap_do_not_starve_renewals_beside_a_held_up_lease() {
-    let server = PostgresServer::start().unwrap();
-    let (ann, bob) = (impatient(&server).await, impatient(&server).await);
-    let mutex = locked(&ann, "exclusive", millis(12_000)).await;
-    starve(&ann, &bob, &server, Some(&mutex)).await;
-}
-
 /// A role that a login switches to by default, as where all tables belong to one role.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_user_with_a_default_role_can_open_the_store() {
+async fn a_user_with_a_default_role_can_open_the_store() {
     let server = PostgresServer::start().unwrap();
     open(&server.url()).await.list(None).await.unwrap();
     server.sql("CREATE ROLE locker");
@@ -156,7 +84,7 @@ async fn hostile_a_user_with_a_default_role_can_open_the_store() {
 
 /// A server on which not everybody may end sessions: one late answer must not end the client for good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_client_that_may_not_end_sessions_goes_on_after_a_late_answer() {
+async fn a_client_that_may_not_end_sessions_goes_on_after_a_late_answer() {
     let server = PostgresServer::start().unwrap();
     server.sql(
         "DO $$ DECLARE f regprocedure; BEGIN \
@@ -183,7 +111,7 @@ async fn hostile_a_client_that_may_not_end_sessions_goes_on_after_a_late_answer(
 
 /// A pooler gives up on a statement whose commit waits for a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_commit_that_a_pooler_gives_up_is_not_reported_as_unchanged() {
+async fn a_commit_that_a_pooler_gives_up_is_not_reported_as_unchanged() {
     let server = PostgresServer::start().unwrap();
     let hasty = [("query_timeout", "1")];
     let bouncer = PgBouncer::start_with(&server, PoolMode::Transaction, &hasty).unwrap();
@@ -209,4 +137,40 @@ async fn hostile_a_commit_that_a_pooler_gives_up_is_not_reported_as_unchanged() 
         }
         drop(locked);
     }
+}
+
+/// Somebody keeps the rows of mutexes locked that others wait for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_with_a_line_that_are_held_up_do_not_hold_up_the_others() {
+    let server = PostgresServer::start().unwrap();
+    let (client, bob) = (impatient(&server).await, open(&server.url()).await);
+    let ttl = millis(9_000);
+    let mut waited_for = Vec::new();
+    for number in 0..4 {
+        let name = format!("a {number}");
+        waited_for.push(locked(&client, &name, ttl).await);
+        let waiting = crate::databases::waiter(&bob, &name, LONG);
+        until("a waiter", async || {
+            let entry = crate::databases::entry(&bob, &name).await;
+            entry.waiters.len() == 1
+        })
+        .await;
+        drop(waiting);
+    }
+    let innocent = locked(&client, "innocent", ttl).await;
+    let others: Vec<_> = waited_for
+        .iter()
+        .map(|guard| hold_up(&server, guard.name().as_str()))
+        .collect();
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * ttl {
+        tokio::time::sleep(millis(100)).await;
+        let health = innocent.health();
+        assert!(
+            !matches!(health, Health::Lost(_)),
+            "{health:?} after {:?}",
+            begun.elapsed()
+        );
+    }
+    drop(others);
 }

@@ -1,4 +1,4 @@
-//! Attacks on both databases that succeed.
+//! What once broke the stores: rows that somebody keeps locked, evictions of kept leases, refusals in line.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::{Server, dialect};
 
 /// A claim that could not be written must not leave a listener and an interest behind for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_claim_that_is_refused_in_line_does_not_keep_the_mailbox_open() {
+async fn a_claim_that_is_refused_in_line_does_not_keep_the_mailbox_open() {
     let server = Server::start().unwrap();
     let (ann, bob) = (open(&server.url()).await, impatient(&server).await);
     let held = ann.mutex("a").ttl(LONG).lock().await.unwrap();
@@ -33,7 +33,7 @@ async fn hostile_a_claim_that_is_refused_in_line_does_not_keep_the_mailbox_open(
 /// Renewals of leases that are shared or waited for are done one after the other: each that is held up takes
 /// `timeout=`, and the others of the batch wait for it, also those that the database has renewed long ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_shared_leases_that_are_held_up_do_not_hold_up_the_others() {
+async fn shared_leases_that_are_held_up_do_not_hold_up_the_others() {
     let server = Server::start().unwrap();
     let client = impatient(&server).await;
     let ttl = millis(12_000);
@@ -60,45 +60,9 @@ async fn hostile_shared_leases_that_are_held_up_do_not_hold_up_the_others() {
     drop(others);
 }
 
-/// The same for mutexes that others wait for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_leases_with_a_line_that_are_held_up_do_not_hold_up_the_others() {
-    let server = Server::start().unwrap();
-    let (client, bob) = (impatient(&server).await, open(&server.url()).await);
-    let ttl = millis(9_000);
-    let mut waited_for = Vec::new();
-    for number in 0..4 {
-        let name = format!("a {number}");
-        waited_for.push(locked(&client, &name, ttl).await);
-        let waiting = crate::databases::waiter(&bob, &name, LONG);
-        until("a waiter", async || {
-            let entry = crate::databases::entry(&bob, &name).await;
-            entry.waiters.len() == 1
-        })
-        .await;
-        drop(waiting);
-    }
-    let innocent = locked(&client, "innocent", ttl).await;
-    let others: Vec<_> = waited_for
-        .iter()
-        .map(|guard| hold_up(&server, guard.name().as_str()))
-        .collect();
-    let begun = Instant::now();
-    while begun.elapsed() < 2 * ttl {
-        tokio::time::sleep(millis(100)).await;
-        let health = innocent.health();
-        assert!(
-            !matches!(health, Health::Lost(_)),
-            "{health:?} after {:?}",
-            begun.elapsed()
-        );
-    }
-    drop(others);
-}
-
 /// The work is done, but somebody else has had the lock meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_work_under_a_kept_lock_that_is_evicted_is_not_reported_as_done() {
+async fn work_under_a_kept_lock_that_is_evicted_is_not_reported_as_done() {
     let server = Server::start().unwrap();
     let (ann, bob) = (open(&server.url()).await, open(&server.url()).await);
     let lock = ann.mutex("a").keep(Duration::from_secs(60));
@@ -133,7 +97,7 @@ async fn hostile_work_under_a_kept_lock_that_is_evicted_is_not_reported_as_done(
 
 /// The same for whoever asks only afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_kept_lease_that_was_evicted_is_not_handed_out_again() {
+async fn a_kept_lease_that_was_evicted_is_not_handed_out_again() {
     let server = Server::start().unwrap();
     let (ann, bob) = (open(&server.url()).await, open(&server.url()).await);
     let lock = ann.mutex("a").keep(Duration::from_secs(60));
@@ -148,29 +112,9 @@ async fn hostile_a_kept_lease_that_was_evicted_is_not_handed_out_again() {
     assert!(again.is_none(), "ann has {fence:?}, bob {:?}", bobs.fence());
 }
 
-/// A lease by hand that expired was not evicted because somebody else was, later.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_lease_that_expired_was_not_evicted() {
-    let server = Server::start().unwrap();
-    let (ann, memory) = (
-        open(&server.url()).await,
-        tenure::open("memory:hostile").await.unwrap(),
-    );
-    let mut losses = Vec::new();
-    for locks in [&memory, &ann] {
-        let lease = locks.mutex("a").ttl(millis(300)).lease().await.unwrap();
-        tokio::time::sleep(millis(600)).await;
-        let guard = locks.mutex("a").lock().await.unwrap();
-        locks.evict("a").await.unwrap();
-        drop(guard);
-        losses.push(locks.renew(&lease).await.unwrap());
-    }
-    assert_eq!(losses[0], losses[1]);
-}
-
 /// Many ask for one name that somebody keeps locked; renewals of other names wait for the same few connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_requests_for_a_held_up_name_do_not_cost_other_leases() {
+async fn requests_for_a_held_up_name_do_not_cost_other_leases() {
     let server = Server::start().unwrap();
     let client = impatient(&server).await;
     locked(&client, "hot", LONG).await.release().await.unwrap();
@@ -187,7 +131,7 @@ async fn hostile_requests_for_a_held_up_name_do_not_cost_other_leases() {
         });
     }
     let begun = Instant::now();
-    while begun.elapsed() < millis(30_000) {
+    while begun.elapsed() < millis(12_000) {
         tokio::time::sleep(millis(100)).await;
         let health = innocent.health();
         assert!(
@@ -202,7 +146,7 @@ async fn hostile_requests_for_a_held_up_name_do_not_cost_other_leases() {
 
 /// An operator interrupts a statement whose commit waits for a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_a_commit_that_is_interrupted_is_not_reported_as_unchanged() {
+async fn a_commit_that_is_interrupted_is_not_reported_as_unchanged() {
     let server = dialect::stallable(Server::builder()).start().unwrap();
     let (client, other) = (open(&server.url()).await, open(&server.url()).await);
     for name in ["known", "new"] {
