@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::{Kind, Server};
 
 /// Somebody who keeps a row to itself until told otherwise.
-fn hold_up(server: &Server, name: &str) -> Session {
+pub(crate) fn hold_up(server: &Server, name: &str) -> Session {
     let mut session = Session::open::<Kind>(server.port());
     session.send("BEGIN");
     let row = format!("SELECT 'mine', name FROM tenure_lock WHERE name = '{name}' FOR UPDATE");
@@ -22,7 +22,7 @@ fn hold_up(server: &Server, name: &str) -> Session {
     session
 }
 
-async fn impatient(server: &Server) -> tenure::Client {
+pub(crate) async fn impatient(server: &Server) -> tenure::Client {
     let url = format!("{}?timeout=2s&connect_timeout=20s", server.url());
     tenure::open(&url).await.unwrap()
 }
@@ -131,7 +131,7 @@ async fn hold_up_some_of_many(count: usize, held_up: Range<usize>) {
 }
 
 /// Takes a free lock, also if the machine stands still for longer than its client waits.
-async fn locked(client: &Client, name: &str, ttl: Duration) -> Guard {
+pub(crate) async fn locked(client: &Client, name: &str, ttl: Duration) -> Guard {
     let mut guard = None;
     until(&format!("{name} to be granted"), async || {
         guard = client.mutex(name).ttl(ttl).lock().await.ok();

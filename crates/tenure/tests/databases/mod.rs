@@ -1,11 +1,12 @@
 //! Faults that all databases have in common, on the kind of server that the test program names.
 
+mod attacks;
 mod clocks;
-mod crashes;
+pub(crate) mod crashes;
 mod endings;
 mod evictions;
 mod failover;
-mod hold_ups;
+pub(crate) mod hold_ups;
 mod isolation;
 mod late;
 mod mailbox;

@@ -1,6 +1,7 @@
 //! MySQL and MariaDB: the contract on a real server, and what only they do.
 #![cfg(target_os = "linux")]
 
+mod attacks;
 #[path = "../databases/mod.rs"]
 mod databases;
 mod dialect;

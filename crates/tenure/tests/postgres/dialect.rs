@@ -6,7 +6,7 @@ use tenure_testkit::{PostgresBuilder, PostgresServer};
 pub(crate) fn end_sessions(server: &PostgresServer) -> usize {
     number(
         server,
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tenure'",
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'tenure%'",
     )
 }
 
@@ -14,13 +14,13 @@ pub(crate) fn end_sessions(server: &PostgresServer) -> usize {
 pub(crate) fn end_some_sessions(server: &PostgresServer) {
     server.sql(
         "SELECT count(pg_terminate_backend(pid)) FROM \
-         (SELECT pid FROM pg_stat_activity WHERE application_name = 'tenure' ORDER BY random() LIMIT 5) AS few",
+         (SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'tenure%' ORDER BY random() LIMIT 5) AS few",
     );
 }
 
 /// Interrupts what clients ask for at the moment.
 pub(crate) fn interrupt(server: &PostgresServer) {
-    server.sql("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tenure'");
+    server.sql("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'tenure%'");
 }
 
 /// How many clients listen.

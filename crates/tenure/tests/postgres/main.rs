@@ -1,6 +1,7 @@
 //! PostgreSQL: the contract on a real server, and what only PostgreSQL does.
 #![cfg(target_os = "linux")]
 
+mod attacks;
 mod bouncer;
 #[path = "../databases/mod.rs"]
 mod databases;

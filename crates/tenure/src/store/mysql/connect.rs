@@ -7,9 +7,10 @@ use mysql_async::{Conn, OptsBuilder};
 use tokio::time::Instant;
 
 use crate::error::Result;
+use crate::random::random_u128;
 use crate::schemes;
 use crate::store::mysql::connection::MysqlId;
-use crate::store::mysql::{Mysql, fault};
+use crate::store::mysql::{Mysql, doorbell, fault};
 use crate::store::sql::FORMAT;
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
 use crate::store::sql::settings::Settings;
@@ -129,16 +130,27 @@ pub(super) async fn limit_statements(connection: &mut Conn, timeout: Duration) -
     connection.query_drop(set).await.map_err(fault::of)
 }
 
-/// Returns what the server calls a connection; `None` behind a proxy, whose connections others use too.
+/// Marks a connection so that others of this client can end it; `None` behind a proxy, whose connections others use too, and
+/// where the server has no named locks.
 pub(super) async fn id(connection: &mut Conn) -> Outcome<Option<MysqlId>> {
-    let found: Option<(u32, String)> = connection
-        .query_first(
-            "SELECT id, host FROM information_schema.processlist WHERE id = CONNECTION_ID()",
-        )
+    // A proxy may answer a bare CONNECTION_ID() itself.
+    let number: Option<u32> = connection
+        .query_first("SELECT id FROM information_schema.processlist WHERE id = CONNECTION_ID()")
         .await
         .map_err(fault::of)?;
-    let found = found.filter(|(number, _)| *number == connection.id());
-    Ok(found.map(|(number, host)| MysqlId { number, host }))
+    let own = connection.id();
+    if number != Some(own) {
+        return Ok(None);
+    }
+    let lock = format!("tenure:connection:{:032x}", random_u128());
+    match doorbell::take(connection, &lock, 0).await {
+        Ok(taken) => Ok((taken == Some((1, own))).then_some(MysqlId { lock })),
+        Err(fault) if fault.kind == FaultKind::Unknown => Err(fault),
+        Err(fault) => {
+            tracing::debug!(error = %fault.source, "a connection cannot be marked");
+            Ok(None)
+        }
+    }
 }
 
 #[cfg(feature = "mysql-tls")]

@@ -26,11 +26,12 @@ pub(crate) struct MysqlConnection {
     id: Option<MysqlId>,
 }
 
-/// The number of a connection, and where it comes from: numbers begin again when the server does.
+/// A named lock that a connection holds until it ends, with a random name.
+///
+/// Numbers of connections are no ids, since they begin again when the server does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MysqlId {
-    pub(super) number: u32,
-    pub(super) host: String,
+    pub(super) lock: String,
 }
 
 impl MysqlConnection {
@@ -118,16 +119,13 @@ impl Connection for MysqlConnection {
     }
 
     async fn end(&mut self, abandoned: &[MysqlId]) -> Outcome<usize> {
-        let look = "SELECT host FROM information_schema.processlist WHERE id = ?";
         let mut left = 0;
         for id in abandoned {
-            let found = self.connection.exec_first(look, (id.number,)).await;
-            let found: Option<String> = found.map_err(fault::of)?;
-            if found.as_ref() != Some(&id.host) {
+            let Some(number) = doorbell::holder(&mut self.connection, &id.lock).await? else {
                 continue;
-            }
+            };
             left += 1;
-            let killed = self.connection.query_drop(format!("KILL {}", id.number));
+            let killed = self.connection.query_drop(format!("KILL {number}"));
             match killed.await.map_err(fault::of) {
                 Err(fault) if fault.broken => return Err(fault),
                 // It may be gone by now; the next look says so.

@@ -65,8 +65,12 @@ impl Doorbell {
     }
 }
 
-/// Takes the client's lock; returns 1 if it was had, 0 if not, and on which connection.
-async fn take(connection: &mut Conn, lock: &str, seconds: u32) -> Outcome<Option<(i64, u32)>> {
+/// Takes a named lock; returns 1 if it was had, 0 if not, and on which connection.
+pub(super) async fn take(
+    connection: &mut Conn,
+    lock: &str,
+    seconds: u32,
+) -> Outcome<Option<(i64, u32)>> {
     let taken: Option<(Option<i64>, u32)> = connection
         .query_first(format!(
             "SELECT GET_LOCK('{lock}', {seconds}), CONNECTION_ID()"
@@ -76,8 +80,8 @@ async fn take(connection: &mut Conn, lock: &str, seconds: u32) -> Outcome<Option
     Ok(taken.and_then(|(taken, on)| Some((taken?, on))))
 }
 
-/// The connection that has the client's lock.
-async fn holder(connection: &mut Conn, lock: &str) -> Outcome<Option<u32>> {
+/// The connection that has a named lock.
+pub(super) async fn holder(connection: &mut Conn, lock: &str) -> Outcome<Option<u32>> {
     let holder: Option<Option<u32>> = connection
         .query_first(format!("SELECT IS_USED_LOCK('{lock}')"))
         .await

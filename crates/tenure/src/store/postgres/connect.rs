@@ -14,8 +14,9 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::error::Result;
+use crate::random::random_u128;
 use crate::schemes;
-use crate::store::postgres::connection::PostgresId;
+use crate::store::postgres::connection::{PostgresId, application_name};
 use crate::store::postgres::{Postgres, fault};
 use crate::store::sql::FORMAT;
 use crate::store::sql::fault::{Fault, FaultKind, Outcome};
@@ -87,24 +88,24 @@ impl Postgres {
     /// Sets what statements rely on, and returns what the server calls the connection. Not where others get the same connection
     /// afterwards: they would get the settings too.
     pub(super) async fn set_up(&self, client: &Client) -> Outcome<PostgresId> {
+        let mark = u64::try_from(random_u128() >> 64).unwrap_or_default();
         let set = format!(
             "SELECT set_config(s.name, w.value, false) \
              FROM (VALUES ('default_transaction_isolation', 'read committed'), ('plan_cache_mode', 'force_generic_plan'), \
                    ('enable_seqscan', 'off'), ('jit', 'off'), ('lock_timeout', '{}ms'), ('idle_session_timeout', '0'), \
-                   ('statement_timeout', '0'), ('synchronous_commit', 'on')) AS w (name, value) \
+                   ('statement_timeout', '0'), ('synchronous_commit', 'on'), ('application_name', '{}')) AS w (name, value) \
              JOIN pg_settings AS s USING (name) \
              WHERE s.name <> 'synchronous_commit' OR s.setting = 'off'; \
-             SELECT pid, (date_part('epoch', backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid()",
-            lock_wait(&self.settings).as_millis()
+             SELECT pg_backend_pid()",
+            lock_wait(&self.settings).as_millis(),
+            application_name(mark),
         );
         let answer = client.simple_query(&set).await.map_err(fault::of)?;
         let last = last_row(&answer)?;
-        let number = |column| last.get(column)?.parse::<i64>().ok();
-        let process = number(0).and_then(|process| process.try_into().ok());
-        let id = process.zip(number(1));
-        let (process, since) =
-            id.ok_or_else(|| Fault::damaged("the server has no number for a session"))?;
-        Ok(PostgresId { process, since })
+        let process = last.get(0).and_then(|process| process.parse().ok());
+        let process =
+            process.ok_or_else(|| Fault::damaged("the server has no number for a session"))?;
+        Ok(PostgresId { process, mark })
     }
 
     /// Finds the table, and makes it if need be.
@@ -206,7 +207,7 @@ impl Postgres {
             if port.is_some() && port == session.port {
                 return Ok(false);
             }
-            let word = format!("{:032x}", crate::random::random_u128());
+            let word = format!("{:032x}", random_u128());
             let channel = format!("tenure_test_{word}");
             // By another connection: a pooler may have the same one listen and tell, and pass that on.
             let other = self.session().await?;

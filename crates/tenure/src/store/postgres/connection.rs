@@ -30,11 +30,18 @@ pub(crate) struct PostgresConnection {
     is_pooled: bool,
 }
 
-/// The process of a connection, and when it began in microseconds.
+/// The process of a connection, and a random mark in its `application_name`.
+///
+/// The server uses process ids again, and a pooler gives the same process to the next client; neither has the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PostgresId {
     pub(super) process: i32,
-    pub(super) since: i64,
+    pub(super) mark: u64,
+}
+
+/// The `application_name` of a connection with a mark.
+pub(super) fn application_name(mark: u64) -> String {
+    format!("tenure-{mark:016x}")
 }
 
 /// A parameter and its type.
@@ -174,9 +181,12 @@ impl Connection for PostgresConnection {
     async fn end(&mut self, abandoned: &[PostgresId]) -> Outcome<usize> {
         let text = Arc::clone(&self.statements.end);
         let processes: Vec<_> = abandoned.iter().map(|id| id.process).collect();
-        let since: Vec<_> = abandoned.iter().map(|id| id.since).collect();
+        let names: Vec<_> = abandoned
+            .iter()
+            .map(|id| application_name(id.mark))
+            .collect();
         let parameters: [Parameter<'_>; 2] =
-            [(&processes, Type::INT4_ARRAY), (&since, Type::INT8_ARRAY)];
+            [(&processes, Type::INT4_ARRAY), (&names, Type::TEXT_ARRAY)];
         Ok(self.query(&text, &parameters).await?.len())
     }
 

@@ -4,6 +4,7 @@
 //! was granted there. It would then grant a lease that nobody renews or releases. So the client ends these connections
 //! at the server before it sends anything else.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -18,6 +19,8 @@ pub(super) struct Abandoned<C: Connection> {
     ids: Mutex<Vec<C::Id>>,
     /// Held by whoever ends them.
     ending: tokio::sync::Mutex<()>,
+    /// Whether the log says already that the server refuses to end connections.
+    warned: AtomicBool,
 }
 
 impl<C: Connection> Default for Abandoned<C> {
@@ -25,6 +28,7 @@ impl<C: Connection> Default for Abandoned<C> {
         Self {
             ids: Mutex::default(),
             ending: tokio::sync::Mutex::default(),
+            warned: AtomicBool::new(false),
         }
     }
 }
@@ -44,7 +48,8 @@ impl<C: Connection> Abandoned<C> {
 
     /// Ends all of them over another connection, and waits until they are over, for half of `patience` at most.
     ///
-    /// Best effort: one that hangs has then been told to end, and does so before it reads another statement.
+    /// Best effort: one that hangs has then been told to end, and does so before it reads another statement. Those that the
+    /// server refuses to end are forgotten: asking again would be refused again, and nothing else could be sent.
     ///
     /// # Errors
     ///
@@ -72,9 +77,11 @@ impl<C: Connection> Abandoned<C> {
                 Ok(0) => break,
                 Ok(_) if begun.elapsed() >= longest => break,
                 Ok(_) => sleep(PAUSE).await,
-                Err(fault) if fault.broken => return Err(fault),
+                Err(fault) if fault.kind == FaultKind::Unknown || connection.is_closed() => {
+                    return Err(fault);
+                }
                 Err(fault) => {
-                    tracing::debug!(error = %fault.source, "abandoned connections are not ended");
+                    self.warn(&fault);
                     break;
                 }
             }
@@ -82,10 +89,22 @@ impl<C: Connection> Abandoned<C> {
         self.ids.lock().retain(|id| !ids.contains(id));
         Ok(())
     }
+
+    /// Reports a refusal once: it is mostly due to a missing right, and then comes again each time.
+    fn warn(&self, fault: &Fault) {
+        if self.warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(error = %fault.source, "abandoned connections are not ended");
+            return;
+        }
+        tracing::warn!(
+            error = %fault.source,
+            "the server refuses to end abandoned connections: a late statement may leave a lease until its ttl ends"
+        );
+    }
 }
 
-/// How many are kept.
-const MOST: usize = 64;
+/// How many are kept: as many as a client may have connections.
+const MOST: usize = 1000;
 
 /// How long the server has for the end of a connection before it is asked again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -140,5 +159,15 @@ mod tests {
         let mut next = connection(3, Ends::AtOnce);
         abandoned.end(&mut next, PATIENCE).await.unwrap();
         assert_eq!(next.told, [1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_is_asked_once() {
+        let abandoned = Abandoned::default();
+        abandoned.add(&connection(1, Ends::AtOnce));
+        let mut other = connection(2, Ends::Refused);
+        abandoned.end(&mut other, PATIENCE).await.unwrap();
+        abandoned.end(&mut other, PATIENCE).await.unwrap();
+        assert_eq!(other.told, [1]);
     }
 }

@@ -147,13 +147,10 @@ impl<D: Database> Mailbox<D> {
         interests.entry(key).or_insert(Interest::Soon);
     }
 
-    /// Does not want to hear of a claim any more that was not written down.
-    pub(crate) fn forget(&self, name: &Name, claim: &ClaimId) {
-        let key = (name.clone(), claim.clone());
-        let mut interests = self.shared.interests.lock();
-        if interests.get(&key) == Some(&Interest::Soon) {
-            interests.remove(&key);
-        }
+    /// Returns whether something is to be heard of a claim.
+    pub(crate) fn has(&self, name: &Name, claim: &ClaimId) -> bool {
+        let interests = self.shared.interests.lock();
+        !interests.is_empty() && interests.contains_key(&(name.clone(), claim.clone()))
     }
 
     /// Wants to hear of a claim, from before it is written down.
@@ -211,9 +208,21 @@ impl<D: Database> Shared<D> {
             };
             let heard = match bell {
                 Some(bell) => {
-                    pause = SHORTEST_PAUSE;
                     self.open_as(Reach::Bell);
-                    self.hear(bell).await
+                    let begun = Instant::now();
+                    match self.hear(bell).await {
+                        // Nobody needs another one.
+                        Heard::TryAgain if self.close_if_idle() => return,
+                        // Another one may break as soon, for example because the table is gone.
+                        Heard::TryAgain if begun.elapsed() < YOUNG => {
+                            self.open_as(Reach::Polls);
+                            self.look_until(Some(pause)).await
+                        }
+                        heard => {
+                            pause = SHORTEST_PAUSE;
+                            heard
+                        }
+                    }
                 }
                 None => {
                     self.open_as(Reach::Polls);
@@ -404,7 +413,10 @@ impl<D: Database> Shared<D> {
                     self.send(News::AskAgain(Some(name.clone())));
                     true
                 }
-                (Interest::Keeps { fence, .. }, Standing::Holds { tells: false, .. }) => {
+                (Interest::Soon, _)
+                | (Interest::Keeps { .. }, Standing::Holds { tells: true, .. }) => true,
+                // Others want it, or it is gone: it must not be kept or passed on, and its release asks the store.
+                (Interest::Keeps { fence, .. }, _) => {
                     self.send(News::Wanted {
                         name: name.clone(),
                         claim: claim.clone(),
@@ -412,9 +424,6 @@ impl<D: Database> Shared<D> {
                     });
                     false
                 }
-                (Interest::Soon, _) | (Interest::Keeps { .. }, Standing::Holds { .. }) => true,
-                // Its next renewal says why it is gone.
-                (Interest::Keeps { .. }, _) => false,
             }
         });
         is_first
@@ -471,6 +480,9 @@ const SLOW_LOOK: Duration = Duration::from_millis(100);
 /// After how long another bell is tried.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A bell that breaks sooner counts as one that could not be had.
+const YOUNG: Duration = Duration::from_secs(1);
 
 /// After how long at most rows are read again that could not be.
 const LONGEST_LOOK_PAUSE: Duration = Duration::from_secs(1);

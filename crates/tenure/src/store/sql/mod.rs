@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::driver::{
     About, Answer, Capabilities, Claim, Clock, Driver, Entry, Grant, Holder, Life, Loss, Mode,
@@ -176,7 +176,7 @@ impl<D: Database> Sql<D> {
             client: self.client(release.life),
             fence: release.fence,
         };
-        let mut lent = self.pool.lend().await?;
+        let mut lent = self.pool.lend_for_leases().await?;
         let gave = timeout(self.pool.timeout(), lent.give(&give)).await;
         let gave = lent.ended(gave);
         if D::RELEASES_LAZILY && matches!(gave, Ok(None)) {
@@ -195,7 +195,7 @@ impl<D: Database> Sql<D> {
             ttl: micros(renewal.ttl),
         });
         let extensions: Vec<_> = extensions.collect();
-        let mut lent = self.pool.lend().await?;
+        let mut lent = self.pool.lend_for_leases().await?;
         let extended = timeout(self.pool.timeout(), lent.extend(&extensions)).await;
         lent.ended(extended)
     }
@@ -218,7 +218,7 @@ impl<D: Database> Sql<D> {
     async fn renew_unlocked(&self, renewals: &[&Renewal]) -> Result<Vec<Result<Renewed>>> {
         let names: Vec<_> = renewals.iter().map(|renewal| &renewal.name).collect();
         let are_free: Vec<bool> = retried!(self, async {
-            let mut lent = self.pool.lend().await?;
+            let mut lent = self.pool.lend_for_leases().await?;
             let unlocked = timeout(self.pool.timeout(), lent.unlocked(&names)).await;
             lent.ended(unlocked)
         })?;
@@ -238,21 +238,34 @@ impl<D: Database> Sql<D> {
         Ok(answers.collect())
     }
 
-    /// Renews one by one what could not be extended by one statement.
+    /// Renews one by one what could not be extended by one statement, for as long as one request may take: those that
+    /// were extended must not wait for others whose rows are locked.
     async fn renew_the_rest(
         &self,
         renewals: &[&Renewal],
         extended: Vec<Option<crate::Fence>>,
     ) -> Vec<Result<Renewed>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for (renewal, fence) in renewals.iter().zip(extended) {
+        let end = Instant::now() + self.settings.timeout;
+        let (mut answers, mut rest) = (Vec::with_capacity(renewals.len()), Vec::new());
+        for (index, (renewal, fence)) in renewals.iter().zip(extended).enumerate() {
             answers.push(match fence {
                 Some(fence) => Ok(Renewed::Extended {
                     fence,
                     valid: renewal.ttl,
                 }),
-                None => self.renew_one(renewal).await,
+                None => {
+                    rest.push(index);
+                    Ok(Renewed::Unknown)
+                }
             });
+        }
+        // Not always the same ones first: of those that are left over, each gets its turn in time.
+        fastrand::shuffle(&mut rest);
+        for index in rest {
+            let Ok(answer) = timeout_at(end, self.renew_one(renewals[index])).await else {
+                break;
+            };
+            answers[index] = answer;
         }
         answers
     }
@@ -290,13 +303,15 @@ impl<D: Database> Driver for Sql<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Answer> {
+        // It may be in line from an earlier request.
+        let was_known = self.mailbox.has(&claim.name, &claim.id);
         if claim.tell_if_wanted {
             self.mailbox.expect(&claim.name, &claim.id);
             self.mailbox.open().await;
         }
         let answer = self.take_or_queue(claim).await;
-        if matches!(&answer, Err(error) if error.nothing_changed()) {
-            self.mailbox.forget(&claim.name, &claim.id);
+        if !was_known && matches!(&answer, Err(error) if error.nothing_changed()) {
+            self.mailbox.remove(&claim.name, &claim.id);
         }
         answer
     }

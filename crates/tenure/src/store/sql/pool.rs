@@ -18,6 +18,9 @@ use crate::sync::Mutex;
 pub(crate) struct Pool<D: Database> {
     database: Arc<D>,
     free: Semaphore,
+    /// All but one, for requests that do not keep leases: if the row of a busy name is locked, they must not take all
+    /// connections while leases run out.
+    for_claims: Semaphore,
     size: u32,
     idle: Mutex<Vec<D::Connection>>,
     /// Whether a connection was lost, and with it maybe what a server has not written to disk.
@@ -34,7 +37,7 @@ pub(crate) struct Lent<'a, D: Database> {
     pool: &'a Pool<D>,
     /// Taken out at the end.
     connection: Option<D::Connection>,
-    _turn: SemaphorePermit<'a>,
+    _turns: (Option<SemaphorePermit<'a>>, SemaphorePermit<'a>),
 }
 
 impl<D: Database> Pool<D> {
@@ -48,6 +51,7 @@ impl<D: Database> Pool<D> {
         Self {
             database,
             free: Semaphore::new(usize::try_from(size).unwrap_or(1)),
+            for_claims: Semaphore::new(usize::try_from(size).unwrap_or(1).saturating_sub(1).max(1)),
             size,
             idle: Mutex::new(Vec::new()),
             lost: AtomicBool::new(false),
@@ -65,7 +69,18 @@ impl<D: Database> Pool<D> {
 
     /// Lends a connection: an idle one, or a new one if there are not too many.
     pub(crate) async fn lend(&self) -> Outcome<Lent<'_, D>> {
-        let Ok(turn) = timeout(self.timeout, self.free.acquire()).await else {
+        let turn = self.turn(&self.for_claims).await?;
+        self.lend_as(Some(turn)).await
+    }
+
+    /// Lends a connection for the renewal or the release of leases, even if claims wait for all others.
+    pub(crate) async fn lend_for_leases(&self) -> Outcome<Lent<'_, D>> {
+        self.lend_as(None).await
+    }
+
+    /// Waits for a turn, no longer than for an answer.
+    async fn turn<'a>(&self, of: &'a Semaphore) -> Outcome<SemaphorePermit<'a>> {
+        let Ok(turn) = timeout(self.timeout, of.acquire()).await else {
             let why = format!(
                 "all {} connections to {} were busy for {:?}",
                 self.size,
@@ -74,7 +89,11 @@ impl<D: Database> Pool<D> {
             );
             return Err(Fault::new(FaultKind::Refused, why));
         };
-        let turn = turn.map_err(|closed| Fault::new(FaultKind::Refused, closed))?;
+        turn.map_err(|closed| Fault::new(FaultKind::Refused, closed))
+    }
+
+    async fn lend_as<'a>(&'a self, claims: Option<SemaphorePermit<'a>>) -> Outcome<Lent<'a, D>> {
+        let turns = (claims, self.turn(&self.free).await?);
         let mut connection = match self.idle() {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -86,7 +105,7 @@ impl<D: Database> Pool<D> {
         Ok(Lent {
             pool: self,
             connection: Some(connection),
-            _turn: turn,
+            _turns: turns,
         })
     }
 

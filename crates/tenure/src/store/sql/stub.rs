@@ -13,7 +13,7 @@ use crate::store::ledger::Session;
 use crate::store::sql::database::{
     Bell, Connection, Database, Extension, Give, Letter, Take, Took, Write,
 };
-use crate::store::sql::fault::Outcome;
+use crate::store::sql::fault::{Fault, FaultKind, Outcome};
 use crate::store::sql::pool::Pool;
 use crate::store::sql::record::{Micros, Presence, Read, StoredRow};
 
@@ -32,6 +32,8 @@ pub(super) enum Ends {
     Never,
     /// The server does not answer.
     Unanswered,
+    /// The client lacks the right, which drivers report like a broken connection.
+    Refused,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,10 @@ impl Connection for StubConnection {
             Ends::AtOnce => Ok(0),
             Ends::Never => Ok(abandoned.len()),
             Ends::Unanswered => pending().await,
+            Ends::Refused => {
+                let fault = Fault::new(FaultKind::Lasting, "permission denied");
+                Err(fault.on_a_broken_connection())
+            }
         }
     }
 
