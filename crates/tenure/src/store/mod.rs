@@ -43,6 +43,10 @@ pub mod sql;
     feature = "simulation",
     feature = "zookeeper"
 ))]
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    allow(dead_code, reason = "a simulated database has no URL")
+)]
 pub(crate) mod tls;
 #[cfg(feature = "redis")]
 #[cfg_attr(
