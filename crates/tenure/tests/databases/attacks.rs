@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::Health;
 
 use crate::databases::hold_ups::{hold_up, impatient, locked};
-use crate::databases::{LONG, chain, millis, open, until};
+use crate::databases::{LONG, chain, millis, open};
 use crate::{Server, dialect};
 
 /// A claim that could not be written must not leave a listener and an interest behind for ever.

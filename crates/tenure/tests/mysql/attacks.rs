@@ -1,13 +1,9 @@
 //! What once broke the store: connections that are abandoned, a table that is gone, commits that take long.
 
-use std::time::{Duration, Instant};
-
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder, TxOpts};
-use tenure::{Guard, Health};
+use mysql_async::{Conn, OptsBuilder};
 use tenure_testkit::{MariaDbServer, Proxy};
 
-use crate::databases::hold_ups::{hold_up, impatient, locked};
 use crate::databases::{LONG, chain, entry, millis, open, open_hasty, until_waiting, waiter, with};
 use crate::dialect;
 

@@ -2,18 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::{Client, Guard, Health};
+use tenure::Health;
 use tenure_testkit::{Fault, PgBouncer, PoolMode, PostgresServer, Proxy};
-use tokio_postgres::NoTls;
 
 use crate::databases::hold_ups::{hold_up, impatient, locked};
-use crate::databases::{LONG, chain, millis, open, open_hasty};
-
-async fn connect(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
+use crate::databases::{LONG, chain, millis, open, open_hasty, until};
 
 /// The pooler gives the same server connection to the next client connection, which ends itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
