@@ -92,7 +92,7 @@ async fn what_a_follower_without_a_leader_says_prolongs_no_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_a_follower_that_stands_still_goes_to_another_server() {
+async fn a_client_of_a_follower_that_stands_still_is_at_risk_until_it_goes_on() {
     let (servers, _turn) = start().await;
     let follower = servers.follower().unwrap();
     let ports: Vec<_> = servers
@@ -100,9 +100,9 @@ async fn a_client_of_a_follower_that_stands_still_goes_to_another_server() {
         .iter()
         .map(ZooKeeperServer::port)
         .collect();
-    let first = ZooKeeperEnsemble::url_on(&[ports[follower]]);
-    // At the follower first, because the other ports are those of a server that is away.
-    let ann = open_hasty(&first, "session=60s").await;
+    let alone = ZooKeeperEnsemble::url_on(&[ports[follower]]);
+    // It knows no other server.
+    let ann = open_hasty(&alone, "session=60s").await;
     let bob = open_hasty(&servers.url(), "session=60s").await;
     let held = ann.mutex("a").lock().await.unwrap();
     servers.servers()[follower].freeze().unwrap();
