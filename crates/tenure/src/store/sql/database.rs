@@ -177,6 +177,10 @@ pub(crate) struct Write<'a> {
     /// The version that was read; none if there was no row.
     pub(crate) read: Option<i64>,
     /// Whether the row that was read may have several holders.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        allow(dead_code, reason = "only PostgreSQL needs to know")
+    )]
     pub(crate) is_shared: bool,
     pub(crate) version: i64,
     pub(crate) columns: &'a Columns,
