@@ -287,8 +287,8 @@ fn what_cannot_be_is_told_in_one_sentence() {
             "layout=string has no line",
         ),
         (
-            &["--store", "zookeeper://127.0.0.1/"],
-            "no store has the scheme \"zookeeper\"",
+            &["--store", "etcd://127.0.0.1/"],
+            "no store has the scheme \"etcd\"",
         ),
         (
             &["--faults", "cut"],

@@ -167,3 +167,33 @@ async fn leases_with_a_line_that_are_held_up_do_not_hold_up_the_others() {
     }
     drop(others);
 }
+
+/// Renewals of leases that are shared or waited for are done one after the other: each that is held up takes
+/// `timeout=`, and the others of the batch wait for it, also those that the database has renewed long ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shared_leases_that_are_held_up_do_not_hold_up_the_others() {
+    let server = PostgresServer::start().unwrap();
+    let client = impatient(&server).await;
+    let ttl = millis(12_000);
+    let mut shared = Vec::new();
+    for number in 0..6 {
+        let lock = client.rwlock(&format!("a {number}")).read().ttl(ttl);
+        shared.push(lock.lock().await.unwrap());
+    }
+    let innocent = locked(&client, "innocent", ttl).await;
+    let others: Vec<_> = shared
+        .iter()
+        .map(|guard| hold_up(&server, guard.name().as_str()))
+        .collect();
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * ttl {
+        tokio::time::sleep(millis(100)).await;
+        let health = innocent.health();
+        assert!(
+            !matches!(health, Health::Lost(_)),
+            "{health:?} after {:?}",
+            begun.elapsed()
+        );
+    }
+    drop(others);
+}
